@@ -17,7 +17,9 @@ import type { UserActions } from "./runtime/user-actions.ts"
 import { toolsFor } from "./tools/index.ts"
 import type { Tool } from "./tools/tool.ts"
 
-/** Delay of the search for earlier tasks after the start. A session that is used sooner reads its own. */
+/**
+ * Delay after the start before earlier tasks are searched. A session that is used sooner reads its own tasks itself.
+ */
 const RECOVERY_DELAY_MS = 1000
 
 const PROCESSES = { self: processMark, isAlive: processLives }
@@ -40,11 +42,11 @@ export type App = {
 export type AppFeature = Feature & {
   /** A kind of place beside the parent's own folder. */
   place?(options: Options, ports: PlacePorts): PlaceKind
-  /** Puts itself between the plugin and OpenCode, before there are tasks. */
+  /** The feature puts a layer between the plugin and OpenCode, before any task exists. */
   connect?(setup: Pick<Setup, "connection" | "options" | "clock" | "kinds">): Promise<OpencodeLayer | undefined>
   /** Opens its threads, after the tasks and before the first request. */
   threads?(setup: Setup): Promise<FeatureThreads | undefined>
-  /** Opens its part beside the tasks. The result closes it. */
+  /** Starts the feature's part that works beside the tasks. The result closes this part. */
   open?(setup: Setup): Promise<(() => Promise<void>) | undefined>
 }
 
@@ -52,7 +54,7 @@ export type Setup = {
   readonly connection: Connection
   readonly options: Options
   readonly clock: Clock
-  /** Places of tasks. */
+  /** Kinds of places in which tasks can work. */
   readonly kinds: readonly PlaceKind[]
   readonly manager: TaskManager
   /** Resolves when earlier tasks were looked for. */
@@ -84,12 +86,12 @@ export type OpencodeLayer = {
   readonly host: OpencodeApi
   readonly userActions: UserActions
   readonly kind: PlaceKind
-  /** From now on there are tasks. */
+  /** Hands the manager to the layer: tasks can exist from now on. */
   start(manager: TaskManager): void
   close(): void
 }
 
-/** Sends no request to OpenCode in the current turn of the event loop. */
+/** Opens the plugin. No request goes to OpenCode in the current turn of the event loop. */
 export async function openApp(given: Connection, options: Options, features: readonly AppFeature[]): Promise<App> {
   const clock = systemClock
   const commands = { folder: COMMANDS, ...keeping(given) }
@@ -120,7 +122,7 @@ export async function openApp(given: Connection, options: Options, features: rea
     ledgers: () => ledgersOf(connection),
     commands,
     answer: (ask, reply) => connection.userActions.answer(ask, reply),
-    // With a listening server, the screens are on other machines.
+    // A listening server means that the users' screens may be on other machines, so there is no terminal.
     isTerminal: async () => (await connection.pages()) === undefined,
   })
   for (const own of between) own.start(manager)
@@ -162,7 +164,9 @@ const lookBackLater = (connection: Connection, manager: TaskManager): Promise<vo
     systemClock.after(RECOVERY_DELAY_MS, () => void lookBack(connection, manager).then(resolve))
   })
 
-/** Recovers tasks of earlier processes. A task's own folder is left to the instance that owns it. */
+/**
+ * Recovers tasks of earlier processes. In a task's own folder nothing is done: the instance that owns the task does it.
+ */
 async function lookBack(connection: Connection, manager: TaskManager): Promise<void> {
   if (connection.hasOtherOwner()) return
   await endCommands(connection)
@@ -180,9 +184,9 @@ async function endCommands(connection: Connection): Promise<void> {
     connection.host.log("warn", "a command outlived the OpenCode that ran it, and was ended", { command })
 }
 
-/** Owner mark of this instance's places and commands, and a test for other living owners. */
+/** Marks places and commands as this instance's, and tests whether another live process owns a place or command. */
 function keeping({ instance }: Connection) {
-  // Marks are never renewed. Where the system cannot tell whether the owner lives, a mark holds for a day.
+  // Nobody renews these marks. Where the system cannot tell whether the owner is alive, a mark counts for a day.
   const ownership = (keeper: unknown) => {
     const owner = keeper as Owner
     return ownershipOf({ ...owner, seenAt: owner.seenAt + DAY_MS }, instance)
@@ -195,7 +199,10 @@ async function ledgersOf({ worktree, directory }: Connection): Promise<Ledgers> 
   return new Ledgers(mainCheckout(worktree, directory))
 }
 
-/** Read through a copy: OpenCode's Bun replaces `process.env.NODE_ENV` by "development" in plugins. */
+/**
+ * Reads `NODE_ENV` from a copy of `process.env`: in plugins, OpenCode's Bun replaces `process.env.NODE_ENV` by
+ * "development".
+ */
 function isDevelopment(): boolean {
   const { NODE_ENV } = { ...process.env }
   return NODE_ENV === "development"

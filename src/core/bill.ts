@@ -1,10 +1,10 @@
 import { addFigures, addUsage, billedTokens, isActive, NO_FIGURES, NO_USAGE, type Task, type Usage } from "./task.ts"
 
-/** Cost of tasks, for limits that several tasks share. A task's cost counts for itself and for all tasks above it. */
+/** Cost of tasks, for limits that several tasks share. The cost of a task also counts for every task above it. */
 export type Bill = {
-  /** All runs of a task and of the tasks below it. */
+  /** Usage of all runs of a task and of the tasks below it. */
   task(id: string): Usage
-  /** All tasks that a session launched, and those below them. */
+  /** Usage of all tasks that a session launched, and of the tasks below them. */
   session(sessionID: string): Usage
   /** The cost of all tasks in the last 24 hours; tokens are not counted. */
   day(): Usage
@@ -15,10 +15,10 @@ export type OwnUsage = { readonly lastRun: Usage; readonly before: Usage }
 
 export const DAY_MS = 86_400_000
 
-/** A run counts for the day until 24 hours after its end. */
+/** Makes the bill of the given tasks. For the cost of the day, a run counts until 24 hours after its end. */
 export function billOf(tasks: readonly Task[], summaryOf: (task: Task) => OwnUsage, now: number): Bill {
   const byID = new Map(tasks.map((task) => [task.id, task]))
-  // Read once: whoever ends runs by this bill changes what is read.
+  // `summaryOf` is called only once for each task: its result changes when a caller ends runs because of this bill.
   const accounts = new Map(tasks.map((task) => [task, summaryOf(task)]))
   const byParent = new Map<string, Task[]>()
   for (const task of tasks) {
@@ -57,7 +57,7 @@ export function costOfDay(task: Task, { cost: latest, atLeast }: Usage, now: num
 
 type Recent = NonNullable<Task["run"]["recent"]>
 
-/** Cost of earlier runs that ended within the last day, to be kept when a resume replaces the run. */
+/** Costs of the runs that ended within the last day. The task keeps them when a resume replaces its run. */
 export function recentRuns({ run, outcome }: Task, now: number): Recent | undefined {
   const { endedAt = now, recent = [] } = run
   const { cost } = outcome?.usage ?? NO_USAGE
@@ -65,7 +65,7 @@ export function recentRuns({ run, outcome }: Task, now: number): Recent | undefi
   return kept.length > 0 ? kept : undefined
 }
 
-/** Costs that come soon after each other are kept as one. */
+/** A new cost is added to the last stored cost if it follows within this time, in ms. */
 const TOGETHER_MS = 3_600_000
 
 export function alsoRecent(recent: Recent = [], cost: Recent[number]): Recent {
@@ -75,7 +75,10 @@ export function alsoRecent(recent: Recent = [], cost: Recent[number]): Recent {
   return [...recent.slice(0, -1), { endedAt: cost.endedAt, cost: last.cost + cost.cost }]
 }
 
-/** A forgotten task reduced to its cost, so that shared limits still count it. Undefined where it cost nothing. */
+/**
+ * A forgotten task reduced to its cost, so that shared limits still count this cost. Undefined where the task cost
+ * nothing.
+ */
 export function remainsOf(task: Task): Task | undefined {
   const { usage } = addFigures(task.earlier, task.outcome ?? NO_FIGURES)
   if (usage.cost === 0 && billedTokens(usage) === 0) return undefined
@@ -102,7 +105,7 @@ const NO_WORK = {
   work: undefined,
 } as const
 
-/** The topmost session: all tasks below it share its budget. */
+/** Returns the topmost session above a task. All tasks below that session share the session's budget. */
 export function payer(parentID: string, taskIn: (sessionID: string) => Task | undefined): string {
   let sessionID = parentID
   for (const seen = new Set<string>(); !seen.has(sessionID); ) {

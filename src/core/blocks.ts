@@ -1,8 +1,9 @@
 import type { Ending, Task } from "./task.ts"
 
 /**
- * Why a run may not start or go on now, by the source that says so. `behind`: what it waits for; `until`: when that is
- * over at the latest. With `keepsSlot` its slot is its own meanwhile, and its time counts. `ends`: it never will.
+ * Why a run may not start or go on now. `by`: source of the block; `behind`: what the run waits for; `until`: when the
+ * wait is over at the latest; `keepsSlot`: the waiting run keeps its slot, and its time counts; `ends`: how the run
+ * ends, since it can never go on.
  */
 export type Block =
   | {
@@ -13,16 +14,25 @@ export type Block =
     }
   | { readonly by: string; readonly ends: Ending }
 
-/** A feature or a part of the runtime that may block runs. The scheduler asks every source about every run that waits, and alone admits runs. */
+/**
+ * A feature or a part of the runtime that may block runs. The scheduler asks every source about every waiting run, and
+ * only the scheduler admits runs.
+ */
 export type BlockSource = {
-  /** Looks at what has changed: called at the beginning of each pass. */
+  /** Lets the source look for changes. The scheduler calls this at the beginning of each pass. */
   review?(): void
-  /** Undefined where it lets the run go. Changes nothing. `task` may be one whose session is still being made. */
+  /**
+   * Returns undefined where the source lets the run go on. Must not change anything. The session of `task` may not
+   * exist yet.
+   */
   blocks(task: Task): Block | undefined
-  /** The run goes: called before the next one is looked at. */
+  /** Called when the scheduler has admitted a run, before it looks at the next run. */
   admitted?(task: Task): void
 }
 
-/** Whether a run has a slot, or takes one: an end, or a wait that keeps the slot, counts where nothing else blocks the run. */
+/**
+ * Whether a run has a slot or takes one: nothing blocks the run, the block ends it, or it keeps its slot while it
+ * waits.
+ */
 export const takesSlot = (block: Block | undefined): boolean =>
   block === undefined || "ends" in block || block.keepsSlot === true

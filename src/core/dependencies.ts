@@ -6,29 +6,32 @@ import { endedUnanswered, nameOf as named } from "./summary.ts"
 import { isActive, isQueued, type Reason, type Task } from "./task.ts"
 
 /**
- * Tasks that wait for others. All of it is derived from the tasks themselves: there is no second state that could get
- * out of step.
+ * Tasks that wait for other tasks. All facts are derived from the tasks themselves: no second state can get out of
+ * step.
  */
 
-/** Longest part of one answer in the prompt of a task that waited for it, in UTF-16 units. */
+/** Longest part of one answer in the prompt of a task that waited for the answer, in UTF-16 units. */
 export const MOST_ANSWER_CHARS = 8000
-/** Longest total of all answers in such a prompt, in UTF-16 units. */
+/** Longest total of all answers in the prompt of a task that waited for them, in UTF-16 units. */
 const MOST_ANSWERS_CHARS = 60_000
 
 type Find = (id: string) => Task | undefined
 
-/** Ids of the tasks that a run still waits for, in the order given; empty once it may begin. */
+/** Ids of the tasks that a run still waits for, in the order given; empty once the run may begin. */
 export function waitsFor(task: Task, find: Find): readonly string[] {
   if (!isQueued(task)) return []
   return (task.run.after ?? []).filter((id) => find(id)?.status !== "completed")
 }
 
-/** A task that will never begin, and why. `wakes` is false where its parent caused that itself. */
+/**
+ * A task that can never begin, and the reason. `wakes` is false where the parent caused this itself and need not be
+ * woken.
+ */
 export type StrandedTask = { readonly task: Task; readonly reason: Reason; readonly wakes: boolean }
 
 /**
  * Tasks that can never begin because a task they wait for did not complete or was cleared, and the tasks that wait for
- * them. Each comes after the one that strands it.
+ * them. Each task comes after the task that strands it.
  */
 export function stranded(tasks: readonly Task[], find: Find): readonly StrandedTask[] {
   const found = new Map<string, StrandedTask>()
@@ -58,11 +61,11 @@ function causeFor(
   return undefined
 }
 
-/** Cancelled or cleared by the parent, which therefore need not be woken. */
+/** True where the parent cancelled or cleared the task: the parent need not be woken. */
 const endedByParent = (task: Task | undefined): boolean =>
   task?.outcome?.reason?.code === "cancelled" || task?.outcome?.reason?.code === "parent-ended"
 
-/** Why a task can no longer complete; undefined where it still can. */
+/** Why a task can no longer complete; undefined where it can. */
 export function whyNeverCompletes(task: Task | undefined): string | undefined {
   if (!task) return "was cleared"
   if (task.status === "error") return "failed"
@@ -74,8 +77,8 @@ const nameOf = (id: string, task: Task | undefined): string => (task ? named(tas
 export type DependencyAnswer = { readonly task: Task; readonly text: string }
 
 /**
- * The prompt of a run that waited, after the answers it waited for. Answers are data between tags that they cannot
- * close.
+ * Prompt of a run that waited for other tasks, after the answers of these tasks. Each answer is data between tags that
+ * its text cannot close.
  */
 export function withAnswers(prompt: string, answers: readonly DependencyAnswer[]): string {
   if (answers.length === 0) return prompt
@@ -96,14 +99,16 @@ export function withAnswers(prompt: string, answers: readonly DependencyAnswer[]
   return `The answers of ${count(answers.length, "agent")} that worked before you, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`
 }
 
-/** Of a map: as many of its rows as fit whole, and where all lie where these are not all. */
+/**
+ * Returns as many whole rows of a map's answer as fit. Where rows are left out, the text names the file with all rows.
+ */
 function itemsOf({ file }: ItemsResult, text: string, share: number, id: string): string {
   const fitting = text.length <= share ? text : head(text, share).replace(/\n[^\n]*$/, "")
   const rows = inTagsWithID("task_answer", id, fitting)
   return fitting.length < text.length ? `${rows}\nThese are not all rows; all are in ${file}.` : rows
 }
 
-/** Characters for each answer: short answers leave their share to the long ones. */
+/** Characters allowed for each answer. Short answers leave the characters that they do not need to the long ones. */
 function shareOf(lengths: readonly number[]): number {
   let left = MOST_ANSWERS_CHARS
   let share = MOST_ANSWER_CHARS
@@ -121,14 +126,15 @@ export const batchKeyOf = (name: string): string => `name:${name}`
 export const batchName = (key: string): string | undefined =>
   key.startsWith("name:") ? key.slice("name:".length) : undefined
 
-/** For a reader; undefined for one that nobody named, which is a count and nothing to a reader. */
+/** Name of the task's batch for a reader; undefined where nobody named the batch. */
 export function batchText({ batch }: Pick<Task, "batch">): string | undefined {
   const name = batchName(batch)
   return name === undefined ? undefined : oneLine(name)
 }
 
 /**
- * The batch a new task joins: the named one, else the unnamed batch that its session still has running, else a new one.
+ * The batch that a new task joins: the named batch, else the unnamed batch with a running task of its session, else a
+ * new batch.
  */
 export function batchFor(name: string | undefined, taskID: string, siblings: Iterable<Task>): string {
   if (name !== undefined) return batchKeyOf(name)
@@ -147,7 +153,10 @@ export function batchProgress(key: string, tasks: Iterable<Task>): BatchProgress
   return { done: total - running, total, running }
 }
 
-/** Pause of an active task, with the newest knowledge of all `others` that share its cause. */
+/**
+ * Newest among the task's own pause and the pauses of `others` with the same cause. Undefined where the task is not
+ * paused.
+ */
 export function pauseAmong(task: Task, others: Iterable<Task>): Pause | undefined {
   const pause = isActive(task) ? pauseOf(task.run) : undefined
   if (!pause) return undefined
@@ -158,8 +167,8 @@ export function pauseAmong(task: Task, others: Iterable<Task>): Pause | undefine
 }
 
 /**
- * Time since when all active tasks are paused, or wait for paused children; undefined where one is not, or none is
- * active.
+ * Time since when all active tasks are paused or wait for paused children. Undefined where a task is at work, or no
+ * task is active.
  */
 export function allPausedSince(tasks: readonly Task[]): number | undefined {
   const times = tasks.flatMap((task) => {

@@ -19,7 +19,7 @@ export function listed(names: readonly string[], most = 8): string {
 export const candidatesText = (names: readonly string[], most?: number): string =>
   names.length > 0 ? `There are: ${listed(names, most)}.` : "There are none."
 
-/** Names that resemble `wanted`: one contains the other, or they differ by few edits. */
+/** Names that contain `wanted`, are contained in it, or differ from it by few edits. */
 export function nearest(wanted: string, names: readonly string[], most = 3): readonly string[] {
   const target = wanted.toLowerCase()
   const scored = names.map((name) => ({ name, score: likeness(target, name.toLowerCase()) }))

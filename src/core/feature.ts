@@ -37,9 +37,9 @@ export type Argument = {
   readonly schema: (options: Options) => z.ZodType
   /** Set if a resume takes the argument, too. */
   readonly resumes?: true
-  /** Data of the caller's in which a `null` means something. */
+  /** Set where a `null` in the argument's data has a meaning and is kept. */
   readonly asGiven?: true
-  /** Reads a given value before anything is created. Throws a `CallError` where it is of no use. */
+  /** Reads a given value before anything is created. Throws a `CallError` where the value cannot be used. */
   readonly read?: (given: unknown, call: CallOfArgument) => Promise<unknown>
   /** Arguments that a call cannot have together with this one, each with the reason. */
   readonly excludes?: Readonly<Record<string, string>>
@@ -51,7 +51,7 @@ export type CallOfArgument = {
   readonly folder: string
   readonly prompt: string
   readonly options: Options
-  /** Rejects where the caller may not read this file of its folder. */
+  /** Rejects if the caller may not read this file of the caller's folder. */
   readonly mayRead: (file: string) => Promise<void>
 }
 
@@ -72,42 +72,48 @@ export type GroupRules = {
   next(members: readonly MemberState[], state: GroupState): GroupStep
   /** Name of a member in descriptions, its model and its place. */
   member(nth: number): MemberPlan
-  /** Prompt of a member that is about to begin. `item`: its item of `each`; `earlier`: the members before it. */
+  /**
+   * Prompt of a member that is about to begin. `item`: the member's item of `each`; `earlier`: the tasks of the members
+   * before it.
+   */
   prompt(text: string, item: unknown, earlier: () => readonly Task[]): string | Promise<string>
 }
 
-/** Points at which a feature takes part in runs. Its state belongs to the plugin instance. */
+/** Functions with which a feature takes part in runs. The state of the feature belongs to one plugin instance. */
 export type FeatureBody = Partial<BlockSource> & {
   /**
-   * How the session of a new task begins; undefined for an empty one. Called before agent and model are chosen. Throws a
-   * `CallError` for a wrong call.
+   * How the session of a new task begins; undefined for an empty session. Called before agent and model are chosen.
+   * Throws a `CallError` for a wrong call.
    */
   beginning?(given: Readonly<Record<string, unknown>>, caller: Persona | undefined): SessionBeginning | undefined
   /**
-   * Number of tasks that only a copied history names, and an explanation for the caller. Called where it asks for a task
-   * that it did not launch, or has none.
+   * Called where a session asks for a task that it did not launch, or has no tasks. Returns the number of `tasks` that
+   * only a copied history names, and an explanation for the caller.
    */
   copied?(
     caller: Readonly<Record<"sessionID" | "messageID", string>>,
   ): Promise<{ readonly tasks: number; readonly text: string } | undefined>
-  /** Sees the requests to models before they are sent. */
+  /** Watches the requests to models before they are sent. */
   readonly requests?: RequestObserver
   /**
-   * An event of any session, or what a poll found instead of one, after the run has taken it. `task`: the one that this
-   * process runs in that session, as it was before.
+   * Called with an event of any session, or with what a poll found instead, after the run has handled it. `task`: the
+   * task that this process runs in that session, in its state before the event.
    */
   onEvent?(event: OpencodeEvent, task: Task | undefined): void
-  /** Of one feature at most. */
+  /** At most one feature has a pauser. */
   readonly pauser?: Pauser
-  /** Judges an answer, one feature after the other. Undefined where it was stopped. */
+  /**
+   * Judges an answer; the features that judge are called one after the other. Undefined where the judgement was
+   * stopped.
+   */
   verify?(task: Task, answer: Submission): Promise<Verdict | undefined>
-  /** Judges by the text alone: again after a crash, and not again before a merge. */
+  /** Set if `verify` needs only the text of the answer. It is then repeated after a crash, but not before a merge. */
   readonly readsTextAlone?: true
 }
 
 /** A session that begins with more than its prompt. */
 export type SessionBeginning = {
-  /** Agent and model, where the call may not choose others. */
+  /** Agent and model of the session, where the call may not choose others. */
   readonly persona?: Persona
   /** Creates the session. Leaves nothing behind where it rejects. */
   create(draft: TaskDraft, rules: SessionRules): Promise<Task>
@@ -116,34 +122,37 @@ export type SessionBeginning = {
 /** Permissions of a new session. */
 export type SessionRules = {
   readonly rules: readonly Rule[]
-  /** Those of its parent. */
+  /** Permission rules of the parent session. */
   readonly parents: readonly Rule[]
   /** Tools that the task may not call. */
   readonly denied: readonly string[]
 }
 
-/** Sees a request of any session while it is put together. Other plugins may change the objects until it is sent. */
+/**
+ * Watches each request to a model while it is put together. Other plugins may change the objects until the request is
+ * sent.
+ */
 export type RequestObserver = {
-  /** Called first, with the messages. */
+  /** Called first, with the messages of the request. */
   asking(sessionID: string, messages: object): void
-  /** Called with the system prompt, last of this plugin's changes. */
+  /** Called with the system prompt, after all changes that this plugin makes. */
   making(sessionID: string, prompt: { readonly system: readonly string[] }): void
-  /** Called when the request is complete. Never resolves where it must not be sent. */
+  /** Called when the request is complete. The promise never resolves where the request must not be sent. */
   sending(sessionID: string, agent: unknown): Promise<void>
   /** Whether the feature's own session gets the briefing for fresh agents. */
   isBriefed(sessionID: string): boolean
 }
 
-/** Pauses runs whose models must not be asked now. Its `blocks` keeps them paused. */
+/** Pauses runs whose models must not be asked now. The `blocks` of the same feature keeps these runs paused. */
 export type Pauser = {
   /**
-   * Called before each request of a run that works. True where it must not be sent: the run is paused, or has ended.
-   * `other`: model of a compaction.
+   * Called before each request of a run that works. True where the request must not be sent: the run is paused, or has
+   * ended. `other`: model of a compaction.
    */
   blocksRequest(task: Task, other?: Model): boolean
   /**
-   * The limit for which a model must not be asked now. Changes nothing. `task`: the one that would ask it; without one, a
-   * session that is to be woken would.
+   * The limit for which nobody may ask a model now. Changes nothing. `task`: the task that would ask the model; without
+   * it, a session that is to be woken would ask.
    */
   limitOf(model: Model, task?: Task): PauseView | undefined
   /** Called before a launch or a resume. Returns why no run may begin with this model, not even later. */
@@ -154,8 +163,8 @@ export type Pauser = {
    */
   afterRestart(task: Task): (() => void) | undefined
   /**
-   * A user wants a paused run tried now, perhaps with another model. `model`: the one that is asked; `others`: number of
-   * runs that follow on success.
+   * Lets a user try a paused run now, perhaps with another model. Returns the `model` that is asked; `others`: number
+   * of runs that follow on success.
    */
   retryNow(task: Task, pause: Pause, model?: Model): { readonly model: string; readonly others: number }
 }
@@ -170,7 +179,7 @@ export type Submission = {
   command(command: string, timeLimit: number): Promise<CommandResult>
   /** Adds to the result which files of the check the work has changed. A changed guarded file makes the check fail. */
   inspected(result: CheckResult): Promise<CheckResult>
-  /** Dependencies that the place lacks. */
+  /** Names the dependencies that are missing in the place. */
   lacks(): Promise<string | undefined>
 }
 
@@ -184,19 +193,19 @@ export type Runtime = {
   readonly isThread?: (sessionID: string) => Promise<boolean>
   readonly clock: Clock
   readonly options: Options
-  /** Work that nobody awaits. A failure is logged. */
+  /** Runs work that nobody awaits. A failure is logged. */
   readonly background: { run(what: string, work: () => Promise<unknown>): void }
   readonly store: {
     get(id: string): Task | undefined
     bySession(sessionID: string): Task | undefined
-    /** Also of a task whose session is still being made. */
+    /** Returns the task with this id, even while its session is still being created. */
     handle(id: string): { readonly task: Task } | undefined
     run(id: string): ActiveRun | undefined
     active(): readonly Task[]
     making(): readonly Task[]
     apply(id: string, event: Extract<TaskEvent, { type: "switched" }>, now: number): { after: Task } | undefined
   }
-  /** Something has changed that may have blocked a run. */
+  /** Asks for a pass of the scheduler after a change that may have unblocked a run. */
   reschedule(): void
   /** Asks for a pass of the scheduler at this time at the latest. */
   wakeAt(time: number): void
@@ -205,6 +214,6 @@ export type Runtime = {
   end(task: Task, ending: Ending): void
   /** Whether a run waits for other tasks before it asks its model. */
   waitsForTasks(task: Task): boolean
-  /** Stores a task's result in the project. Returns the file; undefined where that failed. */
+  /** Stores a task's result in the project. Returns the file, or undefined where the result could not be stored. */
   keep(taskID: string, json: string): Promise<string | undefined>
 }

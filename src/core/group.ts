@@ -5,36 +5,36 @@ import type { CheckResult } from "./receipt.ts"
  * own session is never prompted; each member is a run with a record of its own.
  */
 
-/** Plan of a group; the same over all of its runs except for the winner. */
+/** Plan of a group. Only the winner changes between the runs of the group. */
 export type Group = TriesPlan | ItemsPlan
 
 export type TriesPlan = {
   readonly kind: "tries"
-  /** The member's prompt, without the answers before it and the texts added after it. */
+  /** Prompt of each member, without the answers that precede it and the texts that follow it. */
   readonly prompt: string
   readonly count: number
-  /** Models, as `provider/model`, to try one after the other; absent: all tries run side by side. */
+  /** Models, as `provider/model`, to try one after the other; absent where all tries run side by side. */
   readonly ladder?: readonly string[]
   /** Time limit of each member, in ms; 0 for none. */
   readonly timeout: number
-  /** Id of the first try that passed. It is recorded before anything else follows from it. */
+  /** Id of the first try that passed. The id is recorded before the group acts on it. */
   readonly winner?: string
-  /** Copy of the winner's check result: its own record may be lost in a crash. */
+  /** Copy of the winner's check result, because a crash may lose the winner's own record. */
   readonly passed?: CheckResult
-  /** The member, winner of an earlier run, that alone continues in a resumed run. */
+  /** Id of the member that won an earlier run. Only this member continues in a resumed run. */
   readonly again?: string
 }
 
 export type ItemsPlan = {
   readonly kind: "each"
-  /** Template with `{{item}}`. */
+  /** Template of the members' prompts, with `{{item}}` for the item. */
   readonly prompt: string
   readonly total: number
   readonly timeout: number
   /** Path of the ledger: one row for each item. */
   readonly file: string
   /**
-   * Where each member works, if not in its parent's folder. `merge`: its changes are merged back when it has completed.
+   * Where each member works, if not in the parent's folder. `merge`: the changes of a completed member are merged back.
    */
   readonly place?: { readonly kind: string; readonly folder: string; readonly merge: boolean }
 }
@@ -53,17 +53,17 @@ export const sizeOf = (group: Group): number =>
 export const winnerIn = (group: Group | undefined): string | undefined =>
   group?.kind === "tries" ? group.winner : undefined
 
-/** The try whose work and answer count as the group's own: the winner of this run or an earlier one. */
+/** The try whose work and answer count as the group's own: the winner of this run or of an earlier run. */
 export const chosenIn = (group: Group | undefined): string | undefined =>
   group?.kind === "tries" ? (group.winner ?? group.again) : undefined
 
 export type GroupMember = {
   readonly kind: Group["kind"]
-  /** Id of the group's task. Both sessions have the same parent. */
+  /** Id of the group's task. */
   readonly of: string
-  /** Index of its try or item, from 0. */
+  /** Index of the member's try or item, from 0. */
   readonly nth: number
-  /** Generation of the group's run that created it. */
+  /** Generation of the group's run that created this member. */
   readonly run: number
   /** Session that launched the group: its slots and limits apply to each member. */
   readonly caller: string
@@ -75,7 +75,7 @@ export type GroupResult = TriesResult | ItemsResult
 
 export type TriesResult = {
   readonly kind: "tries"
-  /** The model of the one that won, or its number where several had that model. */
+  /** Model of the winning try, or the number of this try where several tries had that model. */
   readonly won?: string
   readonly cost: number
   /** One row for each planned try. */
@@ -90,9 +90,9 @@ export type TryRow = {
   readonly cost: number
   readonly task?: string
   readonly session?: string
-  /** Git ref of its changes, if there are any. */
+  /** Git ref of the try's changes, if there are any. */
   readonly ref?: string
-  /** Whether the try left the guarded files unchanged; absent where that was not checked. */
+  /** Whether the try left the guarded files unchanged; absent where no check has looked at them. */
   readonly guard?: "held" | "broken"
 }
 

@@ -1,6 +1,6 @@
 export const newTaskID = (random: () => string): string => `bg_${random()}`
 
-/** Kind of message that is sent for a task, to its session or its parent's. */
+/** Kind of message that the plugin sends for a task, to the task's session or the parent's. */
 export type MessageKind =
   | "prompt"
   | "notification"
@@ -16,7 +16,7 @@ export type MessageKind =
   | "answer"
 
 /**
- * Derived id of a message, so that a prompt or notification sent twice is stored once. `at` only orders it among other
- * messages.
+ * Derives the id of a message, so that a prompt or notification sent twice is stored once. `at` decides only the order
+ * among other messages.
  */
 export type MessageIDFactory = (kind: MessageKind, task: string, generation: number, at: number) => string

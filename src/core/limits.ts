@@ -1,10 +1,10 @@
 import { pauseOf } from "./pause.ts"
 import { isMember, isQueued, isUnattended, type Model, modelOf, slotSessionOf, type Task } from "./task.ts"
 
-/** Limits that admission knows; 0 turns one off. */
+/** Limits on slots, by which runs are admitted; 0 turns a limit off. */
 export type SlotLimits = {
   readonly maxConcurrentTasks: number
-  /** Limit for runs that nobody launched, which are the board's. */
+  /** Limit for the board's runs, which no session launched. */
   readonly board?: { readonly maxConcurrentRuns: number }
   readonly maxConcurrentPerModel: Readonly<Record<string, number>>
   /** Limits of single agents, by name. */
@@ -13,7 +13,7 @@ export type SlotLimits = {
 
 export const modelKey = (model: Model): string => `${model.provider}/${model.id}`
 
-/** `provider/model` that the task uses now; undefined where OpenCode chooses. */
+/** `provider/model` that the task uses now; undefined where OpenCode chooses the model. */
 export function modelKeyOf(task: Pick<Task, "model" | "run">): string | undefined {
   const model = modelOf(task)
   return model && modelKey(model)
@@ -21,16 +21,16 @@ export function modelKeyOf(task: Pick<Task, "model" | "run">): string | undefine
 
 const never = () => false
 
-/** Slots as the tasks at work hold them. Nothing is counted beside the tasks themselves, so no slot can leak. */
+/** Slots that tasks hold now. They are counted from the tasks themselves, so no slot can leak. */
 export type Slots = {
-  /** Whether a limit keeps a task from taking one. */
+  /** Whether a limit keeps the task from taking a slot. */
   isFull(task: Task): boolean
   take(task: Task): void
 }
 
 /**
- * `holders`: the tasks of all sessions that have a slot. `waitsForOwn` tells those that use no model because they only
- * wait for their own tasks. `mostIn`: how many may work in a place at once.
+ * Counts the slots in use. `holders`: the tasks of all sessions that have a slot; `waitsForOwn`: whether a task uses no
+ * model because it only waits for tasks that it launched; `mostIn`: how many tasks may work in a place at once.
  */
 export function slotsHeld(
   holders: Iterable<Task>,
@@ -43,7 +43,7 @@ export function slotsHeld(
   const byModel = new Map<string, number>()
   const byAgent = new Map<string, number>()
   const take = (task: Task) => {
-    // The members of a group take slots, and no model is asked for the group itself.
+    // A group takes no slot: its members take slots, and the group itself asks no model.
     if (task.group) return
     add(bySession, slotSessionOf(task))
     if (task.place) add(byPlace, task.place.kind)
@@ -54,7 +54,8 @@ export function slotsHeld(
   }
   const isFull = (task: Task) => {
     if (task.group) return false
-    // Whoever starts what nobody launched counts those; what was paused comes back to its slot all the same.
+    // The board counts its runs itself before it starts them. Its limit also holds here, for runs that come back from a
+    // pause.
     const most = isUnattended(task) ? (limits.board?.maxConcurrentRuns ?? 0) : limits.maxConcurrentTasks
     if (!below(bySession.get(slotSessionOf(task)), most)) return true
     const key = modelKeyOf(task)
@@ -68,13 +69,16 @@ export function slotsHeld(
   return { isFull, take }
 }
 
-/** The order in which runs go: paused ones first, the longest paused first; then by age, members of groups last. */
+/**
+ * Order in which runs are admitted: paused runs first, the longest paused at the front; then by age, members of groups
+ * last.
+ */
 export const byAdmissionOrder = (a: Task, b: Task): number =>
   pausedAt(a) - pausedAt(b) || Number(isMember(a)) - Number(isMember(b)) || byAge(a, b)
 
 const pausedAt = (task: Task): number => pauseOf(task.run)?.at ?? Number.MAX_SAFE_INTEGER
 
-/** Position of a queued task among those of its session, from 1. */
+/** Position of a queued task among the queued tasks of its session, from 1. */
 export function placeInQueue(
   task: Task,
   active: Iterable<Task>,
@@ -90,8 +94,8 @@ export function placeInQueue(
 }
 
 /**
- * Milliseconds until a session may launch again; 0 for now. `launches` is ascending, and entries later than `now` come
- * from before the clock was set back.
+ * Milliseconds until a session may launch again; 0 for now. `launches` is ascending; entries later than `now` come from
+ * before the clock was set back, and do not count.
  */
 export function launchDelay(launches: readonly number[], maxPerMinute: number, now: number): number {
   const recent = launches.filter((at) => at > now - MINUTE_MS && at <= now)
@@ -106,7 +110,7 @@ const byAge = (a: Task, b: Task): number => a.run.createdAt - b.run.createdAt ||
 
 const below = (count: number | undefined, limit: number): boolean => limit === 0 || (count ?? 0) < limit
 
-/** Own property only: a name like `constructor` must not find Object's. */
+/** Reads own properties only: a name such as `constructor` must not find a property of Object. */
 const own = <Value>(record: Readonly<Record<string, Value>>, key: string, otherwise: Value): Value =>
   Object.hasOwn(record, key) ? (record[key] ?? otherwise) : otherwise
 

@@ -15,16 +15,18 @@ import { neverBegan } from "./outcome.ts"
 import type { CheckResult } from "./receipt.ts"
 import { type Ending, elapsed, isActive, type Task } from "./task.ts"
 
-/** State of a member. `closed`: it has ended and its work is archived. `began`: its answer has begun. */
+/**
+ * State of a member. `closed`: the member has ended and its work is archived; `began`: its model has begun to answer.
+ */
 export type MemberState = {
   readonly task: Task
   readonly closed: boolean
   readonly began: boolean
-  /** Check result, where the outcome does not hold it yet. */
+  /** Check result of the member, where the task's outcome does not hold it yet. */
   readonly check?: CheckResult
 }
 
-/** Next step of a group: members to start, its winner, or the end of its run. `until`: when to look again. */
+/** Next step of a group: members to start, its winner, or the end of its run. `until`: when to decide again. */
 export type GroupStep = {
   readonly begin: readonly number[]
   readonly winner?: string
@@ -33,7 +35,10 @@ export type GroupStep = {
   readonly until?: number
 }
 
-/** State of a group beside its members. `coming`: those being created; `done`: items that earlier runs settled. */
+/**
+ * State of a group beside the states of its members. `coming`: members that are being created; `done`: items that
+ * earlier runs settled as valid.
+ */
 export type GroupState = {
   readonly coming: readonly number[]
   readonly done: readonly number[]
@@ -43,19 +48,19 @@ export type GroupState = {
   readonly now: number
 }
 
-/** Newest member for each number, in their order. */
+/** Newest member for each try or item, sorted by number. */
 export function newest(members: readonly MemberState[]): ReadonlyMap<number, MemberState> {
   const known = new Map(members.map((member) => [member.task.member?.nth ?? 0, member]))
   return new Map([...known].sort(([one], [other]) => one - other))
 }
 
-/** True for a member that was begun in this run of its group, and is not begun again. */
+/** True for a member that this run of the group has begun. Such a member is not begun again. */
 export const isBegunIn = (task: Task, generation: number): boolean => {
   const { reason } = task.outcome ?? {}
   return task.member?.run === generation && (isActive(task) || !reason || !neverBegan(reason))
 }
 
-/** Why a resume of an ended group without a winner would have nothing to continue. */
+/** Sentence that says why a resume of an ended group has nothing to continue; undefined where members remain. */
 export function whyNothingRemains({ id, group, outcome }: Task): string | undefined {
   const { group: result, reason } = outcome ?? {}
   if (result?.kind === "each" && result.valid === result.total)
@@ -65,7 +70,10 @@ export function whyNothingRemains({ id, group, outcome }: Task): string | undefi
   return undefined
 }
 
-/** Unfinished members remain: a resume needs no prompt, and is allowed for every status. */
+/**
+ * True for an ended group with unfinished members. A resume of the group needs no prompt, and is allowed for every
+ * status.
+ */
 export const hasRemaining = (task: Task): boolean =>
   !isActive(task) &&
   task.group !== undefined &&
@@ -77,7 +85,7 @@ export const hasRemaining = (task: Task): boolean =>
 const MOST_HOW_CHARS = 160
 const LATE = "passed after the one that won"
 const STOPPED = "stopped"
-/** Of a try: all but a failure. */
+/** Ends of a try that are not failures. */
 const OTHER_ENDS: ReadonlySet<string> = new Set(["won", LATE, STOPPED])
 
 /** End of a losing try, in a few words. */
@@ -90,7 +98,7 @@ export function tryEndText({ status, outcome }: Task): string {
   return oneLine(reason?.text ?? status, MOST_HOW_CHARS).replace(/\.$/, "")
 }
 
-/** `refOf`: git ref of a member's work. */
+/** Result of a group of tries. `refOf` returns the git ref of a member's work. */
 export function triesResult(
   plan: TriesPlan,
   members: readonly MemberState[],
@@ -118,7 +126,7 @@ export function triesResult(
   return { kind: "tries", ...(at >= 0 && { won: nameIn(rows, at) }), cost, rows }
 }
 
-/** Its model names a try where no other had that model; else its number does. */
+/** Name of a try: its model where no other try had that model, else its number. */
 function nameIn(rows: readonly TryRow[], at: number): string {
   const model = rows[at]?.model
   const isAlone = rows.filter((row) => row.model === model).length === 1
@@ -201,7 +209,7 @@ export function groupText({ id, group, outcome, run }: Task, members: readonly M
   if (result) return triesText(result)
   const parts = members.filter(({ task: { member } }) => member?.of === id)
   const own = parts.filter(({ task: { member } }) => member?.run === run.generation)
-  // Items that an earlier run settled are not begun again.
+  // A later run of a map does not begin items again that an earlier run settled.
   const settled = parts.filter(({ task: { status } }) => group.kind === "each" && status === "completed")
   const done = new Set(settled.filter((part) => !own.includes(part)).map(({ task: { member } }) => member?.nth))
   return countsText(countItems(sizeOf(group), own, { length: done.size }), group.kind)
@@ -214,7 +222,7 @@ export type ItemRow = {
   readonly state: "running" | "valid" | "failed" | "not begun"
   readonly value?: unknown
   readonly reason?: string
-  /** How often its agent was asked for a valid value; absent for once. */
+  /** How often the agent was asked for a valid value; absent where it was asked once. */
   readonly asked?: number
   readonly task?: string
   readonly session?: string
@@ -278,7 +286,7 @@ export const shownRows = (rows: readonly ItemRow[]): string =>
     .map(({ task: _task, session: _session, ms: _ms, cost: _cost, ...row }) => JSON.stringify(row))
     .join("\n")
 
-/** Estimated cost of many items: from earlier runs, or at least what their prompts cost. */
+/** Estimated cost of many items. `about`: from earlier runs; `atLeast`: the cost of the prompts alone. */
 export type Forecast = { readonly about?: number; readonly atLeast?: number }
 
 /** Question to the user before many items begin. */

@@ -17,7 +17,10 @@ export type SessionState = "working" | "idle" | "orphaned"
 export const isFinalFinish = (finish: Finish | undefined): boolean =>
   finish !== undefined && finish !== "called" && finish !== "untold"
 
-/** A user message that OpenCode wrote itself: to ask for a summary, or to go on after one. */
+/**
+ * True for a user message that OpenCode itself wrote, to ask for a summary or to make the agent continue after a
+ * summary.
+ */
 export const isByOpencode = ({ role, parts }: Message): boolean =>
   role === "user" && parts.some((part) => part.type === "compaction" || (part.type === "text" && part.goesOn === true))
 
@@ -30,8 +33,8 @@ const textOf = ({ parts }: Message): string =>
     .trim()
 
 /**
- * Messages without a compaction that followed an answer. OpenCode then asks the agent to go on, and the reply to that
- * is not the run's answer.
+ * Leaves out a compaction that followed an answer, and all messages from there to the next prompt. OpenCode then asks
+ * the agent to go on, but the reply is not the run's answer.
  */
 export function withoutCompaction(messages: readonly Message[]): readonly Message[] {
   const course: Message[] = []
@@ -58,22 +61,23 @@ const isAnswer = (message: Message): boolean => {
   return !summary && !error && (finish === "done" || finish === "cut short") && textOf(message) !== ""
 }
 
-/** Compacted without a request to go on: the agent was not at its end. */
+/**
+ * True where OpenCode compacted the conversation and did not ask the agent to continue: the agent was not at its end.
+ */
 export const isCutByCompaction = (messages: readonly Message[]): boolean => {
   const last = withoutCompaction(messages).at(-1)
   return last?.summary === true && last.error === undefined
 }
 
 /**
- * How a run has ended, undefined where it has not; every caller uses this one function. `messages`: since the prompt,
- * oldest first; the answer to the latest user message counts. An idle session has always ended but proves nothing by
- * itself.
+ * How a run has ended; undefined while it has not. `messages`: all since the prompt, oldest first; the answer to the
+ * latest user message decides. An idle session always yields an end, but idleness alone proves nothing.
  */
 export function classify(messages: readonly Message[], session: "idle", heard?: AnswerError): Ending
 export function classify(messages: readonly Message[], session: SessionState, heard?: AnswerError): Ending | undefined
 export function classify(messages: readonly Message[], session: SessionState, heard?: AnswerError): Ending | undefined {
   const course = withoutCompaction(messages)
-  // Messages after a compacted answer change nothing, but OpenCode is still at work.
+  // After a compaction of a finished answer, OpenCode still works. Its messages do not change the end of the run.
   if (session === "working" && course.length < messages.length && !isAtRest(messages)) return undefined
   const { last, isReply } = lastIn(course)
   const ending = last && endingOf(last, session, () => answerText(messages) !== "")
@@ -95,14 +99,16 @@ const isAtRest = (messages: readonly Message[]): boolean => {
   return isReply && last !== undefined && (last.error !== undefined || (isFinalFinish(last.finish) && !last.summary))
 }
 
-/** End that the answer alone proves; undefined where it is open, or where OpenCode goes on after it. */
+/**
+ * End that the answer alone proves. Undefined where the answer does not decide, or where OpenCode continues after it.
+ */
 function endingOf(answer: Message, session: SessionState, hasText: () => boolean): Ending | undefined {
   const shared = { at: answer.completedAt, proven: true } as const
   const { error, finish } = answer
-  // OpenCode's shutdown aborts sessions as a user would. The end is recorded before it is told, so that a later reader
-  // takes it for an interruption.
+  // OpenCode's shutdown aborts sessions as a user would. This end is recorded before the parent is notified, because a
+  // later reader of the messages takes an abort for an interruption.
   if (error?.aborted) return session === "orphaned" ? undefined : { ...shared, proven: false, ...aborted }
-  // Later readers do not know which server it was asked on: the end is recorded before it is told.
+  // Later readers do not know which server was asked, so this end is recorded before the parent is notified.
   if (error?.interrupted)
     return { type: "failed", at: answer.completedAt, reason: { code: "interrupted", text: error.message } }
   if (error && !error.refused) return { ...shared, type: "failed", reason: { code: "provider", text: error.message } }
@@ -125,7 +131,7 @@ function refusedIn({ error, parts }: Message): "permission" | "question" | undef
   return part?.type === "tool" && part.refused ? part.refused : undefined
 }
 
-/** Stored with the record: only enough to see what the model thought last. */
+/** Longest reasoning text in a record: enough to see what the model thought last. */
 const MOST_THOUGHT_CHARS = 500
 
 /** End of the reasoning in a last message that holds nothing else. Empty reasoning after an answer changes nothing. */
@@ -172,7 +178,8 @@ const INTERRUPTED_BEFORE =
 export const neverBegan = ({ code, text }: Reason): boolean => code === "interrupted" && text === INTERRUPTED_BEFORE
 
 /**
- * The run's answer: the last text since its prompt, without summaries and what follows one that came after the answer.
+ * The run's answer: the last text after its prompt. Summaries do not count, nor does text after a compaction that
+ * followed the answer.
  */
 export function answerText(messages: readonly Message[]): string {
   for (const message of withoutCompaction(messages).toReversed()) {
@@ -223,13 +230,18 @@ function firstOf(messages: readonly Message[]): Pick<Outcome, "first"> {
   return cacheRead + cacheWrite > 0 ? { first: { read: cacheRead, of: input + cacheRead + cacheWrite } } : {}
 }
 
-/** Changed files in the order of their first change. `own`: by the agent's calls, or by anybody else. */
+/**
+ * Changed files in the order of their first change. `own`: true for changes by the agent's calls, false for all others.
+ */
 const changedFiles = (messages: readonly Message[], own: boolean): readonly string[] => {
   const parts = messages.flatMap((message) => message.parts)
   return [...new Set(parts.flatMap((part) => (part.type === "files" && part.own === own ? part.paths : [])))]
 }
 
-/** OpenCode does not know the usage of an answer that was cut off; a refused request used nothing. */
+/**
+ * Usage of a message, a lower bound for an answer that was cut off: OpenCode does not know its usage. A refused request
+ * used nothing.
+ */
 function usageOf({ usage = NO_USAGE, role, finish, error, parts }: Message): Usage {
   if (role !== "assistant" || finish !== undefined) return usage
   const refused = parts.length === 0 && error !== undefined && !error.aborted
@@ -254,12 +266,12 @@ export type ValidationResult =
   | { readonly valid: true; readonly at: number; readonly length: number; readonly file?: string }
   | { readonly valid: false; readonly problems: readonly string[] }
 
-/** Longer values are passed to dependent tasks as a file, in UTF-16 units. */
+/** Longest value in the prompt of a dependent task, in UTF-16 units. Longer values are passed as a file. */
 const MOST_CHARS = 8000
 
 export const isLong = (json: string): boolean => json.length > MOST_CHARS
 
-/** Adds the schema to the prompt. The text is the contract: there is no tool for it. */
+/** Adds the schema to the prompt. The agent learns the schema from this text only: there is no tool for it. */
 export const withSchema = (prompt: string, schema: Schema | undefined): string =>
   schema === undefined
     ? prompt

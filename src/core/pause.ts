@@ -4,12 +4,15 @@ import { oneLine } from "../lib/text.ts"
 import { conditionOf, PASSING_KINDS, type PassingKind } from "./refusal.ts"
 
 /**
- * Kinds of pause, each with all that others need to know of it. A paused run holds no slot, its time does not count,
- * and a restart does not end it; a `Pauser` (`core/feature`) pauses and resumes it. The name of a kind is
- * its word for readers, its field in a run, and its event.
+ * Kinds of pause, each with all that other modules need to know of the kind. A paused run holds no slot, its time does
+ * not count, and a restart does not end it. A `Pauser` (`core/feature`) pauses and resumes runs. The name of a kind is
+ * also its word for readers, its field in a run, and its event.
  */
 const STORED = {
-  /** The model's provider refuses requests. `until`: as told by the provider, else `next`. */
+  /**
+   * The model's provider refuses requests. `until`: time that the provider gives; `next`: time of the next try, where
+   * the provider gives none.
+   */
   parked: z.object({
     at: z.number(),
     until: z.number().optional(),
@@ -29,13 +32,13 @@ type Shapes = { readonly [In in PauseKind]: Readonly<z.output<(typeof STORED)[In
 
 export type StoredPause<In extends PauseKind = PauseKind> = Shapes[In]
 
-/** Refusal of a parked run: the model, the provider's words, and the time until which, or the next try. */
+/** Refusal that parked a run: the model, the provider's words, and the time of its end or of the next try. */
 export type Parked = StoredPause<"parked">
 
 /** Event that pauses a run: kind and stored data. */
 export type PauseEvent = { readonly [In in PauseKind]: { readonly [Name in In]: StoredPause<In> } }[PauseKind]
 
-/** Pause fields of a run: the present pause, and duration and count of earlier ones. */
+/** Pause fields of a run: the present pause, and the duration and number of earlier pauses. */
 export type PauseFields = { readonly [In in PauseKind]?: StoredPause<In> } & {
   readonly [In in PauseKind as `${In}Ms` | `${In}Times`]?: number
 }
@@ -67,13 +70,15 @@ export type Pause = PauseView & { readonly at: number; readonly why: string }
 type Row<In extends PauseKind> = {
   readonly pause: (stored: StoredPause<In>) => Omit<Pause, "pauseKind">
   readonly isSame: (one: PauseView, other: PauseView) => boolean
-  /** Advice that follows from number and length of pauses. `model`: as ` (mock/one)`, empty for several. */
+  /** Text after number and length of pauses. `model`: for example ` (mock/one)`, empty for several models. */
   readonly pauseSummary: (model: string) => string
-  /** Reason and continuation, for the model that launched it. */
+  /** Text for the model that launched the task: why the run is paused, and how it continues. */
   readonly textForModel: (pause: Pause, taskID: string) => string
-  /** Reason of a run that was stopped during a pause. `until`: as ` until 07:12`, empty where not known. */
+  /**
+   * Reason text of a run that was stopped during a pause. `until`: for example ` until 07:12`, empty where not known.
+   */
   readonly textAtEnd: (paused: PauseView, until: string) => string
-  /** Limit that `Go on now` ignores. */
+  /** Words for the limit that the user's command `Go on now` ignores. */
   readonly hint: string
 }
 
@@ -111,7 +116,7 @@ export function newestOf(pause: Pause, others: Iterable<Pause>): Pause {
   return newest
 }
 
-/** Examples: `until 07:12`, or `next try 07:12`; undefined once that time has come. */
+/** Examples: `until 07:12`, or `next try 07:12`; undefined once this time has come. */
 export function whenOf(
   { until, next }: Pick<PauseView, "until" | "next">,
   now: number,
@@ -121,7 +126,9 @@ export function whenOf(
   return { text: `${until === undefined ? "next try" : "until"} ${formatTime(at, now)}`, in: at - now }
 }
 
-/** `mock/one, which is at its limit (until 07:12)`: for those that have not begun and wait for the same. */
+/**
+ * Example: `mock/one, which is at its limit (until 07:12)`. For runs that have not begun and wait for the same cause.
+ */
 export function waitsForText(
   { waitsFor, kind, until, next }: Pick<PauseView, "waitsFor" | "kind" | "until" | "next">,
   now: number,
@@ -130,7 +137,7 @@ export function waitsForText(
   return when ? `${waitsFor}, which ${conditionOf(kind)} (${when.text})` : `${waitsFor} (others try it first)`
 }
 
-/** Examples: `parked until 07:12`, `parked, next try 07:12`, or `parked` alone when it is about to go on. */
+/** Examples: `parked until 07:12`, `parked, next try 07:12`, or `parked` alone when the run is about to go on. */
 export function pauseText(paused: Omit<PauseView, "waitsFor">, now: number): `${PauseKind}${string}` {
   const when = whenOf(paused, now)
   if (!when) return paused.pauseKind
@@ -171,7 +178,7 @@ export const paused = <Run extends PauseFields>(run: Run, pauseKind: PauseKind, 
   [`${pauseKind}Times`]: (run[`${pauseKind}Times`] ?? 0) + 1,
 })
 
-/** Ends the pause; its duration is added to the earlier ones. */
+/** Ends the pause and adds its duration to the duration of earlier pauses. */
 export function unpaused<Run extends PauseFields>(run: Run, at: number): Run {
   const pause = pauseOf(run)
   if (!pause) return run

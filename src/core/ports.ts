@@ -4,8 +4,8 @@ import type { Refusal } from "./refusal.ts"
 import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
 
 /**
- * The core's needs of OpenCode and the system. `opencode/` implements `Host`, `test/support/fake-host.ts` does so in
- * memory, and one contract suite tests both.
+ * Interfaces that the core needs from OpenCode and the system. `opencode/` implements `OpencodeApi`,
+ * `test/support/fake-host.ts` does so in memory, and one contract suite tests both.
  */
 
 export interface Clock {
@@ -14,7 +14,7 @@ export interface Clock {
   after(ms: number, run: () => void): () => void
 }
 
-/** Longest delay of a system timer: longer ones fire at once. */
+/** Longest delay of a system timer. A timer with a longer delay fires at once. */
 export const MAX_TIMER_MS = 2_147_483_647
 
 /**
@@ -50,15 +50,15 @@ export type Message = {
 }
 
 export type MessagePart =
-  /** `goesOn`: OpenCode's own words to continue after a compaction. */
+  /** `goesOn`: OpenCode wrote the text to make the agent continue after a compaction. */
   | { readonly type: "text"; readonly text: string; readonly synthetic: boolean; readonly goesOn?: true }
   /** Tail of the reasoning. */
   | { readonly type: "reasoning"; readonly text: string }
   /** A user's request to compact the conversation. */
   | { readonly type: "compaction" }
   /**
-   * Changed files, relative to the session's directory where below it. `own`: by this call of the agent; otherwise by
-   * anybody during the step.
+   * Changed files; paths below the session's directory are relative to it. `own`: this call of the agent changed them;
+   * otherwise anybody may have, during the step.
    */
   | { readonly type: "files"; readonly own: boolean; readonly paths: readonly string[] }
   | ({ readonly type: "command" } & RanCommand)
@@ -67,11 +67,14 @@ export type MessagePart =
       readonly callID: string
       readonly tool: string
       readonly state: "pending" | "running" | "completed" | "error"
-      /** Kind of question that was refused without a message, which fails the call and ends the turn. */
+      /** Kind of question that was refused without a message. Such a refusal fails the call and ends the turn. */
       readonly refused: false | "permission" | "question"
       /** The call updates the agent's todos. */
       readonly keepsTodos?: true
-      /** OpenCode does not call the model again with this result: the provider ran the tool, or an abort cut it off. */
+      /**
+       * OpenCode does not call the model again with this result, because the provider ran the tool or an abort cut it
+       * off.
+       */
       readonly final?: true
     }
 
@@ -79,7 +82,7 @@ export type Activity =
   | { readonly type: "busy" }
   /** `next`: when OpenCode retries by itself. */
   | { readonly type: "retry"; readonly attempt: number; readonly message: string; readonly next?: number }
-  /** Its machine cannot be reached: the activity is not known. */
+  /** The session's machine cannot be reached, so the activity is not known. */
   | { readonly type: "unreachable" }
 
 export type Rule = { readonly permission: string; readonly pattern: string; readonly action: "allow" | "deny" | "ask" }
@@ -100,12 +103,12 @@ export type TaskRecord = { readonly task: Task; readonly owner: Owner; readonly 
 export type UnverifiedRecord = { readonly sessionID: string; readonly cost: number; readonly changedAt: number }
 
 /**
- * Process and instance that run a task. An owner that has not renewed `seenAt` for `LEASE_MS` has lost the task; values
- * that the system does not tell are "".
+ * Process and instance that run a task. An owner that has not renewed `seenAt` for `LEASE_MS` has lost the task. A
+ * value that the system does not report is "".
  */
 export type Owner = {
   readonly pid: number
-  /** Machine or container; the same after a restart of it. */
+  /** Id of the machine or container, the same after a restart. */
   readonly machine: string
   /** Boot id of the kernel. */
   readonly boot: string
@@ -132,7 +135,7 @@ export type TaskRequest = {
   readonly reply?: Reply
 }
 
-/** Answer of a person. `message`: told to the agent when a permission is refused; the agent then goes on. */
+/** Answer of a person. `message`: text for the agent when the person refuses a permission; the agent then goes on. */
 export type Reply =
   | { readonly reply: "once" | "always" | "reject"; readonly message?: string }
   /** Chosen labels, or free text, for each question. */
@@ -143,15 +146,15 @@ export type AgentInfo = {
   readonly name: string
   readonly description: string
   readonly mode: "primary" | "subagent" | "all"
-  /** Left out of the user's menus; launched like any other. */
+  /** OpenCode leaves the agent out of the user's menus. Tasks can use the agent like any other. */
   readonly hidden?: boolean
   readonly model?: Model
 }
 
-/** Whether models are told of an agent. Hidden primary ones are OpenCode's own, for titles and summaries. */
+/** Whether models are told of an agent. Hidden primary agents are OpenCode's own, for titles and summaries. */
 export const isListed = ({ mode, hidden }: Pick<AgentInfo, "mode" | "hidden">): boolean => !hidden || mode !== "primary"
 
-/** Agent and model of a session. A message must carry them, or it changes the user's choice. */
+/** Agent and model of a session. A message must name both, or it changes the user's choice. */
 export type Persona = { readonly agent: string; readonly model?: Model }
 
 export type Prompt = {
@@ -165,9 +168,9 @@ export type Prompt = {
   readonly files?: readonly string[]
   /** Store the message without starting the model. */
   readonly noReply?: boolean
-  /** The caller checks whether it is stored, so errors of the send need not be reported. */
+  /** The caller checks whether the message is stored, so errors of the send need not be reported. */
   readonly lookedFor?: boolean
-  /** A repeated send: continue the aborted turn of this prompt. */
+  /** Set for a repeated send, which continues the aborted turn of this prompt. */
   readonly again?: boolean
 }
 
@@ -181,7 +184,7 @@ export type NewSession = {
   readonly rules: readonly Rule[]
 }
 
-/** `info` may be written some seconds later than the others. */
+/** Entries of level `info` may be written some seconds later than those of the other levels. */
 export type LogLevel = "info" | "warn" | "error"
 
 export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>
@@ -211,13 +214,15 @@ export interface OpencodeApi {
   move(sessionID: string, folder: string): Promise<void>
   /** Deletes a message of an idle session; no effect where there is none. */
   deleteMessage(sessionID: string, messageID: string): Promise<void>
-  /** Aborts the session's turn; no effect on an idle one. */
+  /** Aborts the session's turn; no effect on an idle session. */
   abort(sessionID: string): Promise<void>
   /** Sessions of this process that are not idle, in one call. */
   activity(): Promise<ReadonlyMap<string, Activity>>
-  /** Messages from `messageID` on, oldest first; empty where it is not stored (yet), or the session is gone. */
+  /**
+   * Messages from `messageID` on, oldest first; empty where this message is not stored (yet), or the session is gone.
+   */
   messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]>
-  /** `isWanted`: the last such message, where one is found. */
+  /** Last message of the session; with `isWanted`, the last message that it accepts. */
   lastMessage(sessionID: string, isWanted?: (message: Message) => boolean): Promise<Message | undefined>
   /** Whether the message is stored with all its parts: a crash may leave a message without texts. */
   hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean>
@@ -231,7 +236,7 @@ export interface OpencodeApi {
   primaryTools(): readonly string[]
   /** All usable models as `provider/model`, and their variants as `provider/model#variant`. */
   models(): Promise<readonly string[]>
-  /** Refuses an open question. The agent reads `message` and goes on; an empty one ends its turn. */
+  /** Refuses an open question. The agent reads `message` and goes on; an empty message ends its turn. */
   refuse(ask: Ask, message: string): Promise<void>
   /** Open questions of all sessions of this process. */
   openAsks(): Promise<readonly Ask[]>
@@ -247,7 +252,7 @@ export interface OpencodeApi {
   unbelieved(): readonly UnverifiedRecord[]
   /** Records of all tasks that the session launched, forks included. */
   recordsOf(parentID: string): Promise<readonly TaskRecord[]>
-  /** Whether the owner is this instance, another living one, or gone. */
+  /** Whether the owner is this instance, another instance that is alive, or gone. */
   ownership(owner: Owner): "ours" | "alive" | "dead"
   toast(toast: Toast): void
   log(level: LogLevel, message: string, fields?: LogFields): void
@@ -270,14 +275,16 @@ export interface ModelFacts {
   countTokens(texts: readonly string[]): Promise<readonly number[] | undefined>
 }
 
-/** `pending`: its arguments are being written, of which the host tells nothing until they are complete. */
+/**
+ * State of a tool call. `pending`: the model writes the arguments; OpenCode reports nothing until they are complete.
+ */
 export type CallState = "pending" | "running" | "ended"
 
 /** Input, result or error, and duration of a tool call that has ended. */
 export type EndedCall = { readonly input: unknown; readonly result: string; readonly ms: number }
 
 /**
- * Undo by a session's user of all from this message on. `reset`: files that it has reset itself; `restores`: a
+ * A user has undone all messages of a session from `from` on. `reset`: files that the undo has reset; `restores`: a
  * redo puts back all files of the folder as they were at the undo.
  */
 export type Undone = { readonly from: string; readonly reset: readonly string[]; readonly restores: boolean }
@@ -302,7 +309,7 @@ export type OpencodeEvent =
       readonly state: CallState
       readonly messageID: string
       readonly call?: EndedCall
-      /** Files that the call has changed and that were there before. */
+      /** Files that existed before the call and that the call has changed. */
       readonly changed?: readonly string[]
     }
   | {
@@ -338,8 +345,8 @@ export type OpencodeEvent =
   | { readonly type: "replied"; readonly sessionID: string; readonly askID: string }
 
 /**
- * A call that failed or timed out; it may have been carried out all the same. `takenOver`: another process now owns the
- * task.
+ * A call of OpenCode failed or timed out; OpenCode may have carried it out all the same. `takenOver`: another process
+ * now owns the task.
  */
 export class OpencodeError extends Error {
   override readonly name = "OpencodeError"
@@ -354,7 +361,7 @@ export class OpencodeError extends Error {
 
 /** How a shell command ended. */
 export type CommandResult = {
-  /** Absent where it was killed. */
+  /** Absent where the command was killed. */
   readonly exitCode?: number
   readonly why?: "time" | "stopped" | "not started"
   /** Tail of the output. */

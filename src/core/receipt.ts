@@ -5,7 +5,7 @@ import { count, formatInteger, oneLine } from "../lib/text.ts"
 /** Test counts from a command's output. */
 export type TestCount = { readonly passed: number; readonly failed: number; readonly skipped: number }
 
-/** `exitCode` is absent where the command was cut off, `tests` where it reported none. */
+/** `exitCode` is absent where the command was cut off, `tests` where the command reported none. */
 type Command = {
   readonly command: string
   readonly exitCode?: number
@@ -13,13 +13,13 @@ type Command = {
 }
 
 export type RanCommand = Command & {
-  /** Only displays existing content, so that test reports in its output prove nothing. */
+  /** The command only displays existing content, so test reports in its output prove nothing. */
   readonly shows?: true
   /** The exit code does not cover the whole command, as in a pipe. */
   readonly masked?: true
 }
 
-/** A command that shows how the work stands, and its end as far as known. */
+/** A command that shows the state of the work, and how the command ended as far as known. */
 type Telling = Command & { readonly end: "failed" | "passed" | "reported" }
 
 /** Result of the plugin's own check of a run. */
@@ -32,9 +32,12 @@ export type CheckResult = {
   readonly tests?: TestCount
   /** Tail of the output of a check that did not pass. */
   readonly output?: string
-  /** Files the check depends on that the work has changed: tests, runner configuration, the command's own scripts. */
+  /**
+   * Files that the check depends on and that the work has changed: tests, runner configuration, the command's own
+   * scripts.
+   */
   readonly touched?: readonly string[]
-  /** Guarded files that were changed: the check then fails, whatever the command returned. */
+  /** Guarded files that were changed: the check then fails, whatever its command returned. */
   readonly guarded?: readonly string[]
 }
 
@@ -45,13 +48,13 @@ export type Receipt = {
   readonly cut: number
   /** Last commands, newest last, each on one line. */
   readonly latest: readonly Command[]
-  /** The last failed and the last passed command, in order of time. */
+  /** The last failed and the last passed command, in the order in which they ran. */
   readonly telling?: readonly Telling[]
   readonly check?: CheckResult
 }
 
 const MOST_COMMANDS = 8
-/** Longest command in a line of its own. */
+/** Longest command that has a line of its own. */
 export const MOST_COMMAND_CHARS = 120
 /** Longest command within the receipt's line. */
 const MOST_TELLING_CHARS = 80
@@ -75,7 +78,10 @@ const inShort = ({ command, exitCode, tests }: Command, most: number): Command =
   ...(tests && { tests }),
 })
 
-/** A failed test counts even with exit code 0, which may be that of a pipe. */
+/**
+ * Whether a command failed. A failed test counts even with exit code 0, which may be the code of another program in a
+ * pipe.
+ */
 const hasFailed = ({ exitCode = 0, tests }: Command): boolean => exitCode !== 0 || (tests?.failed ?? 0) > 0
 
 /**
@@ -135,7 +141,7 @@ function tellingText(telling: Telling): string {
 const endOf = ({ exitCode, tests }: Command): string =>
   `${exitCode === undefined ? "cut off" : `exit code ${exitCode}`}${tests ? `; ${testText(tests)}${isMore(exitCode, tests)}` : ""}`
 
-/** A report without failures does not outweigh a failing exit code. */
+/** Text after a report without failures where the exit code shows a failure: the report covers only a part. */
 const isMore = (exitCode: number | undefined, { failed }: TestCount): string =>
   exitCode !== 0 && failed === 0 ? ", but not all of it" : ""
 

@@ -2,7 +2,7 @@
 export type Refusal = {
   readonly message: string
   readonly status?: number
-  /** By name, in lower case. */
+  /** Headers of the response by name, in lower case. */
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string
   /** Time of OpenCode's own next attempt, and number of attempts so far. */
@@ -11,7 +11,7 @@ export type Refusal = {
   readonly unreachable?: boolean
 }
 
-/** Temporary conditions, and how a reader is told of the model. */
+/** Temporary conditions of a provider, with the words that describe its model to a reader. */
 const CONDITIONS = { limit: "is at its limit", overload: "is overloaded", unreachable: "cannot be reached" } as const
 
 /**

@@ -21,7 +21,7 @@ export type Spent = {
   readonly task: Usage
   readonly session: Usage
   readonly day: Usage
-  /** The purse that pays the run; `reserve`: amount kept for the last words of active runs. */
+  /** The purse that pays the run, with its usage. `reserve`: amount kept for the last words of active runs. */
   readonly purse?: { readonly used: Usage; readonly reserve: number }
 }
 
@@ -34,14 +34,14 @@ export type SpendingRule = {
   readonly code: "tokens" | "budget" | "purse"
   /** Option or argument that sets the limit. */
   readonly source: string
-  /** 0 for no limit; `task` is undefined before it exists. */
+  /** Amount that the limit allows; 0 for no limit. `task` is undefined before the task exists. */
   readonly allowed: (limits: SpendingLimits, task?: Task) => number
-  /** Usage that counts against it; undefined for a run's own limit before the run exists. */
+  /** Usage that counts against the limit; undefined for a run's own limit before the run exists. */
   readonly used: (spent: Spent, run?: Run) => Usage | undefined
   /** Amount kept for last words; absent for a tenth of the limit. */
   readonly reserve?: (spent: Spent) => number | undefined
   readonly unit: Unit
-  /** Possessive for texts, as `the session's`, and the subject that spent. */
+  /** Words for texts. `whose`: for example `the session's`; `who`: the subject that spent. */
   readonly whose: string
   readonly who: string
   /** Purpose of the reserve, in texts. */
@@ -80,7 +80,7 @@ const MONEY: Unit = {
   plain: (amount) => dollars(amount),
 }
 
-/** Narrow limits first: the reason of a refusal names the nearest. */
+/** Narrow limits come first: the reason of a refusal names the first limit that leaves too little. */
 export const SPENDING_RULES: readonly SpendingRule[] = [
   {
     code: "tokens",
@@ -168,8 +168,8 @@ export const lastWordReserve = ({ reserve }: Pick<SpendingRule, "reserve">, allo
   Math.max(allowed * LEFT_FOR_LAST_WORD, reserve?.(spent) ?? 0)
 
 /**
- * Why no run may begin: within the reserve it would be asked for its last word at once. `spent`: what it would add to,
- * with its own task in a resume.
+ * Why no run may begin: within the reserve, the run would be asked for its last word at once. `spent`: spending to
+ * which the run would add; in a resume it includes the run's own task.
  */
 export function spendingRefusal(limits: SpendingLimits, spent: Spent): string | undefined {
   for (const amount of SPENDING_RULES) {
@@ -215,9 +215,9 @@ export type UsageLimits = { readonly tokens: number; readonly cost: number }
 const ANY: UsageLimits = Object.freeze({ tokens: 0, cost: 0 })
 
 /**
- * `12,345 tokens, $0.0123`, and `at least` before it where that is all that is known; `12,345 of 50,000 tokens,
- * $0.0123 of $0.50` where there are limits; `12,345 tokens + 16,403 from the cache, $0.0123` where a cache was read.
- * Empty where nothing is known of the usage: at least 0 says nothing.
+ * Examples: `12,345 tokens, $0.0123`, with `at least` before it where more may have been used; `12,345 of 50,000
+ * tokens, $0.0123 of $0.50` where there are limits; `12,345 tokens + 16,403 from the cache, $0.0123` where a cache was
+ * read. Empty where nothing is known of the usage: at least 0 says nothing.
  */
 export function usageText({ usage }: Pick<Figures, "usage">, { tokens, cost }: UsageLimits = ANY): string {
   const used = billedTokens(usage)

@@ -12,7 +12,7 @@ import type { Outcome, Task, Value, Work } from "./task.ts"
 const MOST_FILES = 50
 /** A cut path would be useless, so paths may be long. */
 const MOST_PATH_CHARS = 4096
-/** Most unanswered questions named. */
+/** Largest number of unanswered questions that the summary names. */
 const MOST_REFUSED = 10
 /** Reasons may need more characters than names. */
 const MOST_REASON_CHARS = 500
@@ -76,7 +76,7 @@ export function summaryOf(task: Task, resumable: readonly string[] = []): string
   ]
 }
 
-/** Ended without an answer: its last message holds no text. */
+/** True for a task that ended without an answer: its last message holds no text. */
 export const endedUnanswered = ({ status, outcome }: Task): boolean =>
   status === "completed" && outcome?.thought !== undefined && outcome.value?.valid !== true
 
@@ -113,7 +113,7 @@ function guardText(receipt: Receipt | undefined, group: GroupResult | undefined)
   return check && check.runs > 0 ? `guard: ${check.guarded ? "broken" : "held"}` : ""
 }
 
-/** Warning of a passed check whose own files were changed. */
+/** Warns that a check passed whose own files were changed. */
 function touchedLine({ group, outcome }: Task): string[] {
   const { passed = false, touched = [] } = outcome?.receipt?.check ?? {}
   if (!passed || touched.length === 0) return []
@@ -127,7 +127,7 @@ export function modelLine({ model, run: { switches = [] } }: Task): string[] {
   return [`Model: ${[model ? modelKey(model) : "its own", ...then].join(", ")}.`]
 }
 
-/** Example: `Parked 2 times, 5h 1m in all (mock/one).` Several models are named by another line. */
+/** Example: `Parked 2 times, 5h 1m in all (mock/one).` Where a run had several models, another line names them. */
 function pausedLines({ model, run }: Task): string[] {
   const { switches = [] } = run
   const own = run.model ?? model
@@ -140,7 +140,7 @@ function pausedLines({ model, run }: Task): string[] {
 
 /** A value shorter than this share of a refused answer may only be filler to satisfy the schema. */
 const LEAST_SHARE = 1 / 5
-/** Refused answers shorter than this give no such evidence. */
+/** A refused answer shorter than this gives no such evidence. */
 const LEAST_REFUSED_CHARS = 400
 
 function valueLines(value: Value): string[] {
@@ -165,7 +165,7 @@ function filesLine(title: string, files: readonly string[], untold: number): str
   return [`${title}: ${names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`]
 }
 
-/** In a place of its own, all changes are the run's. */
+/** Line about other changes in the folder; none for a place of its own, where all changes are the run's. */
 const meanwhileLine = ({ meanwhile, work }: Outcome): string[] =>
   meanwhile && !work
     ? filesLine("Changed in the folder meanwhile, perhaps by others", meanwhile.files, meanwhile.more)
@@ -224,7 +224,7 @@ function mergeLine({ id, status, member }: Task, merge: Work["merge"]): string {
   return `${advice} It was not merged by itself: ${oneLine(text, MOST_REASON_CHARS)}`
 }
 
-/** Start of each automatic message: the model would otherwise take it for the user's. */
+/** Start of each automatic message: without it, the model would take the message for the user's. */
 export const AUTOMATIC = "Automatic message, not written by the user."
 
 /** Example: `bg_k3x9f2q1 (find it)`. */

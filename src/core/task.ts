@@ -115,13 +115,16 @@ type ForkInfo = {
   readonly why?: string
 }
 
-/** A tool result that a fork holds only in part: characters of it, and the start of the call's arguments. */
+/**
+ * A tool result that a fork holds only in part. `kept`, `of`: characters of the result; `call`: start of the call's
+ * arguments.
+ */
 type ForkCut = { readonly tool: string; readonly call: string; readonly kept: number; readonly of: number }
 
 export type Run = PauseFields & {
   /** 0 for the launch, n for resume #n. Inputs for an older generation are dropped. */
   readonly generation: number
-  /** Id of the run's prompt; its answer follows that message. */
+  /** Id of the run's prompt; the run's answer follows this message. */
   readonly promptID: string
   readonly createdAt: number
   /** When the run got its slot; absent while queued. Durations count from here. */
@@ -131,7 +134,10 @@ export type Run = PauseFields & {
   readonly timeout: number
   /** Budget of the run including its children, and the task's cost at its start; in US dollars. */
   readonly budget?: { readonly max: number; readonly before: number }
-  /** End times and costs of earlier runs of the last day, and of what others had the agent do between its runs. */
+  /**
+   * End times and costs of earlier runs of the last day, and of answers between the runs that others asked the agent
+   * for.
+   */
   readonly recent?: readonly { readonly endedAt: number; readonly cost: number }[]
   /** Ids of tasks that must complete before this run begins. */
   readonly after?: readonly string[]
@@ -150,7 +156,7 @@ export type Run = PauseFields & {
   readonly schema?: Schema
   /** All active children have been paused since then: the run's time does not count. */
   readonly stillSince?: number
-  /** Total of earlier such times. */
+  /** Total of earlier times that did not count for this reason, in ms. */
   readonly stillMs?: number
   /**
    * The user has stopped the session that gets the notification and has not continued it: the plugin must not wake it.
@@ -173,7 +179,7 @@ type Place = {
 
 /** Changes of a task's runs in its own place, and whether they are merged. */
 export type Work = {
-  /** Paths of the first ones. */
+  /** Paths of the first changed files. */
   readonly files: readonly string[]
   readonly moreFiles: number
   readonly added: number
@@ -209,10 +215,10 @@ export type Outcome = Figures & {
   /** Last called tools, oldest first. */
   readonly recentTools: readonly string[]
   readonly openTodos: number
-  /** First files that its own calls edited or wrote, in the order of their first change. */
+  /** First files that the run's own calls edited or wrote, in the order of their first change. */
   readonly filesChanged: readonly string[]
   readonly moreFiles: number
-  /** Other changes in its folder during the run: by its commands, other agents, the user. Absent for none. */
+  /** Other changes in the run's folder meanwhile: by the run's commands, other agents, the user. Absent for none. */
   readonly meanwhile?: { readonly files: readonly string[]; readonly more: number }
   /** The answer is a last word, requested near a limit. */
   readonly saidLastWord?: boolean
@@ -279,13 +285,13 @@ export type Delivery =
       readonly running: number
     }
 
-/** Parent of a task with a session of its own: nobody is told how it ends. */
+/** Parent of a task with a session of its own: nobody is notified of its end. */
 export const NOBODY = ""
 
 export type Task = {
   readonly id: string
   readonly sessionID: string
-  /** Session that launched it, or `NOBODY`. */
+  /** Session that launched the task, or `NOBODY`. */
   readonly parentID: string
   /** Message of the parent whose tool call launched the task. */
   readonly parentMessageID: string
@@ -305,7 +311,7 @@ export type Task = {
   readonly member?: GroupMember
   /** Launch time; times of the run are in `run`. */
   readonly createdAt: number
-  /** Total of all runs before the present one, and of what others had the agent do between its runs. */
+  /** Total of all runs before the present one, and of answers between the runs that others asked the agent for. */
   readonly earlier: Figures
   /** Digest of agent, model and prompt, to find an identical earlier task; "" where other inputs matter. */
   readonly fingerprint: string
@@ -314,7 +320,7 @@ export type Task = {
   readonly outcome?: Outcome
   readonly delivery: Delivery
   readonly retrievedAt?: number
-  /** Removed from its session's list; its cost still counts. */
+  /** The task is removed from its session's list; its cost still counts. */
   readonly forgotten?: true
 }
 
@@ -349,7 +355,7 @@ export type Progress = {
   readonly failing?: Failing
   readonly repeated?: Repeated
   readonly asks: readonly Ask[]
-  /** Tool calls that run: they count as life. */
+  /** Tool calls that are running: with one, the run counts as alive. */
   readonly openCalls: number
   /** Tool calls whose arguments are being written. */
   readonly pendingCalls: number
@@ -376,7 +382,7 @@ export type LastWord = {
   readonly at: number
   /** When the run was interrupted and asked again. */
   readonly againAt?: number
-  /** One request has asked again with tools on offer; later ones offer none. */
+  /** A request has asked for the last word again and still offered tools. Later requests offer none. */
   readonly askedAgain?: true
 }
 
@@ -385,7 +391,7 @@ export const isActive = (task: Task): boolean => task.status === "running" || ta
 /** True for a task that nobody launched: nobody gets a notification of it. */
 export const isUnattended = (task: Task): boolean => task.parentID === NOBODY
 
-/** Member of a group: its launcher is told of the group only. */
+/** True for a member of a group. The member's launcher gets notifications of the group only. */
 export const isMember = ({ member }: Pick<Task, "member">): boolean => member !== undefined
 
 /** OpenCode's parent session of the task's session. */
@@ -394,7 +400,10 @@ export const parentSessionOf = ({ member, parentID }: Pick<Task, "member" | "par
 
 export const slotSessionOf = ({ member, parentID }: Task): string => member?.caller ?? parentID
 
-/** True while changes in its place are not in its parent's files. A try's work is merged as its group's. */
+/**
+ * True while changes in the task's place are not in the parent's files. The work of a try is merged as its group's
+ * work.
+ */
 export const isUnmerged = ({ outcome, member }: Task): boolean => {
   const { work } = member?.kind === "tries" ? {} : (outcome ?? {})
   if (!work || work.merge?.leftOut) return work !== undefined
@@ -407,7 +416,7 @@ export const holdsPlace = ({ place, outcome }: Pick<Task, "place" | "outcome">):
 
 export const isQueued = (task: Task): boolean => isActive(task) && task.run.startedAt === undefined
 
-/** The parent is still to be told of the last run's end. */
+/** True while the notification of the last run's end is still owed to the parent. */
 export const owesNotification = (task: Task): task is Task & { delivery: { state: "pending" } } =>
   task.delivery.state === "pending"
 
@@ -422,7 +431,7 @@ export function elapsed({ run }: Pick<Task, "run">, now: number): number {
   return Math.max(0, (endedAt ?? pauseOf(run)?.at ?? stillSince ?? now) - startedAt - uncounted(run))
 }
 
-/** Total time that did not count: the run, or all that it waited for, was paused. */
+/** Total time that did not count, because the run or all that it waited for was paused. */
 export const uncounted = (run: Run): number => pausedTime(run) + (run.stillMs ?? 0)
 
 export function waited(task: Task, now: number): number {

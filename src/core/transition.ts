@@ -46,7 +46,7 @@ export type TaskEvent =
   | { readonly type: "warned"; readonly generation: number; readonly at: number; readonly reason: Reason }
   | Stilled
   | { readonly type: "won"; readonly generation: number; readonly winner: string; readonly passed?: CheckResult }
-  /** Its session's user has put another prompt in the place of the run's. */
+  /** A user has replaced the run's prompt in its session by another prompt. */
   | { readonly type: "asked anew"; readonly generation: number; readonly promptID: string }
   /** Model known for the next request. */
   | { readonly type: "asks"; readonly generation: number; readonly model: Model }
@@ -57,13 +57,13 @@ export type TaskEvent =
       readonly step: number
       readonly why: string
     }
-  /** Continues after any kind of pause. */
+  /** The run continues after a pause of any kind. */
   | { readonly type: "unparked"; readonly generation: number; readonly at: number }
-  /** All that it waits for is paused since then, or no longer. */
+  /** Since `at`, all that the run waits for is paused (`still`), or no longer is (`counting`). */
   | { readonly type: "still" | "counting"; readonly generation: number; readonly at: number }
-  /** The parent's user has stopped it, or goes on with it. */
+  /** A user has stopped the parent session, or goes on with it. */
   | { readonly type: "parent stopped" | "parent goes on" }
-  /** Somebody has the agent go on after its run: an answer. */
+  /** The agent has given another answer after its run, because somebody asked for one. */
   | { readonly type: "went on"; readonly generation: number; readonly at: number; readonly usage: Usage }
   /** More is known of the outcome after the end. */
   | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
@@ -85,7 +85,8 @@ export type TaskEvent =
  * ```
  *
  * `resumed` ends as `running` does. The three terminal states absorb everything but `resumed`, `retrieved`, `closed`,
- * `notified`, `went on` and what the parent's user does; which of them may be resumed is the caller's rule (option `resumable`), not the machine's.
+ * `notified`, `went on` and what the parent's user does. The caller decides which states may be resumed (option
+ * `resumable`), not the machine.
  */
 export function transition(task: Task, event: TaskEvent): Task {
   if (isStilled(event)) return still(task, event)
@@ -157,7 +158,7 @@ function still(task: Task, { type: way, generation, ...stored }: Stilled): Task 
   return { ...task, run: paused(counting(run, stored.at), way, stored) }
 }
 
-/** Whether the run's time counts from `at` on. */
+/** Stops or restarts the run's clock at `at`. */
 function count(task: Task, { type, generation, at }: Extract<TaskEvent, { type: "still" | "counting" }>): Task {
   const { run } = task
   const isPausedByChildren = type === "still"

@@ -32,15 +32,21 @@ import {
 export type RunLimits = SpendingLimits & {
   readonly taskTimeout: number
   readonly stallTimeout: number
-  /** Null: `askTimeoutAt` decides. */
+  /** Timeout of a question, in ms; null where `askTimeoutAt` decides. */
   readonly permissionTimeout: number | null
   /** A run is warned after so many equal calls in a row, and ended after twice as many. */
   readonly maxRepeats: number
-  /** How long before its time limit a run is asked for its last word, and how long it has near any other limit. */
+  /**
+   * How long before its time limit a run is asked for its last word, and how long the run has for it near any other
+   * limit.
+   */
   readonly lastWord: number
 }
 
-/** A run as its limits see it. `ownTasks`: children are active, or the end of one is still to be told. */
+/**
+ * A run as its limits see it. `ownTasks`: children are active, or the notification of a child's end is still to be
+ * sent.
+ */
 export type Watched = {
   readonly task: Task
   readonly progress: Progress
@@ -54,7 +60,7 @@ export type Watched = {
 /** Whether a user could answer: OpenCode is open on a screen; `wroteAt`: last message of a user, in ms. */
 export type Presence = { readonly isOpen: boolean; readonly wroteAt: number }
 
-/** Timeout of a question where no user seems present, and where the user may be away for a while. */
+/** Timeout of a question where no user seems present. `HERE_MS`: where the user may only be away for a while. */
 const ALONE_MS = 300_000
 const HERE_MS = 3_600_000
 
@@ -85,10 +91,10 @@ type Rule = {
   readonly code: ReasonCode
   /** Undefined where the limit is off or does not count now. */
   readonly gauge: (run: Watched) => Gauge | undefined
-  /** Whether the limit is passed at its amount, or only above it. */
+  /** Whether the limit is passed at its amount, or only above this amount. */
   readonly passed: "at" | "above"
   readonly byClock: boolean
-  /** Wall-clock limit: it goes on during pauses and is not extended for a last word. */
+  /** Wall-clock limit: its time goes on during pauses and is not extended for a last word. */
   readonly isWalls?: true
   /** Amount left when the last word is requested; 0 or absent for no last word. */
   readonly reserve?: (gauge: Gauge, run: Watched) => number
@@ -119,7 +125,7 @@ const PURSE_TIME: Rule = {
     `Stopped at the end of the board's purse, ${formatTime(now - used + allowed, now)}.`,
 }
 
-/** Why a purse pays for no new run: it would reach its last word, or its end, at once. */
+/** Why a purse pays for no new run: the run would reach its last word, or the end of the purse, at once. */
 export function tooLateFor(
   { purse, lastWord }: Pick<RunLimits, "purse" | "lastWord">,
   now: number,
@@ -142,7 +148,10 @@ const EMPTY: Rule = {
     `Stopped because the model sent ${used} empty answers in a row. Try another model, or try again later.`,
 }
 
-/** During its last word a run may repeat as many calls again: they are refused by then, all alike. */
+/**
+ * After the request for a last word, a run may repeat as many calls again: all of them are refused with the same
+ * result.
+ */
 const REPEATS: Rule = {
   code: "repeats",
   gauge: ({ progress: { repeated }, limits: { maxRepeats, lastWord } }) =>
@@ -198,7 +207,7 @@ const CONTACT: Rule = {
     `Stopped because there was no contact with ${(away as LostContact).host} for ${duration(used)}; its contactTimeout allows ${duration(allowed)}.`,
 }
 
-/** Limits that apply without contact: silence proves nothing, and no last word could be asked for. */
+/** Limits that apply without contact: then silence proves nothing, and no agent could be asked for its last word. */
 const AWAY_RULES: readonly Rule[] = [TIME, PURSE_TIME, CONTACT]
 
 /** Where several limits are passed, the first gives the reason. */
@@ -206,13 +215,13 @@ const RULES: readonly Rule[] = [TIME, PURSE_TIME, ...SPENDING_RULES.map(spending
 
 const rulesFor = ({ progress }: Watched): readonly Rule[] => (progress.away ? AWAY_RULES : RULES)
 
-/** Demand of the limits now; undefined where the run may go on. */
+/** Action that the limits demand now; undefined where the run may go on. */
 export function limitActionOf(run: Watched): LimitAction | undefined {
   const demand = demandBy(run)
   return demand?.action === "stop" ? { ...demand, reason: withFailing(demand.reason, run) } : demand
 }
 
-/** Adds the model's failures: they caused the end as much as the limit. */
+/** Adds the model's failures to the reason: they caused the end as much as the limit did. */
 function withFailing(reason: Reason, { progress: { failing }, now }: Watched): Reason {
   return failing ? { ...reason, text: `${reason.text} ${failingText(failing, now)}` } : reason
 }
@@ -232,8 +241,8 @@ function demandBy(run: Watched): LimitAction | undefined {
 }
 
 /**
- * Stops a run whose time for the last word is over, or that passes a limit while not writing it. A run that cannot read
- * the question, in a tool or at a question of its own, is interrupted once.
+ * Stops a run whose time for the last word is over, or that passes a limit while it does not write its last word. A run
+ * that cannot read the request, because a tool runs or a question is open, is interrupted once.
  */
 function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly Rule[]): LimitAction | undefined {
   const other = passed.find(endsLastWord)
@@ -247,10 +256,10 @@ function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly R
   return isOver || !isComing ? { action: "stop", reason: finalReason(run, reason) } : undefined
 }
 
-/** Limits that end a run even while it writes its last word. */
+/** True for limits that end a run even while the agent writes its last word. */
 const endsLastWord = ({ reserve, isWalls }: Rule): boolean => !reserve || isWalls === true
 
-/** Reason after a last word: the limit it was near, with final figures. */
+/** Reason after a last word: the limit that the run was near, with final figures. */
 export const finalReason = ({ task, progress, limits, spent }: Watched, reason: Reason): Reason =>
   withFinalSpending(reason, limits, spent, { task, progress })
 
@@ -263,8 +272,8 @@ function lastWordEnds({ task, limits }: Watched, { at, againAt, reason }: LastWo
 }
 
 /**
- * When `demandOf` or a question's timeout could next change without new events. `settled`: limits passed before it are
- * already handled.
+ * Time at which `limitActionOf` or a question's timeout could next change without new events. `settled`: limits passed
+ * before this time are already handled.
  */
 export function nextLimitAt(run: Watched, settled = Number.NEGATIVE_INFINITY): number {
   const { progress, limits } = run
@@ -298,7 +307,7 @@ function isNear(rule: Rule, run: Watched): boolean {
   return gauge !== undefined && reserve > 0 && leftOf(gauge) <= reserve + SAME_USD
 }
 
-/** Reserve for a last word; 0 while the agent is not running, since it could not answer. */
+/** Reserve for a last word; 0 while the agent is not running, since the agent could not answer. */
 const reserveOf = (rule: Rule, gauge: Gauge, run: Watched): number =>
   run.progress.held || run.progress.away ? 0 : (rule.reserve?.(gauge, run) ?? 0)
 
@@ -314,7 +323,7 @@ const reasonOf = (rule: Rule, run: Watched): Reason => ({
 const hasWorked = ({ toolCalls, lastText, usage }: Progress): boolean =>
   toolCalls > 0 || lastText !== "" || usage.output > 0
 
-/** In a tool call or at a question: it cannot read messages. */
+/** True while a tool call or a question of the run is open: the agent cannot read messages then. */
 const isHeldUp = ({ openCalls, pendingCalls, asks, held = false }: Progress): boolean =>
   !held && openCalls + pendingCalls + asks.length > 0
 
@@ -329,7 +338,7 @@ const hasLife = (progress: Progress, ownTasks: boolean): boolean =>
 export const lastWordRequest = (reason: Reason): string =>
   `${nearness(reason)} Stop working now and call no more tools: calls are refused. Answer at once: what is done, what is left, and where it lies. This answer ends your work.`
 
-/** Error that the run's tool calls return from then on. */
+/** Error that the run's tool calls return after the request for the last word. */
 export const lastWordRefusal = (reason: Reason): string =>
   `Refused. ${nearness(reason)} Call no more tools. Answer now: what is done, what is left, and where it lies.`
 
@@ -340,13 +349,13 @@ const nearness = ({ text }: Reason): string =>
   text.replace(/^Stopped at (its )?/, (_all, own) => `You are near ${own ? "your " : ""}`)
 
 /**
- * End of a run that was asked for its last word. If it answered, the limit is the reason of its end; if it ended before
- * it read the question, it ended by itself.
+ * End of a run that was asked for its last word. If the agent answered, the limit is the reason of the end; if the run
+ * ended before the agent read the request, the run ended by itself.
  */
 export function endAfter(ending: Ending, lastWord: LastWord | undefined, messages: readonly Message[]): Ending {
   if (!lastWord || lastWord.state === "told" || ending.type !== "completed") return ending
   const { code, text } = lastWord.reason
-  // Text from before the question is not its last word.
+  // Text from before the request is not the run's last word.
   if (
     answerText(
       withoutCompaction(messages)
@@ -359,7 +368,9 @@ export function endAfter(ending: Ending, lastWord: LastWord | undefined, message
   return { type: "failed", reason, at: ending.at, saidLastWord: true }
 }
 
-/** End of such a run after a crash: any answer begun after the question is its last word. */
+/**
+ * End of a run that was asked for its last word, after a crash. Any answer begun after the request is the last word.
+ */
 export function endAfterCrash(ending: Ending, run: Run, messages: readonly Message[]): Ending {
   const { lastWordAt: at, lastWordFor: reason } = run
   const answer = withoutCompaction(messages).findLast(({ role }) => role === "assistant")

@@ -12,7 +12,7 @@ import { tries } from "./tries/feature.ts"
 import { web } from "./web/feature.ts"
 import { worktrees } from "./worktrees/feature.ts"
 
-/** The features, one a line. Where several take part in one thing, the order of the lines is theirs. */
+/** All features, one a line. Where several features take part in one decision, their order is that of the lines. */
 export const FEATURES: readonly AppFeature[] = [
   forks,
   worktrees,

@@ -5,21 +5,24 @@ import { join } from "node:path"
 import { ifMissing } from "./lock.ts"
 
 /**
- * Files that are written whole: beside their path under a name that nobody can guess, then renamed. A link at either
- * place is not followed, and no reader meets half a file.
+ * Writes files whole: the text goes into a draft beside the file, with a name that nobody can guess, and the draft is
+ * then renamed. Links at both paths are not followed, and a reader never sees half a file.
  */
 
-/** `mode` is the user's alone by default; `flush` has the text outlive a power cut. */
+/**
+ * `mode`: without it, only the user can read the file. `flush`: the text is on the disk before the write counts as
+ * done.
+ */
 type WriteOptions = { readonly mode?: number; readonly flush?: boolean }
 
 const ENDING = ".tmp"
 const asideOf = (path: string): string => `${path}.${randomBytes(6).toString("hex")}${ENDING}`
 const settings = ({ mode = 0o600 }: WriteOptions) => ({ mode, flag: "wx" })
 
-/** Whether a name in its folder is a draft of this file: a killed process leaves it behind. */
+/** Whether `name` is a draft of this file in the same folder. A killed process leaves its draft behind. */
 export const isDraftOf = (file: string, name: string): boolean => name.startsWith(`${file}.`) && name.endsWith(ENDING)
 
-/** Writes a file beside `path`, for the caller to rename; returns its name. */
+/** Writes a draft beside `path`, which the caller renames. Returns the draft's name. */
 export async function writeDraft(
   path: string,
   content: string | AsyncIterable<Uint8Array>,
@@ -37,7 +40,7 @@ export async function writeDraft(
   }
 }
 
-/** Has a file or a folder outlive a power cut; not all systems can. */
+/** Writes a file or a folder through to the disk, so that it survives a power cut. Not all systems can do this. */
 export async function flush(path: string): Promise<void> {
   const handle = await open(path, "r").catch(() => undefined)
   await handle?.sync().catch(() => {})
@@ -65,7 +68,9 @@ export async function replaceFile(
 
 export const replaceFileSync = (path: string, text: string): void => renameSync(draftSync(path, text), path)
 
-/** Of several processes that create a file at once, the first wins. A file that is not `isUsable` is replaced. */
+/**
+ * Creates the file; if several processes do this at once, the first wins. A file that is not `isUsable` is replaced.
+ */
 export function createOnce(path: string, text: string, isUsable: () => boolean): void {
   const aside = draftSync(path, text, { flush: true })
   try {
@@ -79,7 +84,7 @@ export function createOnce(path: string, text: string, isUsable: () => boolean):
 
 const JSON_ENDING = ".json"
 
-/** A small file of JSON in a folder of such files. */
+/** Path of a small JSON file in a folder of such files. */
 export const jsonFile = (folder: string, name: string): string => join(folder, name + JSON_ENDING)
 
 /** The value in a JSON file; undefined where there is none that can be read. */
@@ -98,13 +103,13 @@ export async function jsonNames(folder: string): Promise<readonly string[]> {
 }
 
 /**
- * Reading where others may write, too. A link there leads anywhere, and whoever opens a pipe may wait for ever:
- * neither is followed or waited for.
+ * Reads and appends to files in folders where other users may write, too. A link may lead anywhere and opening a pipe
+ * may wait for ever, so links are not followed and pipes not waited for.
  */
 
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_WRONLY } = constants
 
-/** Rejects where something else than a file is there, or nothing. */
+/** Opens a file. Rejects where the path is missing or is no plain file. */
 async function openPlain(path: string, flags: number, mode?: number): Promise<FileHandle> {
   const file = await open(path, flags | O_NOFOLLOW | O_NONBLOCK, mode)
   const found = await file.stat()
@@ -113,7 +118,7 @@ async function openPlain(path: string, flags: number, mode?: number): Promise<Fi
   throw new NoFile()
 }
 
-/** The path leads to a folder, a pipe or a device. */
+/** Error for a path that leads to a folder, a pipe or a device instead of a file. */
 export class NoFile extends Error {
   override readonly name = "NoFile"
   constructor() {
@@ -121,7 +126,7 @@ export class NoFile extends Error {
   }
 }
 
-/** The file's text. Rejects where it has more than `most` bytes, by `tooLong`. */
+/** The file's text. A file of more than `most` bytes makes the promise reject with the error of `tooLong`. */
 export async function readPlain(
   path: string,
   most = Number.POSITIVE_INFINITY,
@@ -137,7 +142,7 @@ export async function readPlain(
   }
 }
 
-/** Adds to a file, for its user alone where it is new. */
+/** Appends to a file. A new file can be read only by the user. */
 export async function appendPlain(path: string, text: string): Promise<void> {
   const file = await openPlain(path, O_WRONLY | O_APPEND | O_CREAT, 0o600)
   try {

@@ -1,8 +1,8 @@
 import type { Clock } from "../core/ports.ts"
 
 /**
- * Work that nobody awaits. Every promise is caught and counted, so that no rejection is unhandled and tests can wait
- * for quiet.
+ * Runs work that nobody awaits. Every promise is caught and counted, so that no rejection is unhandled and tests can
+ * wait until all work is done.
  */
 export class Background {
   readonly #pending = new Set<Promise<void>>()
@@ -62,26 +62,26 @@ export class Collector<Item> {
   }
 }
 
-/** Interval of the timer during a long tick, in ms: its delay shows sleep. */
+/** Interval of the timer that runs during a long tick, in ms. If this timer is late, the computer has slept. */
 const GUARD_MS = 1000
-/** A passed deadline is due at once, but not sooner than this after the last tick began, in ms. */
+/** A deadline that has already passed is due at once, but at least this many ms after the last tick began. */
 const PASSED_MS = 1000
 
 /**
- * Calls `tick` when a deadline is due, with one timer for all, and none without deadlines. `tick` receives its delay
- * and must not reject.
+ * Calls `tick` when a deadline is due, with one timer for all deadlines and none without deadlines. `tick` receives the
+ * timer's delay and must not reject.
  */
 export class Ticker {
   readonly #clock: Clock
   readonly #tick: (late: number) => Promise<void>
   #due = Number.POSITIVE_INFINITY
-  /** Time of the current timer. */
+  /** Time for which the current timer is set. */
   #alarm = Number.POSITIVE_INFINITY
   #cancel: (() => void) | undefined
   #ticking = false
   /** Start of the last tick. */
   #tickedAt = Number.NEGATIVE_INFINITY
-  /** Delay of the timer during a running tick. */
+  /** Delay of the timer that was measured during the running tick. */
   #overslept = 0
 
   constructor(clock: Clock, tick: (late: number) => Promise<void>) {
@@ -89,14 +89,14 @@ export class Ticker {
     this.#tick = tick
   }
 
-  /** Delay of the current timer, including the delay of a running tick. */
+  /** By how much the current timer is late, including the delay measured during a running tick. */
   get late(): number {
     return Math.max(this.#overslept, this.#clock.now() - this.#alarm, 0)
   }
 
   /**
-   * Schedules a tick at `time` at the latest. A passed time is postponed, because a tick that always asks for one would
-   * keep OpenCode's thread busy.
+   * Schedules a tick at `time` at the latest. A time in the past is postponed a little: otherwise a tick that always
+   * requests another tick at once would keep OpenCode's thread busy.
    */
   at(time: number): void {
     const due = this.#ahead(time)
@@ -113,7 +113,7 @@ export class Ticker {
   #arm(time: number, run: () => void): void {
     this.#disarm()
     const now = this.#clock.now()
-    // A deadline that passed before it was requested is no sign of sleep.
+    // A deadline in the past must not count as a delay of the timer: the computer did not sleep.
     this.#alarm = Math.max(time, now)
     this.#cancel = this.#clock.after(this.#alarm - now, run)
   }
@@ -139,7 +139,7 @@ export class Ticker {
 
   #ahead(time: number): number {
     const now = this.#clock.now()
-    // The clock may have been set back.
+    // The system clock may have been set back, so the last tick is never taken as later than now.
     return time > now ? time : Math.max(now, Math.min(this.#tickedAt, now) + PASSED_MS)
   }
 

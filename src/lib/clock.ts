@@ -3,7 +3,7 @@ import { type Clock, MAX_TIMER_MS, OpencodeError } from "../core/ports.ts"
 export const sleepFor = (clock: Clock, ms: number): Promise<void> =>
   new Promise((resolve) => void clock.after(ms, () => resolve()))
 
-/** Its timers do not keep the process alive. */
+/** The system's clock. A pending timer does not keep the process alive. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   after(ms, run) {
@@ -18,14 +18,14 @@ export const systemClock: Clock = {
   },
 }
 
-/** Waits, in ms, before a call that must not be given up lightly is made again. */
+/** Delays before each repetition of a failed call that must not be given up easily, in ms. */
 const DELAYS_MS = [100, 500, 2000] as const
-/** Waits where no caller is blocked and no other code would make the call later. */
+/** Longer series of delays, for a call that blocks no caller and that no other code would repeat later. */
 export const PATIENT_MS = [...DELAYS_MS, 15_000, 60_000] as const
 
 /**
- * Does the work, and a few times again when it fails, unless what it is about is gone or the plugin has ended. Rejects
- * with the last error.
+ * Does the work and repeats it a few times when it fails, unless the object of the work is gone or the plugin has
+ * ended. Rejects with the last error.
  */
 export async function retry<Result>(
   clock: Clock,

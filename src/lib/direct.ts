@@ -1,6 +1,6 @@
 /**
- * Keeps a request to this machine from the environment's proxy, which OpenCode's Bun uses even for loopback addresses.
- * Bun connects directly where the request names its own address as proxy.
+ * Sends a request to this machine without the environment's proxy, which OpenCode's Bun uses even for loopback
+ * addresses. Bun connects directly if the request names its own address as the proxy.
  */
 export function pastProxy(request: Request): Request {
   const { protocol, origin } = new URL(request.url)

@@ -1,11 +1,13 @@
 export type StreamEvent = { readonly event: string; readonly data: string }
 
-/** Matches across U+2028, which JSON leaves in texts and which does not end a line of a stream. */
+/**
+ * A field of an event stream. `s` lets `.` match U+2028, which JSON does not escape and which does not end a line here.
+ */
 const FIELD = /^(\w+): ?(.*)$/s
 
 /**
- * Incremental parser: each call returns the events completed by the chunk. Events longer than `most` characters are
- * dropped.
+ * Makes a parser that takes a stream in chunks and returns the events that each chunk completes. Events longer than
+ * `most` characters are dropped.
  */
 export function eventReader(most = Number.POSITIVE_INFINITY): (chunk: string) => StreamEvent[] {
   let rest = ""
@@ -16,7 +18,7 @@ export function eventReader(most = Number.POSITIVE_INFINITY): (chunk: string) =>
     const events = blocks.slice(isTooLong ? 1 : 0).map(parse)
     if (blocks.length > 0) isTooLong = false
     if (rest.length > most) {
-      // The last character may be half of the separator.
+      // The last character may be the first half of a separator, so it is kept.
       rest = rest.slice(-1)
       isTooLong = true
     }

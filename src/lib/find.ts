@@ -12,7 +12,7 @@ export type Hit = { readonly before: string; readonly hit: string; readonly afte
 
 const AROUND_CHARS = 80
 
-/** Undefined where a word of the filter is missing. */
+/** The match to show; undefined where a word of the filter is missing in the text. */
 export function hitIn(filter: string, text: string): Hit | undefined {
   if (!matches(filter, [text])) return undefined
   const [word = ""] = filter.trim().toLowerCase().split(/\s+/)

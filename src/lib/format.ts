@@ -8,7 +8,7 @@ export function duration(ms: number): string {
   return prettyMilliseconds(Math.round(ms / 1000) * 1000, { unitCount: 2, secondsDecimalDigits: 0 })
 }
 
-/** A growing duration, in whole seconds so that it changes once a second. */
+/** Text for a duration that grows. Whole seconds only, so that the text changes once a second. */
 export const ticking = (ms: number): string => (ms < 1000 ? "0s" : duration(Math.floor(ms / 1000) * 1000))
 
 const DAY_MS = 86_400_000
@@ -39,7 +39,7 @@ export const dollars = (amount: number, atLeast = false): string => {
 
 const LEAST_IN_CENTS = 0.1
 
-/** Two digits, `$4.37`; four below ten cents. */
+/** Example: `$4.37`. Amounts below ten cents have four decimals. */
 export const cents = (amount: number, atLeast = false): string => {
   const digits = amount >= LEAST_IN_CENTS || amount === 0 ? 2 : 4
   return `${atLeast ? "at least " : ""}$${decimal(amount, 2, digits)}`

@@ -9,11 +9,11 @@ export type ProcessMark = { readonly place: string; readonly pid: number; readon
 
 export type Processes = {
   readonly self: ProcessMark
-  /** Undefined where this process cannot tell. */
+  /** Whether the marked process is alive; undefined where this process cannot tell. */
   readonly isAlive: (mark: ProcessMark) => boolean | undefined
 }
 
-/** Lifetime of an unrenewed claim whose process cannot be checked. */
+/** How long a claim counts that is not renewed, if its process cannot be checked. In ms. */
 const UNSEEN_CLAIM_MS = 30_000
 const RENEW_MS = 10_000
 const PAUSES_MS = [1, 2, 5, 10, 20, 40]
@@ -22,8 +22,8 @@ const PAUSES_MS = [1, 2, 5, 10, 20, 40]
 const queue = new SerialQueue()
 
 /**
- * Lock between processes that its holder's death frees. A process adds a uniquely named file to the folder, then lists
- * it, and holds the lock if no other living process has a file there; otherwise the later one withdraws.
+ * Lock between processes, which becomes free when its holder dies. A process adds a file with a unique name to the
+ * folder and holds the lock if no other live process has a file there; otherwise the later process withdraws.
  */
 export class Lock {
   readonly #folder: string
@@ -45,7 +45,7 @@ export class Lock {
         const others = await this.#others(claim)
         if (others.length === 0) return claim
         if (performance.now() > deadline) break
-        // The older claim stays and gets the lock next.
+        // The older claim stays in the folder and gets the lock next; a later claim is withdrawn.
         if (others.some((name) => name < claim.name)) await claim.withdraw()
         const pause = PAUSES_MS[Math.min(turn, PAUSES_MS.length - 1)] as number
         await sleep(pause * (0.5 + Math.random()))
@@ -60,8 +60,8 @@ export class Lock {
   }
 
   /**
-   * Runs `work` under the lock, after earlier callers of this process. Throws `late` where another process holds it for
-   * more than `ms`.
+   * Runs `work` while holding the lock, after earlier callers of this process. Throws the error of `late` if another
+   * process holds the lock for more than `ms`.
    */
   hold<Value>(ms: number, late: () => Error, work: () => Promise<Value>): Promise<Value> {
     const line = JSON.stringify([this.#folder, this.#name, this.#processes.self])
@@ -79,13 +79,13 @@ export class Lock {
       return await work()
     } finally {
       clearInterval(renewing)
-      // A pending renewal would create the file again.
+      // Wait for a pending renewal: after the release it would create the file again.
       await renewed
       await claim.release()
     }
   }
 
-  /** Takes the lock if nobody has or awaits it. */
+  /** Takes the lock if no other process holds or awaits it. */
   async attempt(): Promise<Claim | undefined> {
     if ((await this.#others()).length > 0) return undefined
     const claim = await this.#claim()
@@ -94,7 +94,7 @@ export class Lock {
     return undefined
   }
 
-  /** Whether a living process has or awaits it. */
+  /** Whether a live process holds or awaits the lock. */
   async isTaken(): Promise<boolean> {
     return (await this.#others()).length > 0
   }
@@ -109,7 +109,7 @@ export class Lock {
     return claim
   }
 
-  /** Names of other living claims. */
+  /** Names of the claims of other live processes. */
   async #others(own?: Claim): Promise<string[]> {
     const names = await readdir(this.#folder).catch(ifMissing<string[]>([]))
     const others: string[] = []
@@ -127,7 +127,7 @@ export class Lock {
     const alive = this.#processes.isAlive({ place, pid: Number(pid), started })
     if (alive !== undefined) return alive
     const found = await stat(path).catch(() => undefined)
-    // A claim dated far in the future was made before the clock was set back, so it does not count.
+    // A claim dated far in the future was made before the system clock was set back, so it does not count.
     return found !== undefined && Math.abs(Date.now() - found.mtimeMs) < UNSEEN_CLAIM_MS
   }
 }
@@ -141,7 +141,7 @@ export class Claim {
     this.name = name
   }
 
-  /** Creates or renews the file. */
+  /** Creates the claim's file, or renews its time. */
   async renew(): Promise<void> {
     const now = new Date()
     await utimes(this.#path, now, now).catch(async (error) => {
@@ -150,7 +150,7 @@ export class Claim {
     })
   }
 
-  /** False where somebody has removed the file. */
+  /** Whether the claim's file exists; false where somebody has removed it. */
   async holds(): Promise<boolean> {
     return (await stat(this.#path).catch(() => undefined)) !== undefined
   }
@@ -165,7 +165,7 @@ export class Claim {
   }
 }
 
-/** Error handler: `value` for a missing file or folder; rethrows anything else. */
+/** Makes an error handler. The handler returns `value` for a missing file or folder and rethrows any other error. */
 export function ifMissing<Value>(value: Value): (error: unknown) => Value {
   return (error) => {
     if ((error as { code?: string }).code === "ENOENT") return value

@@ -5,11 +5,14 @@ export const succeeds = (work: Promise<unknown>): Promise<boolean> =>
     () => false,
   )
 
-/** Work of which only one is done at a time, in the order of the calls; each key has an order of its own. */
+/** Queue that does one piece of work at a time, in the order of the calls. Each key has a queue of its own. */
 export class SerialQueue {
   readonly #last = new Map<string, Promise<unknown>>()
 
-  /** `ready` replaces the wait for what came before; the next one waits for both. */
+  /**
+   * Adds work to the key's queue. By default the work starts after all earlier work; with `ready` it can start sooner,
+   * and later work still waits for both.
+   */
   take<Value>(
     work: () => Promise<Value>,
     key = "",

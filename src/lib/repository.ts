@@ -5,7 +5,7 @@ import { head } from "./text.ts"
 
 /** Main checkout of the project, shared by linked worktrees. Read from git's files; without git, the folder itself. */
 export function mainCheckout(worktree: string, directory: string): string {
-  // Without a repository OpenCode names the root of the file system.
+  // Outside of a repository, OpenCode gives the root of the file system as `worktree`.
   const root = worktree === "/" || worktree === "" ? directory : worktree
   return real(linkedFrom(root) ?? root)
 }
@@ -59,7 +59,7 @@ export function filesOf(patch: string): FileDiff[] {
       const [header = "", ...hunks] = part.split(/^@@/m)
       const lines = hunks.join("").split("\n")
       return {
-        // Git adds a tab after a name with blanks.
+        // Git ends a name that has blanks with a tab.
         file:
           quotedIn(header) ?? /^(?:\+\+\+ b\/|rename to )([^\t\n]*)/m.exec(header)?.[1] ?? nameIn(header) ?? "a file",
         patch: part,
@@ -77,7 +77,7 @@ function nameIn(header: string): string | undefined {
   return isTwice ? other.slice(2) : undefined
 }
 
-/** Name that git quotes because of special characters. */
+/** File name in a line where git has quoted it because of special characters. */
 function quotedIn(whole: string): string | undefined {
   const header = head(whole, 4 * MOST_PATH_CHARS)
   const quoted =

@@ -1,9 +1,9 @@
 /**
- * Text for readers. Text of children and providers is untrusted data: these functions keep it on one line, and it can
- * close no tag and hide nothing.
+ * Prepares texts for readers. Texts of children and providers are untrusted: these functions keep them on one line, and
+ * make sure that they neither close a tag nor hide characters.
  */
 
-/** Longest foreign text within a line, in UTF-16 units. */
+/** Longest part of a line that may be text of a child or provider, in UTF-16 units. */
 export const MOST_LINE_CHARS = 200
 
 /** Invisible characters and direction marks, which could hide instructions to a model. */
@@ -14,34 +14,39 @@ const GAP = /[\s\u0000-\u001f\u007f-\u009f]+/g
 const TAG_START = /<(?=[\p{L}/!?])/gu
 
 /**
- * Foreign text as one line of at most `most` characters: without line breaks, control and invisible characters, with
- * `‹` where a tag could begin. Idempotent.
+ * Makes untrusted text a single line of at most `most` characters: without line breaks, control and invisible
+ * characters, and with `‹` where a tag could begin. Applied twice, it changes nothing more.
  */
 export function oneLine(text: string, most = MOST_LINE_CHARS): string {
   return cut(text.replace(INVISIBLE, "").replace(GAP, " ").trim(), most).replace(TAG_START, "‹")
 }
 
-/** Cut to `most` characters, ellipsis included. */
+/** Cuts a text to `most` characters, including the ellipsis. */
 export const cut = (text: string, most: number): string =>
   text.length <= most ? text : `${head(text, most - 1).trimEnd()}…`
 
-/** First `most` UTF-16 units, one less where a pair would be split. */
+/** First `most` UTF-16 units of a text. The last unit is left out where it would be half of a surrogate pair. */
 export function head(text: string, most: number): string {
   const last = text.charCodeAt(most - 1)
   const splitsPair = text.length > most && last >= 0xd800 && last <= 0xdbff
   return text.slice(0, splitsPair ? most - 1 : most)
 }
 
-/** Last `most` UTF-16 units, without half a pair: a provider may refuse the whole request for one. */
+/**
+ * Last `most` UTF-16 units of a text, without half a surrogate pair: a provider may refuse a whole request because of
+ * one.
+ */
 export const tail = (text: string, most: number): string => text.slice(-most).replace(/^[\udc00-\udfff]/, "")
 
 /** Example: `1,234,567`. */
 export const formatInteger = (number: number): string => decimal(number, 0, 3)
 
-/** Cached, because `toLocaleString` creates a formatter for each call, at half a millisecond. */
+/**
+ * Formatters are kept, because `toLocaleString` would create a formatter for each call, which takes half a millisecond.
+ */
 const formats = new Map<string, Intl.NumberFormat>()
 
-/** Example: `1,234.50`; minimum and maximum number of decimals. */
+/** Example: `1,234.50`. Takes the minimum and maximum number of decimals. */
 export function decimal(number: number, minimumFractionDigits: number, maximumFractionDigits: number): string {
   const key = `${minimumFractionDigits} ${maximumFractionDigits}`
   const format = formats.get(key) ?? new Intl.NumberFormat("en-US", { minimumFractionDigits, maximumFractionDigits })
@@ -61,19 +66,19 @@ export const count = (number: number, one: string, many = `${one}s`): string =>
 
 export const capital = (text: string): string => text.slice(0, 1).toUpperCase() + text.slice(1)
 
-/** Foreign text between tags that it cannot close or open. `id`: an id of this plugin. */
+/** Puts untrusted text between tags that the text cannot close or open again. `id`: an id of this plugin. */
 export const inTagsWithID = (tag: string, id: string, text: string): string => enclosed(tag, ` id="${id}"`, text)
 
-/** Tags without an id, for texts whose source is named before them. */
+/** Puts untrusted text between tags without an id, for a text whose source is named before it. */
 export const inTags = (tag: string, text: string): string => enclosed(tag, "", text)
 
 const enclosed = (tag: string, attributes: string, text: string): string =>
   `<${tag}${attributes}>\n${escapeForTag(tag, marked(text))}\n</${tag}>`
 
-/** Foreign text made safe between tags of this name. */
+/** Makes untrusted text safe to stand between tags of this name. */
 export const escapeForTag = (tag: string, text: string): string => text.replaceAll(tagStart(tag), "&lt;")
 
-/** Label for text of an agent that imitates the plugin or OpenCode. */
+/** Mark put before text of an agent that imitates the plugin or OpenCode. */
 const OWN_TEXT = "[the agent's own text] "
 
 const marked = (text: string): string =>
@@ -82,7 +87,9 @@ const marked = (text: string): string =>
 /** Characters that are invisible or combine with the letter before. */
 const UNSEEN = "\\p{DI}\\p{Cf}\\p{Mn}"
 
-/** Pattern for a word as a model may read it: with full-width letters and invisible characters. */
+/**
+ * Pattern for all spellings that a model may read as this word: also with full-width letters and invisible characters.
+ */
 const spelled = (word: string): string =>
   Array.from(word, (letter) => `[${letter === "-" ? "\\-" : letter}${wide(letter)}]`).join(`[${UNSEEN}\\p{Cc}]*`)
 

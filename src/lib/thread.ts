@@ -1,7 +1,7 @@
 import { Worker } from "node:worker_threads"
 import type { Clock } from "../core/ports.ts"
 
-/** A worker thread that answers each order with an answer of the same id. */
+/** A worker thread. It answers each order with an answer that has the order's id. */
 export type WorkerThread<Order, Answer> = {
   postMessage(order: Order): void
   on(event: "message", listener: (answer: Answer) => void): unknown
@@ -14,7 +14,7 @@ export type WorkerLimits = {
   readonly idleMs: number
   /** Time limit for an answer; then the thread is ended and all pending orders get no answer. */
   readonly answerMs: number
-  /** Delay before a new thread after a failure. */
+  /** After a thread has failed, no new thread is started for this time. */
   readonly restMs: number
 }
 
@@ -38,7 +38,9 @@ export class OnDemandWorker<Order extends Numbered, Answer extends Numbered> {
     this.#start = start
   }
 
-  /** Undefined where no thread can be started or none answers in time. Never rejects. */
+  /**
+   * Gives an order to the thread; undefined where no thread can be started or no answer comes in time. Never rejects.
+   */
   ask(order: Omit<Order, "id">, answerMs = this.#limits.answerMs): Promise<Answer | undefined> {
     const thread = this.#running()
     if (!thread) return Promise.resolve(undefined)
@@ -81,7 +83,7 @@ export class OnDemandWorker<Order extends Numbered, Answer extends Numbered> {
     this.#watch(thread)
   }
 
-  /** Ends a thread that does not answer or is idle. */
+  /** Sets a timer that ends the thread if it does not answer an order, or if it stays idle. */
   #watch(thread: WorkerThread<Order, Answer>, answerMs = this.#limits.answerMs): void {
     const { idleMs } = this.#limits
     this.#stopTimer()
@@ -91,7 +93,10 @@ export class OnDemandWorker<Order extends Numbered, Answer extends Numbered> {
         : this.#clock.after(idleMs, () => this.#drop())
   }
 
-  /** The thread failed: pending orders get no answer. Errors of a thread ended on purpose are ignored. */
+  /**
+   * Called when a thread has failed: pending orders get no answer. Errors of a thread that was ended on purpose are
+   * ignored.
+   */
   #fail(thread: WorkerThread<Order, Answer>): void {
     if (thread !== this.#thread) return
     this.#failedAt = this.#clock.now()
@@ -107,10 +112,10 @@ export class OnDemandWorker<Order extends Numbered, Answer extends Numbered> {
     this.#waiting.clear()
     for (const answer of waiting) answer(undefined)
     try {
-      // Some runtimes return a promise.
+      // In some runtimes `terminate` returns a promise, whose rejection is caught here.
       void Promise.resolve(thread?.terminate()).catch(() => {})
     } catch {
-      // It has ended already.
+      // The thread has ended already.
     }
   }
 }

@@ -1,9 +1,12 @@
 /** Names of OpenCode's options for a provider's cache key. */
 const CACHE_KEYS = ["promptCacheKey", "prompt_cache_key"] as const
-/** OpenCode's own provider uses headers instead. */
+/** Id of OpenCode's own provider, which uses headers instead of a cache key. */
 const OWN_PROVIDER = "opencode"
 
-/** Uses the cache key of the session whose prefix is shared, where OpenCode set one. */
+/**
+ * Replaces the session's cache key by that of `ridden`, the session whose request prefix is shared. Options in which
+ * OpenCode has set no key stay as they are.
+ */
 export function cacheKeyInOptions(options: Record<string, unknown>, sessionID: string, ridden: string): void {
   for (const key of CACHE_KEYS) if (options[key] === sessionID) options[key] = ridden
 }

@@ -4,8 +4,8 @@ import { addBounded } from "../lib/bounded-set.ts"
 import type { RawEvent } from "./events.ts"
 
 /**
- * Cached value, refreshed in the background when older than `ms`: callers only wait for the first read. A failed
- * refresh keeps the old value.
+ * A value that is kept and, when older than `ms`, read again in the background, so that only the first read makes
+ * callers wait. After a failed read the old value stays.
  */
 export class Cached<Value> {
   readonly #ms: number
@@ -43,16 +43,16 @@ const MOST_SESSIONS = 256
 const MOST_MESSAGES = 256
 
 /**
- * Recent state from events, which saves calls: each costs OpenCode's one thread several milliseconds. Where nothing is
- * known, the caller asks OpenCode.
+ * Recent state of sessions, collected from events to save calls, each of which occupies OpenCode's only thread for
+ * several milliseconds. Where the cache knows nothing, the caller asks OpenCode.
  */
 export class EventCache {
   readonly #rows = new Map<string, Session>()
   readonly #speakers = new Map<string, { readonly at: number; readonly persona: Persona }>()
-  /** Stored parts of user messages; OpenCode reports one part several times. */
+  /** Stored parts of user messages, as sets, because OpenCode reports a part several times. */
   readonly #messages = new Map<string, Set<string>>()
 
-  /** Callbacks for messages whose parts are awaited. */
+  /** Callbacks that wait until all parts of a message are stored. */
   readonly #awaited = new Map<string, { readonly parts: number; readonly then: () => void }>()
 
   hear({ type, properties }: RawEvent): void {
@@ -83,18 +83,18 @@ export class EventCache {
     addBounded(this.#messages, info.id, new Set(parts.map(({ id }) => id)), MOST_MESSAGES)
   }
 
-  /** Calls `then` once that many parts of the message are stored. The returned function cancels it. */
+  /** Calls `then` once `parts` parts of the message are stored. The returned function ends the wait. */
   awaits(messageID: string, parts: number, then: () => void): () => void {
     this.#awaited.set(messageID, { parts, then })
     return () => void this.#awaited.delete(messageID)
   }
 
-  /** Session as last reported. Its parent, rules and metadata may be relied on, its usage may not. */
+  /** Session as OpenCode last reported it. Parent, rules and metadata are current; the usage may be out of date. */
   row(sessionID: string): Session | undefined {
     return this.#rows.get(sessionID)
   }
 
-  /** Events for this session may no longer arrive. */
+  /** Drops what is known of this session, because its events may no longer arrive. */
   forget(sessionID: string): void {
     this.#rows.delete(sessionID)
   }
@@ -109,7 +109,10 @@ export class EventCache {
     return this.#messages.get(messageID)?.size ?? -1
   }
 
-  /** Old messages are updated too: only a newer one changes agent and model. */
+  /**
+   * Takes agent and model from a user message. OpenCode reports old messages again, too, so only a newer message
+   * counts.
+   */
   #spoke({ id, sessionID, agent, model, time }: Extract<Message, { role: "user" }>): void {
     addBounded(this.#messages, id, this.#messages.get(id) ?? new Set(), MOST_MESSAGES)
     if ((this.#speakers.get(sessionID)?.at ?? 0) > time.created) return
@@ -118,11 +121,11 @@ export class EventCache {
   }
 }
 
-/** Folders of sessions outside this instance's folder. */
+/** Remembers the folders of sessions that are outside this instance's folder. */
 export class SessionFolders {
   readonly #home: string
   readonly #folders = new Map<string, string>()
-  /** Folders by question id: OpenCode accepts an answer only there. */
+  /** Folder of each question, by its id: OpenCode accepts an answer only in the folder of the question. */
   readonly #asked = new Map<string, string>()
 
   constructor(home: string) {
@@ -133,7 +136,7 @@ export class SessionFolders {
     return this.#folders.get(sessionID) ?? this.#home
   }
 
-  /** Other folders in use; empty where no task has a place of its own. */
+  /** Folders of these sessions; empty where no task has a place of its own. */
   folders(): readonly string[] {
     return [...new Set(this.#folders.values())]
   }
@@ -152,7 +155,7 @@ export class SessionFolders {
     if (folder !== this.#home) this.#asked.set(id, folder)
   }
 
-  /** Folder in which to answer a question; undefined for the instance's own. */
+  /** Folder in which the question must be answered; undefined for the instance's own folder. */
   askedIn(id: string, sessionID: string): string | undefined {
     return this.#asked.get(id) ?? this.#folders.get(sessionID)
   }

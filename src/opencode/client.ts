@@ -6,7 +6,9 @@ import { pastProxy } from "../lib/direct.ts"
 /** Time limit of one call; OpenCode answers within milliseconds unless it is stuck. */
 const CALL_LIMIT_MS = 30_000
 
-/** Transport of OpenCode's client: in the terminal UI no server listens. */
+/**
+ * The means by which OpenCode's own client sends requests. The terminal UI needs it, because no server listens there.
+ */
 export type Transport = {
   readonly baseUrl: string
   readonly headers: Record<string, string>
@@ -28,21 +30,24 @@ export function transportOf(handed: unknown): Transport {
 
 type Config = NonNullable<Parameters<typeof createOpencodeClient>[0]>
 
-/** Typed client for all routes, on the transport of OpenCode's client. `tell` is called after each call. */
+/**
+ * Typed client for all of OpenCode's routes, which sends requests by the means of OpenCode's own client. `tell` is
+ * called after each call.
+ */
 export function clientOn(handed: unknown, tell?: (fields: LogFields) => void): OpencodeClient {
   const { baseUrl, headers, fetch } = transportOf(handed)
-  // The client's own serializer calls a function for every value.
+  // The SDK's own serializer is slower: it calls a function for every value.
   const bodySerializer = (body: unknown) => JSON.stringify(body)
   return createOpencodeClient({ baseUrl, headers, bodySerializer, fetch: tell ? traced(fetch, tell) : fetch } as Config)
 }
 
 type Result<Data> = { data?: Data; error?: unknown; response?: { status?: number } }
 
-/** Data of a call. Errors that the SDK returns, and timeouts, become a `OpencodeError`. */
+/** Data of a call. Timeouts and errors that the SDK returns are thrown as an `OpencodeError`. */
 export async function call<Data>(what: string, request: Promise<Result<Data>>): Promise<Data> {
   const { data, error, response } = await bounded(what, request)
   if (error === undefined && data !== undefined) return data
-  // 204 and other empty answers.
+  // Success without an error, even if there is no data: for example a 204.
   if (error === undefined && (response?.status ?? 0) < 400) return data as Data
   throw new OpencodeError(`${what}: ${errorText(error, response?.status)}`, {
     notFound: isNotFound(error, response?.status),
@@ -87,12 +92,12 @@ function errorText(error: unknown, status: number | undefined): string {
 
 type Fetch = (request: Request) => Promise<Response>
 
-/** Route for log lines: tracing it would log without end. */
+/** The route that writes log lines. It is not traced, because each traced call would log another line without end. */
 const OWN_LOG = "/log"
 
 /**
- * Logs each call with method, path, status and milliseconds. Bodies and queries are left out, so that no prompt or
- * secret is logged; `tell` must not throw.
+ * Wraps `fetch` so that each call is logged with method, path, status and milliseconds, but without bodies and queries,
+ * which may contain prompts and secrets. `tell` must not throw.
  */
 export function traced(fetch: Fetch, tell: (fields: LogFields) => void): Fetch {
   return async (request) => {
@@ -115,7 +120,7 @@ export function traced(fetch: Fetch, tell: (fields: LogFields) => void): Fetch {
 /** Longest time that one call should occupy OpenCode's thread. */
 export const CALL_MS = 35
 
-/** Yields to other work. */
+/** Resolves after other work of the event loop had a chance to run. */
 export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0))
 
 /** Adapts the size of calls so that each occupies OpenCode's one thread for about `targetMs`. */
@@ -134,7 +139,9 @@ export class Pace {
     return this.#size
   }
 
-  /** Reports the duration of the last call. A slow call may have waited for others: it only halves the next. */
+  /**
+   * Reports how long the last call took. A slow call may have waited for others, so the next size is at most halved.
+   */
   took(ms: number): void {
     const fitting = Math.round((this.#size * this.#targetMs) / Math.max(1, ms))
     this.#size = Math.max(1, Math.min(fitting, 2 * this.#size, this.#most), Math.floor(this.#size / 2))
@@ -142,15 +149,16 @@ export class Pace {
 }
 
 /**
- * Longest delay of `info` lines. Waking OpenCode's one thread costs 25 ms, a further call in the same moment 1 to 3.
+ * Longest time for which an `info` line may wait, in ms. To wake OpenCode's only thread for it costs 25 ms; another
+ * call while OpenCode is awake costs 1 to 3.
  */
 const LOG_WAIT_MS = 10_000
-/** Shortest delay, so that lines of one moment are written together. */
+/** Shortest time for which a line waits, in ms, so that lines of one moment are written together. */
 const GATHER_MS = 1000
 
 /**
- * Lines for OpenCode's log, each beginning with our name: the host does not print a line's service. Never throws; a line
- * that cannot be written is lost.
+ * Writes lines to OpenCode's log, each with the plugin's name at its beginning, because OpenCode does not print a
+ * line's service. Never throws; a line that cannot be written is lost.
  */
 export class OpencodeLog {
   readonly #client: OpencodeClient
@@ -170,7 +178,7 @@ export class OpencodeLog {
     this.#infos.add({ message, fields })
   }
 
-  /** Writes pending lines that have waited long enough, while OpenCode is awake anyway. */
+  /** Writes the pending lines, unless the first has waited too shortly. Called while OpenCode is awake anyway. */
   flush(): void {
     this.#infos.flush(GATHER_MS)
   }

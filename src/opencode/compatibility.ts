@@ -28,10 +28,10 @@ function isBefore(one: string, other: string): boolean {
   return differs >= 0 && (ones?.[differs] ?? 0) < (others?.[differs] ?? 0)
 }
 
-/** File with versions that the user was warned of. */
+/** File that lists the versions of which the user was already warned. */
 const toldFile = (): string => join(dataFolder(), "told-versions")
 
-/** True once per version and machine; repeated where that cannot be stored. */
+/** True the first time that this machine meets a version. True again later where the file cannot be written. */
 export async function isFirstOf(version: string, file = toldFile()): Promise<boolean> {
   try {
     const told = await readFile(file, "utf8").catch(() => "")
@@ -42,7 +42,7 @@ export async function isFirstOf(version: string, file = toldFile()): Promise<boo
   return true
 }
 
-/** Entry point of plugins for OpenCode 2, in place of `server`. OpenCode 1.x calls it too, with another context. */
+/** Entry point that OpenCode 2 calls instead of `server`. OpenCode 1.x calls it too, with another context. */
 export function setup(context?: { readonly app?: { readonly version?: unknown } }): void {
   const version = context?.app?.version
   if (typeof version !== "string" || !isRelease(version) || isBefore(version, "2.0.0")) return
@@ -51,7 +51,7 @@ export function setup(context?: { readonly app?: { readonly version?: unknown } 
   )
 }
 
-/** Id of no session: calls with it have no effect. */
+/** An id that no session has, so that calls with it have no effect. */
 const NO_SESSION = "ses_00000000000000000000000000"
 const LIMIT_MS = 10_000
 
@@ -66,8 +66,8 @@ const NEEDED = [
 ] as const
 
 /**
- * Routes that this OpenCode lacks. Unknown routes return the web page, so a route exists if its answer is JSON; failed
- * calls count as existing, and the promise never rejects.
+ * Routes that this OpenCode lacks; never rejects. OpenCode answers an unknown route with the web page, so a route
+ * exists if its answer is JSON or the call fails.
  */
 export async function missingRoutes(transport: Transport): Promise<readonly string[]> {
   const missing = NEEDED.map(async (route) => {
@@ -82,13 +82,16 @@ type Examined = { readonly refusal?: string; readonly note?: string; readonly ve
 
 let asked: Promise<Examined> | undefined
 
-/** Checks OpenCode once for all instances of this process. Never rejects. */
+/** Checks OpenCode once; all instances of this process share the result. Never rejects. */
 function examineHost(transport: Transport): Promise<Examined> {
   asked ??= examine(transport)
   return asked
 }
 
-/** A version that the tests cover has every route: only its version is asked for. Never rejects. */
+/**
+ * Checks OpenCode; never rejects. A version that the tests cover has every needed route, so only other versions are
+ * checked for routes.
+ */
 export async function examine(transport: Transport): Promise<Examined> {
   const version = await opencodeVersion(transport)
   if (version && isTried(version)) return { version }
@@ -100,7 +103,7 @@ export async function examine(transport: Transport): Promise<Examined> {
   }
 }
 
-/** OpenCode's version, for messages; undefined where it does not tell. */
+/** OpenCode's version, for messages; undefined where OpenCode does not answer with one. */
 export async function opencodeVersion(transport: Transport): Promise<string | undefined> {
   const answer = await ask(transport, "GET /global/health")
   if (!answer || !isJson(answer)) return undefined
@@ -133,11 +136,11 @@ async function ask({ baseUrl, headers, fetch }: Transport, route: string): Promi
 const WRONG_HOST = "superagents: another OpenCode is needed"
 const UNTRIED_HOST = "superagents: a version that was not tried"
 
-/** Whether the tools work with this OpenCode, and the warning for its user. */
+/** Knows whether the tools work with this OpenCode, and warns the user if they do not. */
 export class Suitability {
   readonly #connection: OpencodeConnection
   #isTold = false
-  /** Why no tool can work; undefined where they can, or where that is not known yet. */
+  /** Why no tool can work; undefined if the tools can work, or if this is not known yet. */
   refusal: string | undefined
 
   constructor(connection: OpencodeConnection) {
@@ -154,7 +157,7 @@ export class Suitability {
     notices.push({ title: UNTRIED_HOST, message: note })
   }
 
-  /** A screen is available: shows pending warnings. */
+  /** Shows pending warnings. Called when a screen is available. */
   show(): void {
     const { host, notices } = this.#connection
     for (const notice of notices.splice(0)) host.toast({ ...notice, variant: "warning" })

@@ -22,11 +22,11 @@ import { OpencodeUserActions } from "./user-actions.ts"
 import { ownFolder } from "./user-config.ts"
 
 /**
- * OpenCode runs another instance of the plugin in a task's folder, if it is configured there. It forwards events and
- * tool calls to the instance that owns the task; without it, polling finds out the same.
+ * The instance that owns a task, for another instance that OpenCode runs in the task's own folder and that forwards
+ * events and tool calls. If the plugin is not configured in that folder, the owner learns of changes by polling.
  */
 export type Peer = {
-  /** `folder`: source of the event. */
+  /** Takes an event from another instance. `folder`: the folder from which the event comes. */
   hear(event: RawEvent, folder: string): void
   readonly tools: Readonly<Record<string, Tool>>
   readonly handler: RequestHandler
@@ -34,7 +34,10 @@ export type Peer = {
 
 const KEY = Symbol.for("superagents.guests")
 
-/** Instances by folder. A process may load the plugin twice, as two modules: they share `globalThis`. */
+/**
+ * Owning instances by the folder of their tasks. Kept on `globalThis`, because a process may load the plugin as two
+ * modules.
+ */
 function peers(): Map<string, Peer> {
   const shared = globalThis as { [KEY]?: Map<string, Peer> }
   shared[KEY] ??= new Map()
@@ -47,14 +50,17 @@ export function unregisterPeer(folder: string, peer: Peer): void {
   if (peers().get(folder) === peer) peers().delete(folder)
 }
 
-/** Removes an instance that ends. */
+/** Removes an instance that ends from all folders. */
 export function unregisterEverywhere(peer: Peer): void {
   for (const [folder, other] of peers()) if (other === peer) peers().delete(folder)
 }
 
 export const peerOf = (folder: string): Peer | undefined => peers().get(folder)
 
-/** Built next to the plugin. One for all instances of the process; no thread runs until tokens are counted. */
+/**
+ * The tokenizer's file, built next to the plugin. All instances of the process share its thread, which starts only when
+ * tokens are counted.
+ */
 const TOKENIZER = new URL(
   import.meta.url.endsWith(".ts") ? "../runtime/tokens/tokenizer-thread.ts" : "./tokenizer.js",
   import.meta.url,
@@ -65,13 +71,13 @@ const counter = new TokenCounter(systemClock, () => startWorker(TOKENIZER))
 export type OpencodeConnection = Connection & {
   readonly host: OpencodeHttpApi
   readonly transport: Transport
-  /** Warnings to be shown. */
+  /** Warnings that are not shown yet. */
   readonly notices: Notice[]
   /** From now on, instances of tasks' own folders report to `peer`. */
   listen(peer: Peer): void
   /** Ends the instances of tasks' own folders. */
   leave(): Promise<void>
-  /** Allows other instances to take the tasks over. */
+  /** Ends this instance's ownership, so that other instances can take its tasks over. */
   unregister(): void
 }
 
@@ -129,7 +135,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   }
 }
 
-/** Session's changes since a prompt; empty where OpenCode has no snapshots of them. */
+/** Files that the session has changed since a prompt. Empty where OpenCode has no snapshots of them. */
 export async function diffSince(client: OpencodeClient, sessionID: string, messageID: string): Promise<FileDiff[]> {
   try {
     const found = await call("session.diff", client.session.diff({ sessionID, messageID }))
@@ -148,13 +154,13 @@ export async function diffSince(client: OpencodeClient, sessionID: string, messa
 const PROBE_LIMIT_MS = 1500
 
 /**
- * Address of OpenCode's page for this directory, to be completed with a session id. Undefined without a listening
- * server: the terminal UI names an address that does not answer.
+ * Address of OpenCode's page for this directory; the caller appends a session id. Undefined where no server listens: in
+ * the terminal UI, `serverUrl` is an address that does not answer.
  */
 async function sessionPages(serverUrl: URL | undefined, directory: string): Promise<string | undefined> {
   if (!serverUrl) return undefined
   try {
-    // Any answer counts, also a request for a password.
+    // Any answer proves that a server listens, even a request for a password.
     const signal = AbortSignal.timeout(PROBE_LIMIT_MS)
     const response = await fetchDirectly(new URL("/global/health", serverUrl), { signal })
     await response.body?.cancel()

@@ -6,7 +6,7 @@ import type { Refusal } from "../core/refusal.ts"
 import type { Usage } from "../core/task.ts"
 import { head, oneLine, tail } from "../lib/text.ts"
 
-/** Translates OpenCode's terms into the core's. No other file knows them. */
+/** Translates OpenCode's terms for the end of a message into the core's. No other file knows OpenCode's terms. */
 
 const FINISHES: ReadonlyMap<string, Finish> = new Map([
   ["stop", "done"],
@@ -20,7 +20,7 @@ export const finishOf = (word: string): Finish => FINISHES.get(word) ?? `other: 
 /** Error of a turn that was aborted. */
 const ABORTED = "MessageAbortedError"
 
-/** Error of a turn after a refused question about the turn itself, such as `doom_loop`. */
+/** Text of the error after a user has refused a question about the turn itself, such as `doom_loop`. */
 const REFUSED = /^The user rejected permission/
 
 export const errorOf = ({ name, message }: { readonly name: string; readonly message: string }): AnswerError => ({
@@ -29,13 +29,16 @@ export const errorOf = ({ name, message }: { readonly name: string; readonly mes
   ...(REFUSED.test(message) && { refused: true }),
 })
 
-/** How a message ended: after a call whose result goes to the model, OpenCode continues in any case. */
+/**
+ * How a message ended. After a tool call whose result goes to the model, OpenCode continues, whatever the provider
+ * reports.
+ */
 export const finishIn = (word: string, parts: readonly MessagePart[]): Finish =>
   parts.some((part) => part.type === "tool" && !part.final) ? "called" : finishOf(word)
 
 type Call = Extract<MessagePart, { type: "tool" }>
 
-/** `refused`: without a message, which ends the turn. */
+/** Makes a tool call for the core. `refused`: a user refused the call without a message, and this ends the turn. */
 export function callOf({
   tool,
   refused,
@@ -52,10 +55,10 @@ export function callOf({
   }
 }
 
-/** OpenCode's own tool for launching agents. */
+/** OpenCode's own tool for launching agents, which has this name. */
 export const LAUNCHING_TOOL = "task"
 
-/** Missing counts are 0. */
+/** Usage from OpenCode's fields. A missing count becomes 0. */
 export function toUsage(tokens: unknown, cost: unknown): Usage {
   const counts = (tokens ?? {}) as {
     input?: number
@@ -94,7 +97,10 @@ type ApiErrorData = { statusCode: number; responseHeaders: Record<string, string
 /** Longest message of a provider that is kept. */
 const MOST_ERROR_CHARS = 2000
 
-/** First part of an error without its stack trace. Not shortened, because providers give times at the end. */
+/**
+ * An error's text without the stack trace. Providers give times at the end of a message, so it is cut only if very
+ * long.
+ */
 export const errorLine = (text: string): string => oneLine(text.split("\n    at ")[0] ?? "", MOST_ERROR_CHARS)
 
 export function toMessage({ info, parts }: { info: SdkMessage; parts: readonly Part[] }): Message {
@@ -119,18 +125,18 @@ export function toCoreMessage(info: SdkMessage, parts: readonly MessagePart[]): 
   }
 }
 
-/** Tools that write the file they are given. */
+/** Tools that write the one file named in their input. */
 const WRITING_TOOLS = new Set(["write", "edit", "multiedit"])
-/** Writes several files, named in its metadata. */
+/** Tool that can write several files. Their names are in its metadata. */
 const PATCHING_TOOL = "apply_patch"
 
-/** Parts for the core; empty for types that it does not read. */
+/** Converts a part for the core. Empty for types that the core does not read. */
 export function toParts(part: Part, message: SdkMessage): readonly MessagePart[] {
   const directory = message.role === "assistant" ? message.path.cwd : ""
   if (part.type === "text") return [textOf(part)]
   if (part.type === "reasoning") return [{ type: "reasoning", text: tail(part.text, MOST_THOUGHT_CHARS) }]
   if (part.type === "compaction") return [{ type: "compaction" }]
-  // With snapshots: files changed below the folder during a step, by anybody.
+  // Such a part exists only with snapshots. It lists files that anybody changed below the folder during the step.
   if (part.type === "patch")
     return [{ type: "files", own: false, paths: part.files.map((file) => below(directory, file)) }]
   if (part.type !== "tool") return []
@@ -142,7 +148,7 @@ export function toParts(part: Part, message: SdkMessage): readonly MessagePart[]
   return [callOf(call), ...files, ...commandOf(part)]
 }
 
-/** Enough to show what a model thought last. */
+/** Enough characters to show the model's last thoughts. */
 const MOST_THOUGHT_CHARS = 1000
 
 const textOf = ({ text, synthetic, metadata }: Extract<Part, { type: "text" }>): MessagePart => ({
@@ -152,11 +158,13 @@ const textOf = ({ text, synthetic, metadata }: Extract<Part, { type: "text" }>):
   ...(metadata?.compaction_continue === true && { goesOn: true as const }),
 })
 
-/** Mirrors OpenCode's loop, which goes on after any other call. */
+/**
+ * Whether OpenCode's loop does not call the model again because of this tool call. After any other tool call it does.
+ */
 const isFinal = ({ metadata, state }: ToolPart): boolean =>
   Boolean(metadata?.providerExecuted) || (state.status === "error" && state.metadata?.interrupted === true)
 
-/** OpenCode calls the model again after such a part, whatever the provider's finish reason. */
+/** Whether OpenCode calls the model again after this part, whatever the provider's finish reason is. */
 export const asksAgain = (part: Part): boolean => part.type === "tool" && !isFinal(part)
 
 /** Files that a call edited or wrote. */
@@ -171,7 +179,7 @@ function writtenBy({ tool, state }: ToolPart): readonly string[] {
 
 type StoredCall = { readonly status?: string; readonly input?: unknown; readonly metadata?: unknown }
 
-/** Files that a call changed and that were there before. */
+/** Files that existed before a tool call and that the call has changed. */
 export function changedBy(tool: string, { status, input, metadata }: StoredCall): readonly string[] {
   if (status !== "completed") return []
   const { files, exists } = (metadata ?? {}) as {
@@ -184,10 +192,10 @@ export function changedBy(tool: string, { status, input, metadata }: StoredCall)
   return WRITING_TOOLS.has(tool) && exists !== false && filePath ? [filePath] : []
 }
 
-/** OpenCode's shell tool. Long output is cut; test reports are at its end. */
+/** OpenCode's shell tool. OpenCode cuts long output; test reports are at the end of an output. */
 const SHELL = "bash"
 
-/** Command of an ended shell call; empty where it was refused or never began. */
+/** The command of a shell call that has ended. Empty where the call was refused or never began. */
 function commandOf({ tool, state }: ToolPart): readonly MessagePart[] {
   if (tool !== SHELL || (state.status !== "completed" && state.status !== "error")) return []
   const command = state.input?.command
@@ -199,7 +207,7 @@ function commandOf({ tool, state }: ToolPart): readonly MessagePart[] {
 
 const isCutOff = (error: string): boolean => /aborted/i.test(error)
 
-/** A file's name may contain line breaks. */
+/** Path of a file relative to `directory` if the file is inside. On one line, because names may contain line breaks. */
 function below(directory: string, given: string): string {
   const file = normalize(given)
   const inside = directory !== "" && file.startsWith(`${directory}/`)
@@ -208,11 +216,11 @@ function below(directory: string, given: string): string {
 
 const MOST_PATH_CHARS = 400
 
-/** Error text of a call that was refused without a message; with a message, the agent goes on. */
+/** Whether a user refused the call without a message. After a refusal with a message, the agent goes on. */
 const isRefusal = (error: string): boolean =>
   /rejected permission(?!.*with the following feedback)|dismissed this question/i.test(head(error, MOST_ERROR_CHARS))
 
-/** Whether a rule allows or denies OpenCode's own task tool for single agents. */
+/** Whether the rule allows or denies OpenCode's own `task` tool for a single agent. */
 export const picksAgent = ({
   permission,
   pattern,

@@ -53,15 +53,18 @@ const describeQuestion = (questions: readonly { question?: string }[] = []): str
 /** Event from OpenCode's `event` hook; only the type is trusted. */
 export type RawEvent = { readonly type: string; readonly properties: unknown }
 
-/** Most open reasoning parts kept: one for each working session. */
+/** Most open reasoning parts that are kept. Each working session has at most one. */
 const MOST_THOUGHTS = 256
 
 /**
- * Converts OpenCode's events; undefined for irrelevant ones. Runs for every event, so it checks the type before
- * anything else.
+ * Converts OpenCode's events; undefined for an event that the plugin does not need. Runs for every event, so the type
+ * is checked before anything else.
  */
 export class EventReader {
-  /** Ids of reasoning parts, because their deltas look like those of texts. */
+  /**
+   * Ids of open reasoning parts. They are needed because an event with new text does not say whether its part is
+   * reasoning.
+   */
   readonly #thoughts = new Map<string, true>()
 
   read(event: RawEvent, now: number): OpencodeEvent | undefined {
@@ -70,7 +73,7 @@ export class EventReader {
     try {
       return convert((event.properties ?? {}) as Properties, now, this.#thoughts)
     } catch {
-      // Events are hints: an unknown payload is ignored.
+      // An event is only a hint, so an event with unknown contents is ignored.
       return undefined
     }
   }
@@ -186,7 +189,7 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
       addBounded(thoughts, part.id, true, MOST_THOUGHTS)
       return { type: "thinking", sessionID }
     }
-    // Parts of user messages have no time.
+    // Parts of user messages have no time, so they are left out here.
     if (part.type !== "text" || !part.id || !part.time) return undefined
     return { type: "text", sessionID, messageID, partID: part.id, text: part.text ?? "" }
   },

@@ -25,7 +25,7 @@ import {
 } from "./request.ts"
 import { askForEach, shorten, toOpencodeTool } from "./tool.ts"
 
-/** Runs work of a hook and catches its errors: a throw would stop OpenCode or the turn. */
+/** Runs a hook's work and catches errors, because an error thrown by a hook would stop OpenCode or the turn. */
 export type HookGuard = (work: () => void | Promise<void>) => Promise<void>
 
 const createHookGuard =
@@ -38,16 +38,18 @@ const createHookGuard =
     }
   }
 
-/** Agent of compactions; its model is known just before its request. */
+/**
+ * OpenCode's agent for compactions. Its model becomes known only just before the request, so the request is held there.
+ */
 const COMPACTION = "compaction"
 
 /**
- * Holds a request until its turn is aborted; a paused run later repeats its prompt. Each promise is new: a shared one
- * would keep the data of all held requests in memory.
+ * Holds a request until its turn is aborted; the paused run repeats its prompt later. Each call makes a new promise,
+ * because a shared promise would keep the data of all held requests in memory.
  */
 const held = (): Promise<never> => new Promise(() => {})
 
-/** Hooks for model requests: added texts, and whether a request is sent. */
+/** Hooks for requests to models: they add texts, and hold a request that must not be sent. */
 export function requestHooks(
   connection: OpencodeConnection,
   { manager, threads }: App,
@@ -65,7 +67,8 @@ export function requestHooks(
         const request = output as unknown as RequestMessages
         const sessionID = sessionOf(request)
         leaveOutStale(request)
-        // A text for a single request must not enter a compaction's summary.
+        // The request may be for a compaction. A text meant for a single request must not enter the compaction's
+        // summary.
         if (!sessionID) return compacting.clear()
         if (compacting.delete(sessionID)) return
         if (keeperHere().holdsRequest(sessionID, modelIn(request))) await held()
@@ -76,7 +79,7 @@ export function requestHooks(
         for (const each of observers) each.asking(sessionID, request)
         addRequestText(request, [...changed, word?.text].filter(isText), word?.withoutTools)
       }),
-    // Cache key by which a provider finds a request's prefix.
+    // Sets the cache key, by which a provider finds the beginning of a request in its cache.
     "chat.params": async ({ sessionID, agent, model }, output) =>
       guard(async () => {
         const asked = { provider: model.providerID, id: model.id }
@@ -101,7 +104,7 @@ export function requestHooks(
     }),
     "experimental.session.compacting": async ({ sessionID }, output) =>
       guard(async () => {
-        // Right after this, OpenCode passes the conversation on for a summary.
+        // Right after this hook, OpenCode passes the conversation to the model for a summary.
         compacting.add(sessionID)
         const handler = keeperHere()
         await handler.ready(sessionID)
@@ -111,7 +114,9 @@ export function requestHooks(
   } satisfies Hooks
 }
 
-/** Adds the briefing to fresh agents' sessions, and to probes for them. */
+/**
+ * Returns the briefing for a fresh agent's session and for a probe of such a session; undefined for any other session.
+ */
 const briefingsBy =
   (keeperHere: () => RequestHandler, options: Options, observers: readonly RequestObserver[]) =>
   (sessionID: string): string | undefined => {
@@ -122,7 +127,10 @@ const briefingsBy =
 
 const isText = (text: string | undefined): text is string => text !== undefined && text !== ""
 
-/** Hooks for OpenCode 1.x. Only `tool.execute.before` may throw: any other throw stops OpenCode or the turn. */
+/**
+ * The plugin's hooks for OpenCode 1.x. Only `tool.execute.before` may throw: an error in any other hook stops OpenCode
+ * or the turn.
+ */
 export function hooksOf(connection: OpencodeConnection, app: App, options: Options): Hooks {
   const { host, directory } = connection
   const { manager, threads } = app
@@ -139,7 +147,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
   systemClock.after(0, () => void guard(() => suitability.examine()))
   const { tools, ...toolHooks } = toolHooksOf(connection, app, suitability, guard)
   return {
-    // Read at the first model request, when it is known whether the tools work.
+    // OpenCode reads this at the first model request. By then it is known whether the tools work.
     get tool() {
       return suitability.refusal === undefined ? tools : {}
     },
@@ -165,7 +173,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
     dispose: async () => {
       await guard(() => app.stop())
       await guard(() => connection.leave())
-      // From here on another instance may take the tasks over, even if the rest fails.
+      // From here on another instance may take the tasks over, even if the following steps fail.
       connection.unregister()
       await guard(() => app.closePage())
     },
@@ -182,7 +190,7 @@ function eventRouter({ host }: OpencodeConnection, { manager }: App, native: Nat
   }
 }
 
-/** Hooks for the tools: definitions, and which of them a model may call. */
+/** Hooks for the tools: they change the definitions and decide which tools a model may call. */
 function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suitability, guard: HookGuard) {
   const { host, directory } = connection
   const own = toolsHere(app.tools, directory)
@@ -198,7 +206,7 @@ function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suit
   )
   return {
     tools,
-    // At the first model request there is a screen for warnings.
+    // This hook runs at the first model request, when a screen for the warnings is available.
     "tool.definition": async ({ toolID }, output) =>
       guard(async () => {
         suitability.show()
@@ -206,7 +214,7 @@ function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suit
         const tool = toolID === TASK_TOOL ? own[toolID] : undefined
         if (tool) output.description = withAgents(tool.description, await host.agents())
       }),
-    // Throwing is OpenCode's way to refuse a tool call.
+    // A hook refuses a tool call in OpenCode by throwing an error.
     "tool.execute.before": async ({ sessionID, tool }) => {
       const refusal = connection.requestHandler(app.manager).refusesTools(sessionID, tool)
       if (refusal) throw new Error(refusal)
@@ -214,7 +222,7 @@ function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suit
   } satisfies Hooks & { tools: unknown }
 }
 
-/** In a task's own folder, the instance that owns the task answers tool calls. */
+/** The plugin's tools in this folder. In a task's own folder, the instance that owns the task answers the calls. */
 const toolsHere = (own: Readonly<Record<string, Tool>>, directory: string): Record<string, Tool> =>
   Object.fromEntries(
     Object.entries(own).map(([name, tool]): [string, Tool] => [

@@ -31,21 +31,26 @@ import { permissionAsk, questionAsk, type RawEvent } from "./events.ts"
 import { lastWanted, messageID, pagesOf, partID, storedMessages, Transcripts, taskOfMessage } from "./messages.ts"
 import { OpencodeRecords } from "./records.ts"
 
-/** Agents and models change only with the configuration, which OpenCode reads at startup. */
+/**
+ * How long agents and models are kept, in ms. They change only with the configuration, which OpenCode reads when it
+ * starts.
+ */
 const KEEP_MS = 300_000
-/** Longest delay of the event for a message just stored. */
+/** Longest wait for OpenCode's event about a message that was just stored, in ms. */
 const HEARD_MS = 50
-/** Most sessions of one look-up. */
+/** Most sessions that a search for records reads. */
 const MOST_SESSIONS = 5000
 
 /** OpenCode's project id for folders outside repositories, which share nothing. */
 const NO_PROJECT = "global"
 
-/** Folders of sessions. */
+/** Callbacks and facts about folders in which the instance has sessions. */
 export type FolderCallbacks = {
   /** Folder that this instance serves. */
   readonly folder: string
-  /** Called when a first session moves to another folder, and when the last one has left it. */
+  /**
+   * `entered`: called when a session moves to another folder. `left`: called when the last session has left a folder.
+   */
   readonly entered: (folder: string) => void
   readonly left: (folder: string) => void
   /** Whether earlier processes may have left tasks in other folders. */
@@ -54,7 +59,7 @@ export type FolderCallbacks = {
 
 const HERE_ALONE: FolderCallbacks = { folder: "", entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
 
-/** Key of a message when it is stored. */
+/** Id and parts of a message that is to be stored. */
 type Stored = { readonly messageID: string; readonly parts: readonly unknown[] }
 
 /** Adapter for the HTTP API of OpenCode 1.x. */
@@ -71,10 +76,10 @@ export class OpencodeHttpApi implements OpencodeApi {
   readonly #agents = new Cached<readonly Agent[]>(KEEP_MS, () => this.#readAgents())
   readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
   readonly #toasts = new SerialQueue()
-  /** The host's configuration; undefined until it hands that over. Other plugins change it in place. */
+  /** OpenCode's configuration; undefined until OpenCode hands it over. Other plugins change this object in place. */
   config: Config | undefined
 
-  /** `instance`: owner of written records; `signer`: the installation's. */
+  /** `instance`: owner of the records that are written here. `signer`: signs with the installation's key. */
   constructor(
     client: OpencodeClient,
     instance: string,
@@ -98,7 +103,7 @@ export class OpencodeHttpApi implements OpencodeApi {
     this.#clock = clock
   }
 
-  /** Updates caches from an event. `folder`: source of the event. */
+  /** Updates the caches from an event. `folder`: the folder from which the event comes. */
   hear(event: RawEvent, folder = this.#surroundings.folder): void {
     this.#heard.hear(event)
     this.#transcripts.hear(event)
@@ -115,7 +120,7 @@ export class OpencodeHttpApi implements OpencodeApi {
     try {
       await call("move a session", this.#client.experimental.controlPlane.moveSession({ sessionID, destination }))
     } catch (error) {
-      // Deleted sessions are in no folder.
+      // A deleted session is in no folder, so its move back to this folder may fail.
       if (folder !== this.#surroundings.folder || (await this.session(sessionID))) throw error
     }
     this.#heard.forget(sessionID)
@@ -126,7 +131,7 @@ export class OpencodeHttpApi implements OpencodeApi {
     await this.#endInstance(left)
   }
 
-  /** Aborts sessions in other folders, which nobody would supervise. */
+  /** Ends the instances in other folders, because nobody would supervise the sessions there any more. */
   async leaveAll(): Promise<void> {
     await Promise.all(this.#elsewhere.folders().map((folder) => this.#endInstance(folder)))
   }
@@ -155,7 +160,10 @@ export class OpencodeHttpApi implements OpencodeApi {
     return session.id
   }
 
-  /** Aborts a working session first: deleted during a hanging request, it would stay busy for ever. */
+  /**
+   * Deletes a session. A working session is aborted first: deleted during a request that hangs, it would stay busy for
+   * ever.
+   */
   async deleteSession(sessionID: string): Promise<void> {
     await this.abort(sessionID)
     await call("delete a session", this.#client.session.delete({ sessionID }))
@@ -173,7 +181,7 @@ export class OpencodeHttpApi implements OpencodeApi {
 
   async parent(sessionID: string): Promise<SessionInfo | undefined> {
     const known = this.#heard.row(sessionID)
-    // An undo blocks others, and its event may be lost: ask OpenCode.
+    // A session with an undo blocks work, and the event for the end of the undo may be lost. So OpenCode is asked.
     return known && !known.revert ? this.#toSession(known) : this.session(sessionID)
   }
 
@@ -181,7 +189,7 @@ export class OpencodeHttpApi implements OpencodeApi {
   readonly messageID = messageID
   readonly taskOf = taskOfMessage
 
-  /** A user's message: not sent by this plugin, and not in an agent's session. */
+  /** Whether a user wrote this message: neither the plugin sent it, nor is it in an agent's session. */
   isPersons(sessionID: string, messageID: string): boolean {
     return taskOfMessage(messageID) === undefined && this.#heard.row(sessionID)?.parentID === undefined
   }
@@ -189,7 +197,7 @@ export class OpencodeHttpApi implements OpencodeApi {
   async prompt(prompt: Prompt): Promise<void> {
     const { sessionID, messageID, agent, model, noReply, lookedFor, again, parts, files = [] } = prompt
     const texts = parts.map((part, index) => ({ type: "text" as const, id: partID(messageID, index), ...part }))
-    // OpenCode reads the files and adds their content, as for its own prompts.
+    // OpenCode reads these files and adds their content to the message, as it does for a user's own messages.
     const attachments = files.map((file, index) => ({
       type: "file" as const,
       id: partID(messageID, parts.length + index),
@@ -203,14 +211,17 @@ export class OpencodeHttpApi implements OpencodeApi {
       const stored = await call("store a message", this.#client.session.prompt(message))
       this.#heard.stored(stored)
     } else {
-      // Messages from before the abort are not reported again.
+      // OpenCode does not report messages from before the abort again, so the events since then are incomplete.
       if (again) this.#transcripts.forget(sessionID)
       else this.#transcripts.follow(sessionID, messageID)
       await call("send a prompt", this.#client.session.promptAsync(message))
     }
   }
 
-  /** Stores a message and waits for its event: returning the stored message would cost OpenCode a fifth more. */
+  /**
+   * Stores a message and waits for OpenCode's event about it. A call that returns the stored message would cost a fifth
+   * more.
+   */
   async #storeUnseen(message: Parameters<OpencodeClient["session"]["promptAsync"]>[0] & Stored): Promise<void> {
     const ends: (() => void)[] = []
     const heard = new Promise<void>((resolve) => {
@@ -284,7 +295,7 @@ export class OpencodeHttpApi implements OpencodeApi {
   }
 
   async caller(sessionID: string, messageID: string): Promise<Persona | undefined> {
-    // A user has no message there.
+    // A user who calls has no message, so the session's agent and model are used.
     if (messageID === "") return this.persona(sessionID)
     const known = this.#heard.persona(sessionID)
     if (known) return known
@@ -307,7 +318,10 @@ export class OpencodeHttpApi implements OpencodeApi {
     return this.config?.experimental?.primary_tools ?? []
   }
 
-  /** Whether permission rules name single agents that work may go to. True where not known. */
+  /**
+   * Whether permission rules allow or deny OpenCode's `task` tool for single agents. True where the rules are not
+   * known.
+   */
   async picksAgents(agent: string, sessionID: string): Promise<boolean> {
     const [agents, session] = await Promise.all([this.#agents.get(), this.parent(sessionID)])
     const rules = agents.find(({ name }) => name === agent)?.permission
@@ -346,7 +360,7 @@ export class OpencodeHttpApi implements OpencodeApi {
   }
 
   saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
-    // OpenCode runs now anyway, and no model waits for this call: a good moment to write pending log lines.
+    // OpenCode is awake for this call anyway, and no model waits for it, so pending log lines are written now.
     this.#log.flush()
     return this.#records.save(sessionID, task)
   }
@@ -366,7 +380,7 @@ export class OpencodeHttpApi implements OpencodeApi {
       "list sessions",
       this.#client.session.list({ scope, start: since, limit: MOST_SESSIONS }),
     )
-    // Sessions of another folder's instance are that instance's.
+    // A session in the folder of another instance is left to that instance, unless the whole project is asked for.
     const isAsked = (row: Session, keptIn = row.directory) =>
       scope === undefined || keptIn === folder || (whose === "project" && row.projectID !== NO_PROJECT)
     return (await this.#records.amongSome(sessions, (row) => isAsked(row))).flatMap(({ row, record }) =>
@@ -378,7 +392,7 @@ export class OpencodeHttpApi implements OpencodeApi {
     return this.#records.unbelieved()
   }
 
-  /** Asks in every folder with sessions; instances that do not answer are left out. */
+  /** Asks OpenCode in every folder that has sessions. Folders whose instance does not answer are left out. */
   async #everywhere<Found>(ask: (where?: { directory: string }) => Promise<Found>) {
     const others = this.#elsewhere.folders().map(async (folder) => {
       const found = await ask({ directory: folder }).catch(() => undefined)
@@ -402,7 +416,7 @@ export class OpencodeHttpApi implements OpencodeApi {
     return ownershipOf(owner, this.#instance)
   }
 
-  /** In order: the screen shows the last one. */
+  /** Shows toasts in the order of the calls, because the screen keeps only the last toast. */
   toast({ title, message, variant }: Toast): void {
     const show = () => call("show a toast", this.#client.tui.showToast({ title, message, variant })).catch(() => {})
     void this.#toasts.take(show)

@@ -8,8 +8,8 @@ import { toCoreMessage, toParts } from "./convert.ts"
 import type { RawEvent } from "./events.ts"
 
 /**
- * Derived ids, so that a repeated prompt or notification is stored once. Like OpenCode's ids they begin with a time in
- * 12 hex digits, by which messages of one millisecond are sorted.
+ * Makes message ids from task, run and kind, so that a repeated prompt or notification is stored only once. Like
+ * OpenCode's ids they begin with a time in 12 hex digits, by which messages of one millisecond are sorted.
  */
 
 const SUFFIX_LENGTH = 14
@@ -52,7 +52,7 @@ export function promptedBy(id: string, task: string): number | undefined {
   return letter === KIND_LETTER.prompt && `bg_${body}` === task ? Number.parseInt(generation, 36) : undefined
 }
 
-/** OpenCode's counter steps per millisecond. */
+/** OpenCode's ids count in steps of 1/4096 of a millisecond. */
 const MILLISECOND = 4096n
 
 const hex = (time: bigint): string => time.toString(16).padStart(12, "0").slice(-12)
@@ -66,7 +66,7 @@ function suffix(kind: MessageKind, task: string, generation: number): string {
 /** A message as OpenCode's API returns it. */
 export type StoredMessage = { readonly info: SdkMessage; readonly parts: readonly Part[] }
 
-/** Messages of one call. */
+/** Number of messages that one call reads, adapted to the time of a call. */
 const PAGE = { first: 20, most: 200, targetMs: CALL_MS }
 
 /** Pages of a session's messages from the newest on, each oldest first; empty where the session is gone. */
@@ -90,8 +90,8 @@ export async function* pagesOf(
 }
 
 /**
- * Messages of a session, oldest first. Pages are read from the newest on until `isEnough` of the last page; empty where
- * the session is gone.
+ * Messages of a session, oldest first; empty where the session is gone. Pages are read from the newest on, until
+ * `isEnough` accepts a page.
  */
 export async function storedMessages(
   client: OpencodeClient,
@@ -107,7 +107,7 @@ export async function storedMessages(
   return pages.reverse().flat()
 }
 
-/** Last message that is wanted, where there is one. */
+/** The newest message that `isWanted` accepts; undefined where no message is accepted. */
 export async function lastWanted<Read>(
   pages: ReturnType<typeof pagesOf>,
   read: (stored: StoredMessage) => Read,
@@ -120,7 +120,7 @@ export async function lastWanted<Read>(
   return undefined
 }
 
-/** Most sessions followed; for others OpenCode is asked. */
+/** Most sessions whose messages are collected. For any other session OpenCode is asked. */
 const MOST_SESSIONS = 256
 
 type Heard = {
@@ -130,8 +130,8 @@ type Heard = {
 }
 
 /**
- * Messages since a prompt, collected from events, so that the end of a run needs no call. Used only where they are
- * surely complete.
+ * Collects a session's messages since a prompt from events, so that the end of a run needs no call. They are used only
+ * where they are surely complete.
  */
 export class Transcripts {
   readonly #sessions = new Map<string, Heard>()
@@ -141,7 +141,7 @@ export class Transcripts {
     addBounded(this.#sessions, sessionID, { promptID, messages: new Map() }, MOST_SESSIONS)
   }
 
-  /** Events of this session are incomplete: ask OpenCode instead. */
+  /** Drops the session's messages, because its events are incomplete. OpenCode is asked instead. */
   forget(sessionID: string): void {
     this.#sessions.delete(sessionID)
   }
@@ -165,8 +165,8 @@ export class Transcripts {
   }
 
   /**
-   * Messages since the prompt, oldest first, if the newest is a complete answer to it or to a later one. They can be
-   * taken once.
+   * Messages since the prompt, oldest first; undefined unless the newest is a complete answer to this or a later
+   * prompt. A second call returns nothing.
    */
   take(sessionID: string, promptID: string): readonly Message[] | undefined {
     const heard = this.#sessions.get(sessionID)
@@ -183,7 +183,7 @@ export class Transcripts {
   }
 }
 
-/** Events of an answer without its end are incomplete. */
+/** Whether the events of a message were complete. For an answer whose end is missing they were not. */
 function isWhole({ role, finish, parts }: Message): boolean {
   if (role === "user") return true
   if (finish === "done") return parts.some((part) => part.type === "text" && part.text !== "")
@@ -191,7 +191,7 @@ function isWhole({ role, finish, parts }: Message): boolean {
   return calls.length > 0 && calls.every((state) => state === "completed" || state === "error")
 }
 
-/** OpenCode's order: by time, and by id within a moment. */
+/** Sorts messages as OpenCode does: by time, and by id where the times are equal. */
 function byTime({ info: one }: { info: SdkMessage }, { info: other }: { info: SdkMessage }): number {
   return one.time.created - other.time.created || (one.id < other.id ? -1 : 1)
 }

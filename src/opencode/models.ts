@@ -34,7 +34,7 @@ export class OpencodeModels implements ModelFacts {
     return limit && (limit.input ?? limit.context)
   }
 
-  /** Same computation as OpenCode's with default settings. */
+  /** Room for a conversation in tokens, computed as OpenCode does with its default settings. */
   async room(model: Model): Promise<number | undefined> {
     const limit = await this.#limit(model)
     if (!limit) return undefined

@@ -18,12 +18,12 @@ import { ownerNow, ownershipOf, type Signer } from "../runtime/record/identity.t
 import { UI_METADATA_KEY, type UiMetadata } from "../runtime/record/ui-metadata.ts"
 import { call, find, yieldToEventLoop } from "./client.ts"
 
-/** Most sessions whose last write is kept; others are read before their next write. */
+/** Most sessions for which the time of the last write is kept. Any other session is read before its next write. */
 const MOST_RENEWALS = 1024
 
 const MOST_UNBELIEVED = 5000
 
-/** Longest time that decoding occupies OpenCode's thread. */
+/** Longest time for which decoding occupies OpenCode's thread without a break, in ms. */
 const SLICE_MS = 5
 
 type Metadata = Readonly<Record<string, unknown>>
@@ -31,21 +31,26 @@ type Metadata = Readonly<Record<string, unknown>>
 export type RecordPorts = {
   readonly client: OpencodeClient
   readonly clock: Clock
-  /** Plugin instance that owns the written records. */
+  /** Plugin instance that the written records name as owner. */
   readonly instance: string
   readonly folder: string | undefined
   readonly signer: Signer
-  /** Session's metadata from the last event. */
+  /** The session's metadata as the last event showed it. */
   readonly heard: (sessionID: string) => Metadata | undefined
 }
 
-/** Records of tasks in session metadata: signatures are verified, and other keys are kept. */
+/**
+ * Reads and writes records of tasks in the metadata of sessions. Signatures are verified, and keys of other programs
+ * are kept.
+ */
 export class OpencodeRecords {
   readonly #ports: RecordPorts
   /** Time of each session's last record write. */
   readonly #renewals = new Map<string, number>()
   readonly #unbelieved = new Map<string, UnverifiedRecord>()
-  /** Each write of a session's metadata reads, merges and writes. */
+  /**
+   * Writes run one after the other for each session, because a write reads the metadata, changes it and writes it back.
+   */
   readonly #writes = new SerialQueue()
 
   constructor(ports: RecordPorts) {
@@ -56,19 +61,22 @@ export class OpencodeRecords {
     return decodeRecord(session, this.#ports.signer)
   }
 
-  /** Sessions with an unverified record, as far as they were read. */
+  /** Sessions in which an unverified record was found. Only sessions that were read are known. */
   unbelieved(): readonly UnverifiedRecord[] {
     return [...this.#unbelieved.values()]
   }
 
-  /** Notes whether the session has an unverified record of its own. */
+  /** Remembers or forgets the session as having a record whose signature does not verify. */
   #notice(session: Session, record: TaskRecord | undefined): void {
     const { id, cost = 0, time } = session
     if (record || !decodeRecord(session)) this.#unbelieved.delete(id)
     else addBounded(this.#unbelieved, id, { sessionID: id, cost, changedAt: time.updated }, MOST_UNBELIEVED)
   }
 
-  /** Records in these sessions, without copies of each other. `isNoticed`: an unverified record here is kept in mind. */
+  /**
+   * Verified records in these sessions, without copies in other sessions. `isNoticed`: whether an unverified record of
+   * this session is remembered.
+   */
   async among(
     sessions: readonly Session[],
     isNoticed: (session: Session) => boolean = () => false,
@@ -87,7 +95,10 @@ export class OpencodeRecords {
     return withoutCopies(recorded, ({ task }) => this.#holdsPrompt(task))
   }
 
-  /** Records where the list may lack siblings, from which a record may be copied. */
+  /**
+   * Like `among`, for a list that may lack sessions. The missing siblings are read, because a record may be copied from
+   * them.
+   */
   async amongSome(
     sessions: readonly Session[],
     isNoticed: (session: Session) => boolean,
@@ -99,7 +110,7 @@ export class OpencodeRecords {
       return known
     }
     const isCopy = async ({ row, record: { task, owner } }: Recorded<Session>) => {
-      // An instance knows the sessions of its own tasks.
+      // An instance knows the sessions of its own tasks, so these need no check.
       if (namesItsSession(row.metadata) || ownershipOf(owner, this.#ports.instance) === "ours") return false
       return !(await children(parentSessionOf(task))).some((record) => record.task.sessionID === row.id)
     }
@@ -108,7 +119,7 @@ export class OpencodeRecords {
     return found.filter((_each, at) => !copies[at])
   }
 
-  /** Records of the session's tasks. */
+  /** Records of the tasks that this session launched. */
   async of(parentID: string): Promise<readonly TaskRecord[]> {
     const children = await find("list children", this.#ports.client.session.children({ sessionID: parentID }))
     return (await this.among(children ?? [])).map(({ record }) => record)
@@ -125,13 +136,13 @@ export class OpencodeRecords {
     return { [RECORD_KEY]: encodeRecord(task, ownerNow(instance, folder), signer) }
   }
 
-  /** Writes or removes the record. Rejects as taken over where another process owns the task. */
+  /** Writes the record; `undefined` removes it. Rejects with `takenOver` where another process owns the task. */
   save(sessionID: string, task: Task | undefined): Promise<void> {
     const record = task ? this.metadataOf(task) : {}
     const at = this.#ports.clock.now()
     const write = async () => {
       const known = this.#holds(sessionID) ? this.#ports.heard(sessionID) : undefined
-      // Without foreign keys there is nothing to merge, so the session is not read first.
+      // Without keys of other programs there is nothing to merge, so the session is not read first.
       if (known && Object.keys(known).every((key) => key === RECORD_KEY) && !isNewerVersion(known))
         await this.#write(sessionID, record)
       else
@@ -141,7 +152,8 @@ export class OpencodeRecords {
           const { [RECORD_KEY]: _ours, ...others } = metadata
           return { ...others, ...record }
         })
-      // Anybody may resume a task that has ended and been told.
+      // After the task has ended and its parent was notified, any process may resume it. So the next write reads the
+      // session first.
       if (task && isLookedAfter(task)) this.renewed(sessionID, at)
       else this.#renewals.delete(sessionID)
     }
@@ -159,7 +171,7 @@ export class OpencodeRecords {
     return this.#writes.take(edit, sessionID)
   }
 
-  /** Writes UI metadata of a remote task; nothing for undefined. */
+  /** Writes the UI metadata of a remote task; `undefined` removes it. */
   sign(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void> {
     const edit = () =>
       this.#edit(sessionID, (metadata) => {
@@ -170,20 +182,22 @@ export class OpencodeRecords {
     return this.#writes.take(edit, sessionID)
   }
 
-  /** The session's record was written at this time. */
+  /** Remembers that the session's record was written at this time. */
   renewed(sessionID: string, at = this.#ports.clock.now()): void {
     addBounded(this.#renewals, sessionID, at, MOST_RENEWALS)
   }
 
   /**
-   * No process can have taken the task over since the last write. False after a long sleep, or once the task is told.
+   * True while no other process can have taken the task over since the last write. False after a long sleep, or once
+   * the parent was notified of the task's end.
    */
   #holds(sessionID: string): boolean {
     return this.#ports.clock.now() - (this.#renewals.get(sessionID) ?? Number.NEGATIVE_INFINITY) < LEASE_MS
   }
 
   /**
-   * Another living process's task may only be written for a new run after its end; a later run is never overwritten.
+   * Throws where the write would overwrite another process's work. Another live process's task may be written only to
+   * begin a new run after its end, and a later run is never overwritten.
    */
   #refuseTakenOver(session: Session, task: Task | undefined): void {
     const record = this.in(session)
@@ -196,7 +210,7 @@ export class OpencodeRecords {
       throw new OpencodeError(`another process has taken task ${id} over`, { takenOver: true })
   }
 
-  /** Reads, merges and writes; no write for `undefined`. */
+  /** Reads the session's metadata and writes what `edit` returns. Nothing is written for `undefined`. */
   async #edit(sessionID: string, edit: (metadata: Metadata, session: Session) => Metadata | undefined): Promise<void> {
     const session = await call("read a session", this.#ports.client.session.get({ sessionID }))
     const metadata = edit(session.metadata ?? {}, session)
@@ -208,5 +222,5 @@ export class OpencodeRecords {
   }
 }
 
-/** Active, or its end is still to be told. */
+/** Whether the task is active, or its parent must still be notified of its end. */
 const isLookedAfter = (task: Task): boolean => isActive(task) || owesNotification(task)

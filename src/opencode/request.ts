@@ -12,14 +12,14 @@ export const sessionOf = ({ messages }: RequestMessages): string | undefined => 
 
 export function modelIn({ messages }: RequestMessages): Model | undefined {
   const asked = messages.findLast(({ info }) => info.role === "user")?.info
-  // Other plugins may have changed the message.
+  // Another plugin may have changed the message, so the model can be missing.
   const { providerID: provider, modelID: id } = (asked?.role === "user" && asked.model) || {}
   return provider && id ? { provider, id } : undefined
 }
 
 /**
- * Id of the user's message that began the turn: the first after the last answer that ended one. Messages during the
- * turn do not change it.
+ * Id of the user message that began the turn: the first after the last answer that ended a turn. Messages during the
+ * turn do not change the id.
  */
 export function turnOf({ messages }: RequestMessages): string {
   const last = messages.findLastIndex(({ info, parts }) => info.role === "assistant" && endsTurn(info, parts))
@@ -31,8 +31,9 @@ const endsTurn = ({ error, finish }: Extract<Message, { role: "assistant" }>, pa
   error !== undefined || (finish !== undefined && isFinalFinish(finishOf(finish)) && !parts.some(asksAgain))
 
 /**
- * Removes repeated parts of notifications that directly follow each other. Answered ones never change, so request
- * prefixes stay stable; they are recognized by text, because forks have copies.
+ * Removes from a notification the list that the directly following notification repeats; a notification that the model
+ * has answered never changes, so that request prefixes stay stable. Notifications are recognized by text, because forks
+ * have copies.
  */
 export function leaveOutStale({ messages }: RequestMessages): void {
   for (const [index, message] of messages.entries()) {
@@ -40,7 +41,7 @@ export function leaveOutStale({ messages }: RequestMessages): void {
     if (!next || noticeIn(next) < 0) continue
     const at = noticeIn(message)
     const part = message.parts[at]
-    // Replaces the list, not its parts, which other code may hold.
+    // Replaces the list of parts and leaves the old parts unchanged, because other code may hold them.
     if (part?.type === "text") message.parts = message.parts.with(at, { ...part, text: withoutRunning(part.text) })
   }
 }
@@ -50,20 +51,21 @@ const noticeIn = ({ info, parts }: RequestMessages["messages"][number]): number 
   info.role === "user" ? parts.findIndex((part) => part.type === "text" && part.synthetic && isNotice(part.text)) : -1
 
 /**
- * Adds a text to one request only, to the newest user message, so that the prefix stays the same in the next request.
- * `withoutTools` removes all tools from it.
+ * Adds texts to one request only, in a user message at its end, so that the next request keeps the same prefix.
+ * `withoutTools` removes all tools from the request.
  */
 export function addRequestText(request: RequestMessages, texts: readonly string[], withoutTools = false): void {
   const newest = request.messages.findLast(({ info }) => info.role === "user")
   if (newest?.info.role !== "user") return
   const { info } = newest
-  // In place: OpenCode uses this very object, which is built for each request and not stored.
+  // Changed in place: OpenCode uses this object for the request. OpenCode makes it anew for each request and does not
+  // store it.
   if (withoutTools) info.tools = NO_TOOLS
-  // An idle session got the text as a prompt already.
+  // An idle session may have been sent the text as a prompt already.
   const told = (text: string) => newest.parts.some((part) => part.type === "text" && part.text === text)
   const untold = texts.filter((text) => !told(text))
   if (untold.length === 0) return
-  // Messages are sorted by id: this one must come after the newest.
+  // OpenCode sorts messages by id, so the new message gets an id after the newest.
   const last = request.messages.at(-1)?.info.id ?? info.id
   const id = `${last.slice(0, -1)}~`
   const { sessionID } = info
@@ -73,7 +75,7 @@ export function addRequestText(request: RequestMessages, texts: readonly string[
   request.messages.push({ info: { ...info, id }, parts })
 }
 
-/** Disables every tool by any name, because names of MCP tools are not known here. */
+/** Disables every tool, whatever its name is, because the names of MCP tools are not known here. */
 const NO_TOOLS: Record<string, boolean> = new Proxy(
   {},
   {
@@ -83,34 +85,36 @@ const NO_TOOLS: Record<string, boolean> = new Proxy(
   },
 )
 
-/** Setting in user messages that hides the tool. */
+/** Tool setting of a user message that hides OpenCode's `task` tool. */
 const WITHOUT_NATIVE: Readonly<Record<string, boolean>> = { [LAUNCHING_TOOL]: false }
-/** Most sessions kept: active turns are among the newest. */
+/** Most sessions that are kept. Sessions with an active turn are among the newest. */
 const MOST_SESSIONS = 256
 
 /**
- * Hides OpenCode's own `task` tool by the tool settings of user messages, without changing permissions. A turn with a
- * mention of an agent keeps the tool, because OpenCode needs it there.
+ * Hides OpenCode's own `task` tool through the tool settings of user messages, so that permissions stay as they are. A
+ * turn in which a user mentions an agent keeps the tool, because OpenCode needs it there.
  */
 export class NativeTask {
   readonly #mentioned = new Map<string, true>()
 
-  /** A user's message is about to be stored. */
+  /** Called when a user message is about to be stored. */
   written(message: Pick<UserMessage, "sessionID" | "tools">, parts: readonly Part[]): void {
     const { sessionID } = message
     if (parts.some(({ type }) => type === "agent")) addBounded(this.#mentioned, sessionID, true, MOST_SESSIONS)
     else if (!this.#mentioned.has(sessionID)) message.tools = { ...message.tools, ...WITHOUT_NATIVE }
   }
 
-  /** A request is about to be made. OpenCode's own messages, as after a compaction, have no tool settings. */
+  /**
+   * Called before a request. Messages that OpenCode writes itself, as after a compaction, have no tool settings yet.
+   */
   asked({ messages }: RequestMessages): void {
     const newest = messages.findLast(({ info }) => info.role === "user")?.info
-    // In place: OpenCode uses this very object.
+    // Changed in place: OpenCode uses this object for the request.
     if (newest?.role === "user" && !this.#mentioned.has(newest.sessionID))
       newest.tools = { ...newest.tools, ...WITHOUT_NATIVE }
   }
 
-  /** The session's turn is over. */
+  /** Called when the session's turn is over. */
   idle(sessionID: string): void {
     this.#mentioned.delete(sessionID)
   }

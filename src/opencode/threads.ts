@@ -56,7 +56,7 @@ export class OpencodeThreads implements Threads {
     return (await this.#host.caller(sessionID, messageID))?.model
   }
 
-  /** Content of a thread's signature: the thread's board task, and this project. */
+  /** The signed content of a thread: its board task and this project. */
   readonly #named = (task: string) => ({ thread: task, home: this.#home })
 
   async wakeHome(): Promise<void> {

@@ -3,14 +3,14 @@ import { CallError } from "../core/errors.ts"
 import type { Permit } from "../runtime/launch/checks.ts"
 import type { Tool } from "../tools/tool.ts"
 
-/** Argument of `tool.definition`: OpenCode's types omit the schema. */
+/** Argument of the hook `tool.definition`. OpenCode's type for it lacks the schema. */
 export type Definition = { description: string; jsonSchema?: unknown }
 
 const known = new WeakMap<object, object>()
 
 /**
- * Removes useless parts of a tool's schema, which every request pays for: the schema dialect, and empty property lists
- * of inner objects.
+ * Removes parts of a tool's schema that models do not need, because every request pays for them: the schema dialect,
+ * and empty property lists of inner objects.
  */
 export function shorten(definition: Definition): void {
   const { jsonSchema } = definition
@@ -20,7 +20,7 @@ export function shorten(definition: Definition): void {
   definition.jsonSchema = short
 }
 
-/** The outermost property list stays: some providers require one. */
+/** Shortens a schema. The outermost property list stays, because some providers require it. */
 function shortOf({ $schema: _language, properties, ...rest }: Record<string, unknown>): object {
   return { ...rest, properties: isObject(properties) ? mapped(properties, inner) : {} }
 }
@@ -42,19 +42,25 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 /** Separators of shell commands, quoted ones too: splitting too often is safe, too seldom is not. */
 const BORDERS = /&&|\|\||[;&|\n()`{}]|\$\(|<\(|>\(/
 
-/** Commands that a shell line may run, without duplicates; the whole line first where it has several. */
+/** Commands that a shell line may run, without duplicates. A line of several commands is itself the first entry. */
 export function commandsIn(line: string): string[] {
   const parts = line.split(BORDERS).map((part) => part.trim())
   return [...new Set([line.trim(), ...parts.filter((part) => part !== "")])]
 }
 
-/** Permissions of a launch: this plugin's, and that of OpenCode's task tool. */
+/** Permissions that a launch needs: the plugin's own, and the one of OpenCode's `task` tool. */
 const OWN = "superagents_task"
 const NATIVE = "task"
-/** Permission for more items than the option `each.ask`; asked for unless the user's rules differ. */
+/**
+ * Permission for a map with more items than the option `each.ask`. The user is asked unless the user's rules say
+ * otherwise.
+ */
 const EACH = "superagents_each"
 
-/** Sets the permission to "ask", since OpenCode allows what no rule names. The user's own rules follow and win. */
+/**
+ * Sets the permission to "ask", because OpenCode allows whatever no rule names. The user's own rules come later and
+ * win.
+ */
 export function askForEach(config: { permission?: unknown }): void {
   const { permission = {} } = config
   const theirs = typeof permission === "string" ? { "*": permission } : (permission as object)
@@ -62,16 +68,16 @@ export function askForEach(config: { permission?: unknown }): void {
 }
 
 type ToolSurroundings = {
-  /** Why no tool works with this OpenCode; undefined where they do. */
+  /** Why no tool works with this OpenCode; undefined where the tools work. */
   readonly refusal: () => string | undefined
-  /** Whether permission rules name single agents that work may go to. */
+  /** Whether permission rules allow or deny OpenCode's `task` tool for single agents. */
   readonly picksAgents: (agent: string, sessionID: string) => Promise<boolean>
 }
 
 /**
  * Converts a tool for OpenCode. A launch asks for this plugin's permission with the agent's name, and for OpenCode's
- * `task` permission where its rules name single agents; a rule that denies `task` altogether is ignored, since users
- * replace it by this plugin.
+ * `task` permission only where rules name single agents: users who replace the tool `task` by this plugin deny it
+ * altogether.
  */
 export function toOpencodeTool(tool: Tool, { refusal, picksAgents }: ToolSurroundings): ToolDefinition {
   return {
@@ -97,8 +103,8 @@ export function toOpencodeTool(tool: Tool, { refusal, picksAgents }: ToolSurroun
 }
 
 /**
- * Permissions as OpenCode's own tools ask for them. A command is asked for as a whole and in its parts, so that
- * allowing one part allows no other.
+ * Asks for permissions as OpenCode's own tools do. A command is asked for as a whole and in its parts, so that a user
+ * who allows one part allows no other part.
  */
 function questionFor(what: Permit): Parameters<ToolContext["ask"]>[0] {
   if (what.kind === "run") {

@@ -22,7 +22,7 @@ const MOST_ERROR_CHARS = 300
 /** Most messages read of a session; earlier ones are left out. */
 const MOST_MESSAGES = 2000
 
-/** Runs of a task from its session, oldest first. Rejects with a `OpencodeError`. */
+/** Runs of a task, oldest first, read from its session. Rejects with an `OpencodeError`. */
 async function historyOf(client: OpencodeClient, sessionID: string, taskID: string): Promise<HistoryRun[]> {
   let read = 0
   const stored = await storedMessages(client, sessionID, async (page) => {
@@ -32,7 +32,7 @@ async function historyOf(client: OpencodeClient, sessionID: string, taskID: stri
   return runsIn(stored, taskID)
 }
 
-/** A run is its prompt and the messages after it. */
+/** Splits messages into runs. A run consists of its prompt and the messages up to the next prompt. */
 export function runsIn(messages: readonly StoredMessage[], taskID: string): HistoryRun[] {
   const begins = messages.flatMap(({ info }, index) => (promptedBy(info.id, taskID) === undefined ? [] : [index]))
   return begins.map((begin, index) => runOf(messages.slice(begin, begins[index + 1]), taskID))
@@ -77,7 +77,7 @@ function stepOf({ tool, state }: ToolPart): HistoryStep {
   return { ...shared, state: "failed", error: oneLine(state.error, MOST_ERROR_CHARS), at, endedAt }
 }
 
-/** Shows on one line what a call does: its first text argument, or without one its first argument. */
+/** Describes a call on one line by its first text argument. Without a text argument, by its first argument. */
 function whatOf(input: Readonly<Record<string, unknown>>): string {
   const values = Object.values(input ?? {})
   const told = values.find((value) => typeof value === "string" && value.trim() !== "") ?? values[0]
@@ -162,7 +162,7 @@ export class OpencodeUserActions implements UserActions {
     return historyOf(this.#client, sessionID, id)
   }
 
-  /** The session's folder: OpenCode knows its questions only there. */
+  /** Folder of the question's session: OpenCode knows the question only in this folder. */
   async #whereOf({ sessionID }: Ask): Promise<{ directory?: string }> {
     const folder = (await this.session(sessionID))?.folder
     return folder === undefined ? {} : { directory: folder }

@@ -8,11 +8,11 @@ import { type MergedOptions, mergeOptions } from "../options/options.ts"
 import type { Specs } from "../options/spec.ts"
 import type { OpencodeFolder } from "../runtime/places/place.ts"
 
-/** A string, which stays as it is, or a comment. */
+/** Matches a string or a comment. A string stays, a comment is removed. */
 const STRING_OR_COMMENT = /"(?:\\.|[^"\\])*"|\/\/[^\n]*|\/\*[\s\S]*?\*\//g
 const STRING_OR_COMMA = /"(?:\\.|[^"\\])*"|,(?=\s*[}\]])/g
 
-/** JSON with comments and trailing commas. Throws where it is neither. */
+/** Parses JSON with comments and trailing commas. Throws where the text is no such JSON. */
 export function parseJsonc(text: string): unknown {
   const plain = text
     .replace(/^\uFEFF/, "")
@@ -29,7 +29,10 @@ const FILES = ["opencode.json", "opencode.jsonc"]
 /** Plugin options of the user's own configuration; `problems`: unreadable files. */
 export type UsersOptions = { readonly options?: unknown; readonly problems: readonly string[] }
 
-/** Effective options: OpenCode's, merged with the user's own where a project's replaced them. */
+/**
+ * The options that count: those that OpenCode passes on, merged with the user's own options where a project has
+ * replaced them.
+ */
 export function optionsFrom(specs: Specs, given: unknown, own: UsersOptions = usersOptions()): MergedOptions {
   const isOwn = own.options !== undefined && isDeepStrictEqual(given ?? {}, own.options)
   const met = isOwn ? mergeOptions(specs, given, undefined) : mergeOptions(specs, own.options, given)
@@ -37,8 +40,8 @@ export function optionsFrom(specs: Specs, given: unknown, own: UsersOptions = us
 }
 
 /**
- * Options of the last entry in the user's files. OpenCode passes on one entry only, the project's if there is one, so
- * the user's must be read here.
+ * Plugin options from the user's files; the last entry wins. OpenCode passes on only one entry, and a project's entry
+ * replaces the user's, so the user's files are read here.
  */
 export function usersOptions(env: NodeJS.ProcessEnv = process.env): UsersOptions {
   const found: { options?: unknown; problems: string[] } = { problems: [] }
@@ -68,14 +71,14 @@ const homeOf = (env: NodeJS.ProcessEnv): string => env.HOME || homedir()
 const globalOf = (env: NodeJS.ProcessEnv): string =>
   join(env.XDG_CONFIG_HOME || join(homeOf(env), ".config"), "opencode")
 
-/** OpenCode's folder in a project, and the plugin package that it installs there. */
+/** Name of OpenCode's folder in a project, and the files that OpenCode installs into it. */
 export const ownFolder = (env: NodeJS.ProcessEnv = process.env): OpencodeFolder => ({
   name: ".opencode",
   installs: [".gitignore", "package.json", "package-lock.json", "bun.lock", "node_modules"],
   own: globalOf(env),
 })
 
-/** In OpenCode's order. */
+/** The user's configuration files, in the order in which OpenCode reads them. */
 function filesOf(env: NodeJS.ProcessEnv): string[] {
   const [home, global] = [homeOf(env), globalOf(env)]
   const { OPENCODE_CONFIG: named, OPENCODE_CONFIG_DIR: folder } = env
@@ -93,7 +96,7 @@ function entriesIn(text: string, env: NodeJS.ProcessEnv): readonly unknown[] {
   return Array.isArray(plugin) ? plugin : []
 }
 
-/** By package name with any version, or by path. */
+/** Whether an entry means this plugin: by package name with any version, or by path. */
 function isThisPackage(spec: string, folder: string): boolean {
   const isPath = spec.startsWith("file://") || spec.startsWith(".") || isAbsolute(spec)
   if (!isPath) return spec === NAME || spec.startsWith(`${NAME}@`)

@@ -20,8 +20,8 @@ import {
 } from "./spec.ts"
 
 /**
- * The options that no feature has, the second element of the plugin's tuple in opencode.json. Times are milliseconds;
- * 0 turns a limit off.
+ * Options that belong to no feature, written as the second element of the plugin's tuple in opencode.json. Times are
+ * milliseconds, and 0 turns a limit off.
  */
 const options = {
   enabled: option(() => z.boolean(), true, "Offer the tools at all.", projectSwitch),
@@ -204,8 +204,8 @@ function filled(specs: Specs, given: GivenOptions): GivenOptions {
 }
 
 /**
- * Reads the options a user wrote, without the defaults. A wrong value or an unknown key is told in `problems`, one line
- * each; the others stay as they are. Where a value is wrong, that of `own` is used, or else the default.
+ * Reads the options that a user wrote, without the defaults. Each wrong value or unknown key adds a line to `problems`;
+ * instead of a wrong value, the value in `own` or else the default is used.
  */
 export function readOptions(
   specs: Specs,
@@ -230,7 +230,7 @@ function readObject(
   const result: Record<string, unknown> = {}
   for (const [key, value] of Object.entries(input)) {
     const name = path + key
-    // Used by editors.
+    // Editors use this key; it is no option.
     if (name === "$schema") continue
     const spec = Object.hasOwn(specs, key) ? specs[key] : undefined
     if (!spec) {
@@ -258,8 +258,8 @@ function readObject(
 }
 
 /**
- * A user's options merged with a project's. OpenCode passes on one entry only, the project's if there is one, so the
- * user's would be lost.
+ * A user's options merged with a project's. OpenCode passes on only one entry, the project's if there is one, so the
+ * user's options would be lost without the merge.
  */
 export type MergedOptions = {
   readonly options: Options
@@ -268,13 +268,13 @@ export type MergedOptions = {
   readonly turnedOn: readonly string[]
   /** Limits that the project raises above the default, where the user sets none. */
   readonly widened: readonly string[]
-  /** Project options that only the user may set, one sentence each. They are ignored. */
+  /** Reasons why project options are ignored that only the user may set, one sentence for each option. */
   readonly refused: readonly string[]
-  /** The user's limits that win against the project's, one line each. */
+  /** The user's limits that count because they are stricter than the project's, one line each. */
   readonly held: readonly string[]
 }
 
-/** Merges both; either is undefined where absent. */
+/** Merges the user's options with the project's. Either argument may be undefined. */
 export function mergeOptions(specs: Specs, own: unknown, project: unknown): MergedOptions {
   const mine = readOptions(specs, own)
   const other = readOptions(specs, project, own === undefined ? undefined : mine.given)

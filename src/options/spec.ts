@@ -1,25 +1,28 @@
 import { z } from "zod"
 import { MAX_TIMER_MS } from "../core/ports.ts"
 
-/** How a user's and a project's value of an option meet. */
+/** How the user's and the project's value of an option are combined. */
 export type MergeRule = {
-  /** The effective value where both set it. */
+  /** The value that counts where both the user and the project set the option. */
   readonly meet: (own: unknown, theirs: unknown) => unknown
   /** For a limit: whether a project's value allows more than the default. */
   readonly widens?: (theirs: unknown, byDefault: unknown) => boolean
-  /** Names what a project alone turns on, for its user to be told. */
+  /** Name of an option that the project alone turns on, so that the user is warned; undefined otherwise. */
   readonly turnsOn?: (own: unknown, theirs: unknown, name: string) => string | undefined
-  /** Takes out of a project's value what only its user may set: what would run as the user, or write elsewhere. */
+  /**
+   * Removes the parts of a project's value that only the user may set: commands that would run as the user, and places
+   * outside of the project to write to.
+   */
   readonly sift?: (own: unknown, theirs: unknown) => { readonly allowed: unknown; readonly refused: readonly string[] }
 }
 
-/** Ends a sentence of what was refused. */
+/** Last sentence of a message about a refused project option. */
 export const TO_ALLOW =
   "If you want it, write it into the options of opencode-superagents in ~/.config/opencode/opencode.json."
 
 type Values = Readonly<Record<string, unknown>>
 
-/** Lower of two limits, where 0 is none. */
+/** The lower of two limits. 0 means no limit. */
 const lower = (own: unknown, theirs: unknown): unknown => {
   if (own === 0 || theirs === 0) return own || theirs
   return Math.min(own as number, theirs as number)
@@ -28,24 +31,24 @@ const lower = (own: unknown, theirs: unknown): unknown => {
 /** The project's value wins. */
 export const projectWins: MergeRule = { meet: (_own, theirs) => theirs }
 
-/** The project's value holds, and its user is told where it switches on what the user has off. */
+/** The project's value counts. The user is warned if the project turns on an option that the user has turned off. */
 export const projectSwitch: MergeRule = {
   ...projectWins,
   turnsOn: (own, theirs, name) => (own === false && theirs === true ? name : undefined),
 }
 
-/** The lower limit wins, where 0 is none. */
+/** The lower limit counts. 0 means no limit. */
 export const stricter: MergeRule = { meet: lower, widens: (theirs, byDefault) => lower(byDefault, theirs) !== theirs }
 
-/** The lower limit wins; null leaves it to the plugin. */
+/** The lower limit counts. If one of the values is null, the other counts. */
 export const stricterIfSet: MergeRule = {
   meet: (own, theirs) => (own === null || theirs === null ? (own ?? theirs) : lower(own, theirs)),
 }
 
-/** The lower count wins, where 0 is the lowest. */
+/** The lower number counts. 0 is the lowest. */
 export const fewer: MergeRule = { meet: (own, theirs) => Math.min(own as number, theirs as number) }
 
-/** Limits by name: the lower of each wins. */
+/** Limits by name. Of two limits with one name, the lower counts. */
 export const stricterOfEach: MergeRule = {
   meet(own, theirs) {
     const [mine, others] = [own, theirs] as [Values, Values]
@@ -57,7 +60,7 @@ export const stricterOfEach: MergeRule = {
 
 const AGENT_LIMITS = ["timeout", "maxCost", "maxConcurrent"] as const
 
-/** Settings by agent: the lower of each limit wins, otherwise the project's value. */
+/** Settings by agent. The lower of two limits counts; of other settings, the project's value. */
 export const stricterOfEachAgent: MergeRule = {
   meet(own, theirs) {
     const [mine, others] = [own, theirs] as [Record<string, Values>, Record<string, Values>]
@@ -85,18 +88,21 @@ export const milliseconds = () => z.int().min(0).max(MAX_TIMER_MS)
 export const count = () => z.int().min(0)
 export const dollars = () => z.number().min(0)
 
-/** One option. Its schema is built for a value that somebody wrote, and for the documentation. */
+/** One option. Its schema is built only where somebody has set the option, and for the documentation. */
 export type Option<T = unknown> = {
   readonly schema: () => z.ZodType<T>
   readonly byDefault: T
   readonly text: string
-  /** Decides between a user's and a project's value. */
+  /** Combines the user's value with the project's. */
   readonly rule: MergeRule
-  /** Reads the entries of an object each by itself, in place of the schema. */
+  /** Reads an object entry by entry, instead of the schema. */
   readonly read?: (value: Readonly<Record<string, unknown>>, problems: string[]) => unknown
 }
 
-/** Options that are read each by itself; a part is off unless it is there. */
+/**
+ * Several options under one name, each read and checked by itself. A group that is a part stays off unless the user
+ * writes it.
+ */
 export type OptionGroup<Inner extends Specs = Specs, IsPart extends boolean = boolean> = {
   readonly text: string
   readonly isPart: IsPart
@@ -145,7 +151,7 @@ type MaybeOff<S> = {
   [Name in keyof S]: IsOff<S[Name]> extends true ? Name : never
 }[keyof S]
 
-/** The values of options, by name. */
+/** The values that belong to these options, by name. */
 export type ValuesOf<S> = { [Name in Exclude<keyof S, MaybeOff<S>>]: ValueOf<S[Name]> } & {
   [Name in MaybeOff<S>]?: ValueOf<S[Name]>
 }

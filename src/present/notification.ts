@@ -5,12 +5,12 @@ import { elapsed, type Figures, STATUSES, type Status, type Task } from "../core
 import { duration } from "../lib/format.ts"
 import { count, formatInteger, head, inTags, oneLine } from "../lib/text.ts"
 
-/** A notification with fewer parts was not stored completely. */
+/** Number of parts of a notification. A stored notification with fewer parts is incomplete. */
 export const NOTICE_PARTS = 2
 
 /** Characters shown of an answer that is too long. */
 const BEGINNING_CHARS = 1000
-/** More could make a map's notification exceed 3,000 tokens. */
+/** Most bytes of a map's rows with their summary. More bytes could make the notification exceed 3,000 tokens. */
 const MOST_MAP_BYTES = 6500
 
 /** Facts of a notification at the time it is sent. */
@@ -18,13 +18,13 @@ export type NotificationFacts = {
   readonly task: Task
   readonly whole: Figures
   readonly thisRun: Figures
-  /** The run's answer; absent where it could not be read. `gone`: it was deleted with its session. */
+  /** The run's answer; absent where it could not be read. `gone`: the answer was deleted with its session. */
   readonly answer?: Answer
   /** Tasks of the session that have not ended. */
   readonly running: readonly Task[]
-  /** Ended tasks of the session whose own notifications follow this one. */
+  /** Ended tasks of the session, about which notifications follow after this one. */
   readonly untold: readonly Task[]
-  /** Number of tasks that the session has had since it last had none running, with all tasks of this one's batch. */
+  /** Number of tasks that the session has had since none was running. All tasks of this task's batch count, too. */
   readonly together: number
   /** Other ended tasks of the session whose answers the parent has not fetched. */
   readonly notFetched: readonly Task[]
@@ -33,20 +33,23 @@ export type NotificationFacts = {
 export type Answer = { readonly text: string; readonly gone: boolean }
 
 export type NoticeOptions = {
-  /** Longest answer included whole; 0 for none. */
+  /** Length of the longest answer that is included whole; 0 for none. */
   readonly notifyAnswerChars: number
   /** Statuses that may be resumed. */
   readonly resumable?: readonly string[]
-  /** Adds a visible mark that a hidden hint is attached. */
+  /** Adds a visible mark to a notification with a hidden hint. */
   readonly development: boolean
 }
 
-/** Texts for the user and for the model only. `handsOver`: the answer is included whole and counts as fetched. */
+/**
+ * `visible`: text for the user. `hidden`: text only for the model. `handsOver`: the answer is included whole and counts
+ * as fetched.
+ */
 export type NotificationTexts = { readonly visible: string; readonly hidden: string; readonly handsOver: boolean }
 
 /**
- * Notification of an ended run. The specification's lines come last in the hidden part, unchanged; the agent's text is
- * data between tags.
+ * Writes the notification of an ended run, with the agent's text as data between tags. The lines of the specification
+ * come last in the hidden part, unchanged.
  */
 export function compose(
   facts: NotificationFacts,
@@ -86,8 +89,8 @@ function headline(task: Task): string {
 }
 
 /**
- * A model takes a message for the user's unless it says otherwise. The visible part names every task that was not
- * resumed.
+ * First line of the hidden part: without it a model would take the message for the user's. A task that was not resumed
+ * has only its id here, because the visible part names it.
  */
 function automatic(task: Task, end: string): string {
   const { generation } = task.run
@@ -98,7 +101,7 @@ function automatic(task: Task, end: string): string {
 /** Whether the notification includes the answer. */
 export const wantsAnswer = (task: Task): boolean => task.retrievedAt === undefined && !isOwnCancel(task)
 
-/** Included part of the answer; `whole`: nothing is left to fetch. */
+/** The lines of the answer that the notification includes. `whole`: the parent has nothing left to fetch. */
 function answerOf(
   { task, answer }: NotificationFacts,
   most: number,
@@ -129,13 +132,13 @@ function answerOf(
   }
 }
 
-/** Counts bytes, because rows may be in any language: a token has at least one byte. */
+/** Whether the rows fit. Bytes are counted, because rows may be in any language and a token has at least one byte. */
 const fits = (task: Task, rows: string): boolean =>
   Buffer.byteLength(summaryOf(task).join("\n")) + Buffer.byteLength(rows) <= MOST_MAP_BYTES
 
 const LEFTOVERS = "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete."
 
-/** Names of running and unfetched tasks, then the specification's hint for the case. */
+/** Lines that name running and unfetched tasks, then the hint of the specification for this case. */
 function guidance({ task, running, untold, notFetched, together }: NotificationFacts, whole: boolean): string[] {
   if (running.length + untold.length > 0)
     return [
@@ -155,14 +158,17 @@ function guidance({ task, running, untold, notFetched, together }: NotificationF
 
 const STILL_RUNNING = /(?:\n(?:Still running|Ended too, told next): [^\n]+){1,2}(?:\n[^\n]+){3}$/
 
-/** Status that the hidden part of this task's notification names. */
+/** Status that is named in the hidden part of this task's notification; undefined for any other text. */
 export const toldStatus = (task: Task, hidden: string): Status | undefined =>
   STATUSES.find((status) => hidden.startsWith(automatic(task, `${status}.`)))
 
-/** True for the hidden part of a notification; the one line on a task that its parent cancelled says nothing of others. */
+/**
+ * True for the hidden part of a notification. False for the single line about a task that its parent cancelled, because
+ * this line names no other tasks.
+ */
 export const isNotice = (hidden: string): boolean =>
   hidden.startsWith(AUTOMATIC) && /^ (?:Task|Resume #\d+ of task) bg_.*\n/.test(hidden.slice(AUTOMATIC.length))
 
-/** Hidden part without the list of running tasks, which the directly following notification repeats. */
+/** Hidden part without the list of running tasks, because the next notification repeats this list. */
 export const withoutRunning = (hidden: string): string =>
   hidden.endsWith(LEFTOVERS) ? hidden.replace(STILL_RUNNING, "") : hidden

@@ -26,7 +26,9 @@ export function endToast(task: Task): Toast {
 /** Most messages named in one toast. */
 const MOST_NAMED = 3
 
-/** One toast for each kind, oldest first; several of a kind are counted, and the first ones named. */
+/**
+ * Combines toasts to one for each kind, oldest first. Several messages of a kind are counted, and the first are named.
+ */
 export function summarize(toasts: readonly Toast[]): readonly Toast[] {
   const kinds = new Map<string, Toast[]>()
   for (const toast of toasts) kinds.set(toast.title, [...(kinds.get(toast.title) ?? []), toast])
@@ -56,7 +58,7 @@ export const askToast = (task: Task, ask: Ask): Toast => ({
   variant: "warning",
 })
 
-/** For an undo of launches: it neither stops agents nor takes back their edits. */
+/** Shown when a user undoes launches: the undo neither stops the agents nor takes back their edits. */
 export const undoneToast = (running: readonly Task[], files: readonly string[]): Toast => ({
   title: "Background agents are not undone",
   message: [

@@ -11,7 +11,7 @@ import type { Parts } from "./parts.ts"
 
 /** Delays between checks whether OpenCode has closed the message of an aborted turn. */
 const CLOSING_DELAYS_MS = [20, 100, 400] as const
-/** Bounds memory: the oldest answers are dropped first. In UTF-16 units. */
+/** Most characters of all cached answers, in UTF-16 units. Beyond this limit the oldest answers are dropped. */
 const MOST_KEPT_CHARS = 1_000_000
 
 /**
@@ -29,14 +29,14 @@ export class Answers {
   }
 
   /**
-   * Text of a run, empty for none. `next`: prompt of a later run, where this run's answer ends; rejects with a
-   * `OpencodeError`.
+   * Returns the answer of the task's run, with an empty text for none, or rejects with an `OpencodeError`. `next`:
+   * prompt of a later run, before which this run's answer ends.
    */
   async of(task: Task, next?: string): Promise<Answer> {
     return (await this.#read(task, next)).answer
   }
 
-  /** Answer of a stopped run, whose last message OpenCode closes a moment after the abort. */
+  /** Returns the answer of a stopped run, whose last message OpenCode closes a moment after the abort. */
   async ofClosed(task: Task, next?: string): Promise<Answer> {
     for (const ms of CLOSING_DELAYS_MS) {
       const { answer, closed } = await this.#read(task, next)
@@ -55,7 +55,7 @@ export class Answers {
     const end = since.findIndex(({ id }) => id === next)
     const messages = end < 0 ? since : since.slice(0, end)
     const gone = messages.length === 0 && (await host.session(task.sessionID)) === undefined
-    // An answer that the parent received whole stays readable.
+    // The session was deleted: use the cached answer, even after its time in the cache.
     if (gone && kept?.generation === task.run.generation)
       return { answer: { text: kept.text, gone: false }, closed: true }
     const answer = { text: valueIn(task, answerText(messages)), gone }
@@ -65,7 +65,7 @@ export class Answers {
     return { answer, closed }
   }
 
-  /** For tries, the winner's answer; for a map, the rows of its ledger. */
+  /** Returns a group's answer: the winner's answer for tries, the rows of the ledger for a map. */
   async #ofTeam(group: Group): Promise<{ answer: Answer; closed: boolean }> {
     if (group.kind === "each") {
       const ledgers = await this.#ledgers()
@@ -75,7 +75,10 @@ export class Answers {
     return chosen ? this.#read(chosen) : { answer: { text: "", gone: false }, closed: true }
   }
 
-  /** Answers delivered whole in a notification are kept longer, in case the session is deleted. */
+  /**
+   * Whether a notification delivers the answer whole. Such an answer stays in the cache, in case the session is
+   * deleted.
+   */
   #isShort(text: string): boolean {
     return text !== "" && text.length <= this.#parts.options.notifyAnswerChars
   }
@@ -97,30 +100,30 @@ export class Answers {
   }
 }
 
-/** `told`: the end that the parent was told, where messages no longer prove it. */
+/** `told`: the end that the notification told the parent, set where the messages no longer prove that end. */
 type Before = { readonly messages: readonly Message[]; readonly told?: Ending }
 
 /**
- * Messages after the notification, or written by the user while it was sent, are the user's: they do not change the
- * answer.
+ * Returns the run's messages from before its notification. Messages after the notification, or written while it was
+ * sent, belong to the user and do not change the answer.
  */
 export async function answerBeforeNotice(host: OpencodeApi, task: Task, messages: readonly Message[]): Promise<Before> {
   const isAlone = messages.every(({ role, id }) => role !== "user" || id === task.run.promptID)
   if (isAlone && classify(messages, "idle").proven) return { messages }
   const id = notificationID(host.messageID, task)
-  // Most runs that a crash ended were not told: one small request shows it.
+  // For most runs that a crash ended, no notification was sent. One small request shows whether there is one.
   if (!(await host.hasMessage(task.parentID, id, 0))) return { messages }
   const [notice] = await host.messagesSince(task.parentID, id)
   if (!notice) return { messages }
   const before = messages.filter(
     ({ createdAt, completedAt = createdAt }) => createdAt < notice.createdAt && completedAt < notice.createdAt,
   )
-  // An end that messages do not prove was recorded before it was told.
+  // If no message proves how the run ended, take the end from the notification.
   const end = before.findLastIndex((_message, index) => classify(before.slice(0, index + 1), "idle").proven)
   return end < 0 ? { messages: before, told: endIn(task, notice) } : { messages: before.slice(0, end + 1) }
 }
 
-/** End that a notification names; its session's user has replaced the messages that proved it. */
+/** Reads a run's end from its notification, for a run whose user has replaced the messages that proved the end. */
 function endIn(task: Task, { parts, createdAt: at }: Message): Ending | undefined {
   const status = parts.flatMap((part) => (part.type === "text" ? [toldStatus(task, part.text)] : [])).find(Boolean)
   if (status === "completed") return { type: "completed", at }

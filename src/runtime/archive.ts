@@ -12,22 +12,25 @@ import { moveSessionBack, parentFolderOf } from "./sessions.ts"
 import { mergeOf, toWork } from "./tasks/changes.ts"
 
 const MOST_DIFF_LINES = 300
-/** Beginnings of sentences that become false when the work is merged. */
+/** Beginnings of sentences in an outcome's note that become false once the work is archived. */
 const OWED = /What it changed was not kept at its end|It is stopped on |What it changed is still on /
 
-/** Attempts for a remote place that loses contact again. */
+/** Most attempts to archive work from a remote place that loses contact again. */
 const MOST_TRIES = 3
 
-/** The caller waits, as long as the place allows and `signal` is not aborted. */
+/**
+ * Given where the caller waits for a place out of reach, for as long as the place allows. Aborting `signal` ends the
+ * wait.
+ */
 export type Waiting = { readonly signal?: AbortSignal }
 
-/** Ended, with work still in its place. */
+/** True for an ended task whose work still lies in its place. */
 const isLeft = (task: Task): task is Task & { readonly outcome: Outcome } =>
   !isActive(task) && task.outcome !== undefined && holdsPlace(task)
 
 const isCut = (error: unknown): error is PlaceError => error instanceof PlaceError && error.code === "host"
 
-/** Work of ended tasks: archived again after a failure, shown, merged, cleared, swept. */
+/** Handles the work of ended tasks: archives it again after a failure, shows, merges, clears and sweeps it. */
 export class Archive {
   readonly #parts: Parts
   readonly #places: Places
@@ -42,7 +45,7 @@ export class Archive {
     this.#closed = closed
   }
 
-  /** Contact with a place is back: fetches the work that ended tasks left there. Never rejects. */
+  /** Called when contact with a place is back: archives the work that ended tasks left there. Never rejects. */
   async settleOwed(name: string): Promise<void> {
     const { store, host } = this.#parts
     const owed = [...store.entries()]
@@ -62,7 +65,7 @@ export class Archive {
     for (const id of teams) await this.#putAside(id)
   }
 
-  /** Archives the losing tries' work that was still missing when the winner's was merged. */
+  /** Archives work of losing tries that was still missing when the winner's work was merged. */
   async #putAside(groupID: string): Promise<void> {
     const { store, host } = this.#parts
     await this.#closed(groupID)
@@ -77,7 +80,10 @@ export class Archive {
     }
   }
 
-  /** Archives the work of an ended task where that failed at its end. `waiting`: wait for a place out of reach. */
+  /**
+   * Archives the work of an ended task where that failed when the task ended. With `waiting`, the call waits for a
+   * place out of reach.
+   */
   async settle(task: Task, waiting?: Waiting): Promise<Task> {
     const { store } = this.#parts
     if (!isLeft(task)) return task
@@ -88,7 +94,7 @@ export class Archive {
     await moveSessionBack(this.#parts, task)
     const keep = () => this.#putAway(task)
     const kept = await (waiting ? this.#onceReached(task, keep, waiting) : keep())
-    // It may have been archived, or resumed, meanwhile.
+    // Meanwhile the work may have been archived, or the task resumed.
     const now = store.get(task.id) ?? task
     if (!kept || !isLeft(now)) return now
     const note = now.outcome.note?.split(OWED)[0]?.trim() || undefined
@@ -106,8 +112,8 @@ export class Archive {
   }
 
   /**
-   * Waits for contact, since only a call finds out that a connection is dead. Undefined where the task was archived
-   * meanwhile.
+   * Calls `keep` once the task's place is in reach, and again where the call finds the connection dead. Undefined where
+   * the work was archived meanwhile.
    */
   async #onceReached<Value>(task: Task, keep: () => Promise<Value>, { signal }: Waiting): Promise<Value | undefined> {
     const { store } = this.#parts
@@ -152,7 +158,10 @@ export class Archive {
     return change?.after ?? task
   }
 
-  /** Changes of an ended task with their diff. A diff that fails must not withhold the answer. */
+  /**
+   * Returns an ended task's changes with their diff. Undefined where they cannot be read, so that the caller still gets
+   * the answer.
+   */
   async shown(task: Task): Promise<WorkDiff | undefined> {
     try {
       return await this.#show(task, MOST_DIFF_LINES)
@@ -166,7 +175,7 @@ export class Archive {
     if (!task.outcome?.work?.files.length) return undefined
     const place = await this.#places.placeOf(task)
     const group = task.member?.kind === "tries" ? this.#parts.store.get(task.member.of) : undefined
-    // At its group's end the chosen try's work became the group's.
+    // When a group ended, the work of its chosen try became the group's: read the work by the group's id.
     const of = group && chosenIn(group.group) === task.id && !isActive(group) ? group : task
     return place.show(of.id, parentFolderOf(this.#parts, task), mostLines)
   }
@@ -205,7 +214,7 @@ export class Archive {
     return groups.values()
   }
 
-  /** Cleans up places of earlier processes around a folder. Never rejects. */
+  /** Cleans up places that earlier processes left around a folder. Never rejects. */
   async sweep(folder: string): Promise<void> {
     for (const kind of this.#places.kinds.filter((each) => each.mayHaveLeft()))
       for (const name of kind.names) await this.#sweepOne(kind, name, folder)
@@ -233,11 +242,14 @@ export class Archive {
     }
   }
 
-  /** Records the result of a merge that a crash cut off. Parent and user are told if it no longer applies. */
+  /**
+   * Records the result of a merge that a crash interrupted. Tells parent and user if the changes now conflict with the
+   * parent's folder.
+   */
   async #cutOff(taskID: string, merge: Merge): Promise<void> {
     const { store, toaster, background } = this.#parts
     const task = store.get(taskID)
-    // An end that is not closed yet will merge and tell by itself.
+    // If the task's end is not closed yet, closing it will merge the work and tell the parent.
     if (!task || isActive(task) || !task.outcome?.work || store.isForeign(taskID)) return
     const now = await this.#record(task, { ...task.outcome, work: { ...task.outcome.work, merge } })
     if (merge.kind !== "conflict") return

@@ -46,12 +46,12 @@ export type ManagerPorts = {
   readonly development: boolean
   readonly features: readonly Feature[]
   readonly kinds: readonly PlaceKind[]
-  /** Store of map rows and values; called only where there are any. */
+  /** Returns the store of map rows and values. Called only where there are any. */
   readonly ledgers?: () => Promise<Ledgers>
-  /** Answers a question for the user; false where it is no longer open. */
+  /** Answers a question for the user. False where the question is no longer open. */
   readonly answer?: (ask: Ask, reply: Reply) => Promise<boolean>
   readonly isTerminal?: () => Promise<boolean>
-  /** Where running commands are recorded, so that none outlives OpenCode. Default: nowhere. */
+  /** Records running commands, so that no command outlives OpenCode. Default: nothing is recorded. */
   readonly commands?: CommandMarks
 }
 
@@ -63,7 +63,10 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   return { ...inside, ...sidesOf(inside, ports) }
 }
 
-/** Creates the parts that need each other. Callbacks run later, so a part may be used in one before it exists. */
+/**
+ * Creates the parts that need each other. A callback may use a part that does not exist yet, because callbacks run
+ * later.
+ */
 function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const parts = partsOf(ports, stopped, {
     isTelling: (parentID) => outbox.isTelling(parentID),
@@ -121,7 +124,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   return { ...begins, ...launching, parts, answers, ledger, archive, outbox, retryNow, recovery, poller }
 }
 
-/** Steps of the runtime that features may take, by parts that may be created later. */
+/** Steps of `Runtime` that features may take. Each step calls `parts`, because the parts may be created later. */
 const stepsOf = (
   parts: () => { readonly dispatcher: Dispatcher; readonly dependencies: TaskDependencies },
 ): Pick<Runtime, "pause" | "end" | "waitsForTasks"> => ({
@@ -133,7 +136,10 @@ const stepsOf = (
 const bodiesOf = (features: readonly Feature[], runtime: Runtime): ReadonlyMap<string, FeatureBody> =>
   new Map(features.flatMap(({ name, body }) => (body ? [[name, body(runtime)]] : [])))
 
-/** A user wants a task tried now. The result throws a `CallError` where it is not paused. */
+/**
+ * Returns a function for a user who wants a paused task tried now. The function throws a `CallError` where the task is
+ * not paused.
+ */
 const retryingBy =
   (pauser: Pauser | undefined) =>
   (task: Task, doing: string = task.status, model?: Model): ReturnType<Pauser["retryNow"]> => {
@@ -167,7 +173,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     forget: (task) => cancelling.forget([task]),
     resume: (task, prompt) => resuming.resume(task, { prompt }),
     unpark: (task) => void retryNow(store.get(task.id) ?? task),
-    // Carrying out the request may have taken time: use the current task.
+    // The task may have changed since the request came: use its current state.
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
     answer,
   })
@@ -204,7 +210,9 @@ const keeperOf =
     }
   }
 
-/** Another process owns the task now: later ends of this parent's tasks must not wait for it. */
+/**
+ * Called when another process owns a task of this parent: later ends of the parent's tasks must not wait for that task.
+ */
 function lost(parentID: string, { announcing }: Dispatcher, recovery: Recovery): void {
   announcing.inOrder(parentID)
   void recovery.refreshForeign(parentID)
@@ -238,9 +246,9 @@ function partsOf(
     const task = store.get(id)
     const run = task && isActive(task) ? store.run(id) : undefined
     store.disown(id)
-    // Show its new state at once.
+    // Show the task's new state at once.
     if (task) tookOver(task)
-    // The parent is told of an interruption, so the run here must stop.
+    // The parent is told that the run was interrupted, so the run must stop here.
     if (task && run) background.run("stop what was taken over", () => stopSession(parts, task.sessionID, run.asks).done)
   }
 }

@@ -35,12 +35,12 @@ export type LedgerPurse = PurseLimit & { readonly threads: Readonly<Record<strin
 type Elsewhere = { readonly task: Task; readonly cost?: number }
 
 /**
- * Cost of tasks for shared limits: tasks of this process, those of others by their records, and forgotten ones, which
- * were paid all the same.
+ * Adds up the cost of tasks for shared limits. Other processes' tasks count by their records, and forgotten tasks count
+ * because they were paid, too.
  */
 export class CostLedger {
   readonly #parts: Parts
-  /** Tasks of other processes, and current cost of those that run. */
+  /** Tasks of other processes. `cost`: cost of the current run of an active task. */
   #elsewhere: readonly Elsewhere[] = []
   #purse: LedgerPurse | undefined
   /** Bill reused while several runs are checked at once. */
@@ -77,7 +77,7 @@ export class CostLedger {
     return this.#ofPurse(this.#shown ?? this.#bill())
   }
 
-  /** A shared limit is so far used that no run may begin and last words are due. */
+  /** True where a shared limit is used so far that no run may begin and active runs must say their last word. */
   isNear(task: Task): boolean {
     return this.isShared && spendingRefusal(this.limitsIn(task.parentID, task.id), this.spentBy(task)) !== undefined
   }
@@ -87,7 +87,7 @@ export class CostLedger {
     return this.#spent(this.#shown ?? this.#bill(), parentID, id)
   }
 
-  /** Computes the shared bill once for several checks. */
+  /** Runs `look`. All checks in it use one shared bill, which is computed once. */
   once(look: () => void): void {
     this.#shown ??= this.isShared ? this.#bill() : undefined
     try {
@@ -102,7 +102,7 @@ export class CostLedger {
     return this.isShared ? this.#spent(this.#bill(), sessionID, taskID) : NOTHING_SPENT
   }
 
-  /** Usage of all tasks whose own session this is, with descendants and forgotten tasks. */
+  /** Usage of all tasks that work in this session, with their descendants. Forgotten tasks are included. */
   ofSession(sessionID: string): Usage {
     return this.#ofSession(this.#shown ?? this.#bill(), sessionID)
   }
@@ -112,11 +112,14 @@ export class CostLedger {
     return this.#bill().task(taskID)
   }
 
-  /** Keeps the cost of a task that leaves the list. Returns the record to store for it. */
+  /**
+   * Keeps the cost of a task that is cleared. Returns what to store in place of the task's record; undefined for
+   * nothing.
+   */
   keep(task: Task): Task | undefined {
     const { store } = this.#parts
     const parentState = store.parentState(task.parentID)
-    // Cost of the children counts against the task's own budget.
+    // If the parent is a task, its own budget still includes the cost of this child.
     if (this.isShared || store.bySession(task.parentID))
       parentState.forgotten = [...parentState.forgotten.filter(({ id }) => id !== task.id), task]
     return this.isShared ? remainsOf(task) : undefined
@@ -126,7 +129,7 @@ export class CostLedger {
   readElsewhere(records: readonly TaskRecord[]): void {
     const { store } = this.#parts
     const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))
-    // Records lack the cost of a run at work: read it from its session.
+    // A record lacks the cost of the current run: compute it from the cost of the session.
     this.#elsewhere = others.map(({ task, cost = 0 }) => ({
       task,
       ...(isActive(task) && { cost: cost - task.earlier.usage.cost }),
@@ -136,9 +139,9 @@ export class CostLedger {
   #spent(bill: Bill, sessionID: string, taskID: string | undefined): Spent {
     const { store, options } = this.#parts
     const above = payer(sessionID, (id) => store.bySession(id))
-    // Tasks that nobody launched have no common session.
+    // Tasks that nobody launched share no session, so no session's usage counts for them.
     const session = above === NOBODY ? NO_USAGE : bill.session(above)
-    // Not computed without a daily limit.
+    // Without a daily limit, the day's usage is not needed.
     const day = options.maxCostPerDay > 0 ? addUsage(bill.day(), this.#unbelieved()) : NO_USAGE
     const spent = { task: taskID ? bill.task(taskID) : NO_USAGE, session, day }
     return this.#purse ? { ...spent, purse: this.#ofPurse(bill) } : spent
@@ -156,7 +159,7 @@ export class CostLedger {
     const { threads = {} } = this.#purse ?? {}
     const used = Object.entries(threads).map(([sessionID, before]) => {
       const took = this.#ofSession(bill, sessionID)
-      // Usage from before the purse was opened may have been forgotten since.
+      // If usage from before the purse was opened was forgotten since, the difference would be negative: count nothing.
       return took.cost < before.cost ? NO_USAGE : lessUsage(took, before)
     })
     const paid = store.active().filter((task) => !isQueued(task) && !isPaused(task) && this.purseOf(task))
@@ -180,7 +183,10 @@ export class CostLedger {
     return billOf([...known.values()], (task) => this.#summaryOf(task), clock.now())
   }
 
-  /** Cost of sessions with unverified records. Without it, losing the key would reset the daily limit. */
+  /**
+   * Cost of the last day's sessions with unverified records. If they did not count, losing the key would reset the
+   * daily limit.
+   */
   #unbelieved(): Usage {
     const { host, store, clock } = this.#parts
     const since = clock.now() - DAY_MS
@@ -201,7 +207,7 @@ export class CostLedger {
 const dearestStep = (run: ActiveRun | undefined): number =>
   Math.max(0, ...[...(run?.observed.answers.values() ?? [])].map(({ usage }) => usage?.cost ?? 0))
 
-/** Limits on new runs: cost, tokens, and rate of launches. */
+/** Checks the limits on new runs: cost, tokens, and rate of launches. */
 export class Allowance {
   readonly #parts: Parts
   readonly #ledger: CostLedger
@@ -220,7 +226,7 @@ export class Allowance {
       )
   }
 
-  /** Why no run may begin; undefined where one may. */
+  /** Returns why no run may begin in the session; undefined where a run may begin. */
   refusal(sessionID: string, taskID?: string): string | undefined {
     const limits = this.#ledger.limitsIn(sessionID, taskID)
     const { clock, options } = this.#parts
@@ -228,7 +234,7 @@ export class Allowance {
     return late ?? spendingRefusal(limits, this.#ledger.spentBefore(sessionID, taskID))
   }
 
-  /** Ends a waiting run, once its turn has come, if other runs have spent the budget meanwhile. */
+  /** Returns a block that ends a waiting run when its turn has come, if other runs have spent the budget meanwhile. */
   blocks({ id, parentID, run }: Task): Block | undefined {
     const why = this.refusal(parentID, id)
     if (why === undefined) return undefined
@@ -242,12 +248,12 @@ export class Allowance {
     return allowanceOf(limits, needsBill(limits, task) ? this.#ledger.spentBy(task) : NOTHING_SPENT, task)
   }
 
-  /** Budget of a run, where the call gave `max`. */
+  /** Budget of a run with the limit `max`; undefined without a limit. */
   budget(max: number | undefined, taskID: string): Run["budget"] {
     return max === undefined ? undefined : { max, before: this.#ledger.ofTask(taskID).cost }
   }
 
-  /** Counts a launch. Throws where the session launched too many lately. */
+  /** Counts a launch. Throws where the session has launched too many tasks lately. */
   countLaunch(sessionID: string): void {
     const now = this.#parts.clock.now()
     const { maxLaunchesPerMinute } = this.#parts.options
@@ -261,7 +267,10 @@ export class Allowance {
   }
 }
 
-/** How long these costs stay valid, in ms: reading them makes OpenCode list a day's sessions. */
+/**
+ * Time for which these costs stay valid, in ms. They are not read more often, because OpenCode lists a day's sessions
+ * each time.
+ */
 const KNOWN_MS = 30_000
 
 /** Reads the cost of other processes' tasks for the ledger, where a daily limit needs it. */
@@ -276,7 +285,7 @@ export class ForeignCosts {
     this.#ledger = ledger
   }
 
-  /** Resolves when the costs are recent enough. Never rejects. */
+  /** Reads the costs again if they are too old, and resolves when they are recent enough. Never rejects. */
   look(): Promise<void> {
     const { options, clock } = this.#parts
     if (options.maxCostPerDay === 0) return Promise.resolve()

@@ -31,15 +31,16 @@ export class Cancelling {
   }
 
   /**
-   * Stops the selected runs, and pending merges of completed ones. Returns the tasks that this ended or stopped, and
-   * those that waited for them.
+   * Stops the selected runs, and pending merges of completed ones. Returns the tasks that the call ended or stopped,
+   * and the tasks that waited for one of these.
    */
   async cancel(selector: CancelSelector, sessionID: string): Promise<readonly Task[]> {
     const { store } = this.#parts
     const own = store.ofParent(sessionID)
     const selected = selectRunning(selector, own, store)
     const merging = selected.filter(({ id }) => store.isMerging(id))
-    // Newest first: tasks that wait for others come later and must end as cancelled, not as stranded.
+    // Newest tasks first: a task that waits for another comes later in the list and must end as cancelled, not as
+    // stranded.
     for (const { id, run } of selected.toReversed())
       this.#ports.dispatcher.end(id, run.generation, CANCELLED, { wake: false })
     const cancelled = own.filter((task) => isActive(task) && store.get(task.id)?.status === "cancelled")
@@ -48,7 +49,7 @@ export class Cancelling {
     return ended.flatMap(({ id }) => store.get(id) ?? [])
   }
 
-  /** Clears the session's tasks. Running ones are stopped and nobody is told; their sessions stay. */
+  /** Clears the session's tasks. Running tasks are stopped without a notification, and all tasks' sessions stay. */
   async clear(sessionID: string): Promise<Cleared> {
     const { store } = this.#parts
     const own = store.ofParent(sessionID)
@@ -91,7 +92,7 @@ const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: 
 type ForgettingPorts = {
   readonly dispatcher: Dispatcher
   readonly ledger: CostLedger
-  /** Some may wait for what is forgotten. */
+  /** Called after a task was cleared, because other tasks may wait for it. */
   readonly reschedule: () => void
 }
 
@@ -105,7 +106,7 @@ export class TaskRemover {
     this.#ports = ports
   }
 
-  /** Clears a task and its descendants, which no session could ever see again. */
+  /** Clears a task and its descendants, because no session could see the descendants without the task. */
   async forget(task: Task): Promise<void> {
     const { store } = this.#parts
     const own = store.ofParent(task.sessionID).filter(({ id }) => !store.isForeign(id))
@@ -115,11 +116,11 @@ export class TaskRemover {
   async #forgetOne(task: Task): Promise<void> {
     const { store, journal } = this.#parts
     const { dispatcher, ledger } = this.#ports
-    // The task may have been resumed while its end was closed.
+    // If the task was resumed while its end was closed, a run is active again and must end.
     dispatcher.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
     const remains = ledger.keep(store.get(task.id) ?? task)
     const handle = store.clear(task.id)
-    // Senders of pending messages are told now: later results find no run.
+    // Tell the senders of pending messages now: without a run, later results reach nobody.
     for (const { reply, taken } of handle?.run?.sentMessages ?? []) if (!taken) reply?.("ended")
     if (handle) handle.run = undefined
     handle?.releaseWaiters()

@@ -7,7 +7,7 @@ import type { UiMetadata } from "./record/ui-metadata.ts"
 import type { TaskManager } from "./task-manager.ts"
 import type { UserActions } from "./user-actions.ts"
 
-/** Functions for tool calls and model requests of any instance's sessions. */
+/** Functions that handle tool calls and model requests, for sessions of any instance. */
 export type RequestHandler = Pick<
   TaskManager,
   | "inRequest"
@@ -36,7 +36,7 @@ export type FoundThread = { readonly folder: string; readonly taskID?: string }
 /** Threads are sessions of the project's main folder. Promises may reject with a `OpencodeError`. */
 export interface Threads {
   create(thread: NewThread): Promise<string>
-  /** Undefined where there is no such session. */
+  /** Finds a thread; undefined where there is no such session. */
   find(sessionID: string): Promise<FoundThread | undefined>
   remove(sessionID: string): Promise<void>
   rename(sessionID: string, title: string): Promise<void>
@@ -46,7 +46,7 @@ export interface Threads {
   wakeHome(): Promise<void>
 }
 
-/** The adapter of one plugin instance to OpenCode. Another API of OpenCode is another implementation. */
+/** Adapter of one plugin instance to OpenCode. Each API of OpenCode has its own implementation of this type. */
 export type Connection = {
   readonly host: OpencodeApi
   /** OpenCode's client, for features that call it themselves. */
@@ -56,25 +56,28 @@ export type Connection = {
   readonly signer: Signer
   /** Logs a warning, and shows it to the user once there is a screen. */
   warn(notice: Notice): void
-  /** Warning about unverified records; asked after the records were read. */
+  /** Returns a warning about unverified records; undefined for none. Called after the records were read. */
   lost(): Notice | undefined
   /** Id of this instance, unique among processes. */
   readonly instance: string
-  /** The repository's checkout, and the folder of it that this instance serves. */
+  /** `worktree`: the repository's checkout. `directory`: the folder in that checkout which this instance serves. */
   readonly worktree: string
   readonly directory: string
-  /** OpenCode's folder in a project, and the packages it installs there. */
+  /** OpenCode's folder in a project, and the packages that OpenCode installs there. */
   readonly ownFolder?: OpencodeFolder
-  /** Sessions of the board's owners; `home`: the project's main folder. */
+  /** Returns access to the board's threads. `home`: the project's main folder. */
   threads(home: string): Threads
   readonly userActions: UserActions
-  /** Writes UI metadata of a task whose session here only represents a remote one. */
+  /** Writes UI metadata of a task whose session here only represents a remote session. */
   sign(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void>
   /** Whether another instance of this process serves this folder and recovers its tasks. */
   hasOtherOwner(): boolean
-  /** Handler of requests for this folder: that of another instance which serves it, otherwise `own`. */
+  /**
+   * Returns the handler of requests for this folder: the handler of another instance which serves the folder, otherwise
+   * `own`.
+   */
   requestHandler(own: RequestHandler): RequestHandler
-  /** Changes of a task's last run in its parent's folder; empty where OpenCode does not know. */
+  /** Changes that a task's last run made in the parent's folder; empty where OpenCode does not know them. */
   changesOf(task: Task): Promise<readonly FileDiff[]>
   /** Address of OpenCode's page, to be completed with a session id; undefined without a server. */
   pages(): Promise<string | undefined>

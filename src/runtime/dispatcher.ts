@@ -29,9 +29,9 @@ export type DispatcherPorts = {
   readonly verifiers: Pick<Verifiers, "of">
   /** Called when a map's item is closed. */
   readonly settled: (member: Task) => void
-  /** Called when a slot may be free, or tasks may wait for an ended one. */
+  /** Called when a slot may be free, or when a task has ended for which other tasks may wait. */
   readonly freed: () => void
-  /** Requests a tick at this time. */
+  /** Requests a tick at this time at the latest. */
   readonly at: (time: number) => void
 }
 
@@ -48,8 +48,8 @@ const notNeeded = ({ outcome }: Task): Ending => {
 }
 
 /**
- * Runs the machine's commands and feeds back their results, in order for each run. Quick commands run at once, so that
- * the caller sees the ended run; slow ones are in `effects`.
+ * Runs the machine's commands and gives the results back to the machine, in order for each run. Quick commands run at
+ * once, so that the caller sees the ended run; `Effects` runs slow commands.
  */
 export class Dispatcher {
   readonly #parts: Parts
@@ -65,15 +65,15 @@ export class Dispatcher {
     )
   }
 
-  /** Gives an input to a task's run; no effect where there is none. */
+  /** Gives an input to a task's run. Without a run, nothing happens. */
   deliver(taskID: string, input: Input, token?: Token): void {
     const handle = this.#parts.store.handle(taskID)
     if (handle && !this.#parts.stopped.aborted) this.#take(handle, () => this.#advance(handle, input, token))
   }
 
   /**
-   * Ends a task's run, or the pending merge of a completed one. False where there was nothing to end, or another
-   * process owns it.
+   * Ends a task's run, or the pending merge of a completed run. False where there was nothing to end, or where another
+   * process owns the task.
    */
   end(taskID: string, generation: number, ending: Ending, options: EndOptions = {}): boolean {
     const { store } = this.#parts
@@ -86,7 +86,10 @@ export class Dispatcher {
     return wasMerging || (after !== undefined && !isActive(after.task))
   }
 
-  /** Closes an end that a dead process recorded and perhaps did not close. `task`: as it is told. */
+  /**
+   * Closes an end that a dead process recorded and perhaps did not close. `task`: the task as its notification
+   * describes it.
+   */
   closeAgain(task: Task): void {
     const handle = this.#parts.store.handle(task.id)
     if (!handle) return
@@ -113,7 +116,10 @@ export class Dispatcher {
     return isClosing(this.#parts.store.run(taskID))
   }
 
-  /** Somebody goes on with a session whose run has ended, another plugin say: that is paid for as well. */
+  /**
+   * Counts usage of a session that somebody, for example another plugin, continues after the end of its run: these
+   * answers cost money, too.
+   */
   wentOn({ id, run }: Task, { messageID, usage }: Extract<OpencodeEvent, { type: "answered" }>): void {
     const { store, clock, journal } = this.#parts
     const handle = store.handle(id)
@@ -157,7 +163,7 @@ export class Dispatcher {
     }
   }
 
-  /** Handles inputs one at a time; later ones are queued. */
+  /** Handles a run's inputs one at a time. Inputs that arrive meanwhile are queued. */
   #take(handle: TaskHandle, take: () => void): void {
     handle.inputs.push(take)
     if (handle.isBusy) return
@@ -256,7 +262,8 @@ export class Dispatcher {
       duration: elapsed(task, clock.now()),
       tokens: task.outcome && billedTokens(task.outcome.usage),
     })
-    // Any end but completion stops the task's children; a group's other members are never needed.
+    // Any end except completion stops the task's children. A group's end always stops its other members, since nobody
+    // needs them.
     if (task.status !== "completed" || task.group)
       for (const { id } of store.ofParent(task.sessionID))
         this.deliver(id, { type: "end", ending: task.group ? notNeeded(task) : PARENT_ENDED, options: { wake: false } })
@@ -265,16 +272,16 @@ export class Dispatcher {
     this.#ports.freed()
   }
 
-  /** A member's change decides the group's next move. */
+  /** Tells a group that one of its members has changed, so that the group decides its next step. */
   #tellTeam({ member }: Task): void {
     if (member) this.deliver(member.of, { type: "members" })
   }
 
-  /** Updates shared limits and the budgets of ancestors. */
+  /** Lets the task's ancestors check their budgets again. Near a shared limit, all active runs check their limits. */
   #share(task: Task): void {
     const { ledger } = this.#ports
     ledger.once(() => {
-      // Far from every limit, one run's spending changes nothing for the others.
+      // Far from every shared limit, the spending of one run concerns only its ancestors.
       const others = ledger.isNear(task) ? this.#parts.store.active() : this.#above(task)
       for (const { id } of others) if (id !== task.id) this.deliver(id, { type: "spending" })
     })
@@ -291,7 +298,7 @@ export class Dispatcher {
   }
 }
 
-/** These events change nothing but deadlines: no new tick is computed for them. */
+/** Events that change nothing but deadlines: after them, no new tick is computed. */
 const FLEETING: readonly OpencodeEvent["type"][] = ["text-delta", "thinking", "text", "updated"]
 
 const isFleeting = (input: Input): boolean => input.type === "event" && FLEETING.includes(input.event.type)

@@ -39,13 +39,15 @@ type MemberEffects = { make(task: Task, nth: number, text: string): Promise<void
 
 type Of<Do extends MachineCommand["do"]> = Extract<MachineCommand, { do: Do }>
 type Back = (input: Input) => void
-/** Run that a result belongs to. With `turn`, the result is late once the run has changed stage. */
+/** Names the run that a result belongs to. With `turn`, the result is ignored once the run has changed stage. */
 export type Token = { readonly generation: number; readonly turn?: number }
 
 /** Results of these commands are ignored once the run has changed stage. */
 const OF_TURN: readonly MachineCommand["do"][] = ["prepare", "look", "confirm", "verify"]
 
-/** Slow commands of the machine: each returns an input, even when it fails. */
+/**
+ * Runs the slow commands of the machine. Each command gives an input back to the machine, even when the command fails.
+ */
 export class Effects {
   readonly #parts: Parts
   readonly #ports: EffectPorts
@@ -55,14 +57,17 @@ export class Effects {
     this.#ports = ports
   }
 
-  /** Starts a slow command. Its result is an input with the run's token, which is ignored if the run has moved on. */
+  /**
+   * Starts a slow command, whose result is an input. The run's token comes with the input, so that a late result is
+   * ignored.
+   */
   perform(handle: TaskHandle, command: MachineCommand, deliver: (input: Input, token: Token) => void): void {
     const { task, run } = handle
     if (!run) return
     const { generation, stageCount: turn } = run
     const token = OF_TURN.includes(command.do) ? { generation, turn } : { generation }
     const back = (input: Input) => deliver(input, token)
-    // Started at once: the session is stopped before anything else happens.
+    // Start the work at once: a session must be stopped before anything else happens.
     const effect = this.#work(handle, task, command, back).catch((error) => {
       // An error that the user can correct is no fault of the plugin.
       const level = error instanceof CallError ? "warn" : "error"
@@ -121,12 +126,12 @@ export class Effects {
     }
   }
 
-  /** Writes the record, reads the answers it waited for, and prepares the place. */
+  /** Writes the task's record, reads the answers that the task waited for, and prepares the task's place. */
   async #prepare(handle: TaskHandle, task: Task, { save, again }: Of<"prepare">): Promise<Input> {
     if (save) await this.#parts.journal.save(task)
-    // Read before the place is prepared: the tasks may be cleared meanwhile.
+    // Read the answers before the place is prepared: the tasks that gave them may be cleared meanwhile.
     const answers = await this.#answersFor(task)
-    // Members prepare places of their own. A group that waited must capture what those tasks changed.
+    // Members prepare places of their own. A group that waited for tasks must capture what those tasks changed.
     if (task.group && task.place && task.run.after)
       await this.#ports.places.capture(task, parentFolderOf(this.#parts, task))
     if (task.group) return { type: "prepared", answers, preface: "", done: await this.#ports.groups.open(task) }
@@ -151,7 +156,7 @@ export class Effects {
     return Promise.all(others.map(async (task) => ({ task, text: (await this.#ports.answers.of(task)).text })))
   }
 
-  /** Its prompt is stored, with all that stands in front of it. */
+  /** Stores a task's prompt without starting the model, with the answers that the task waited for. */
   async #layDown(task: Task, text: string): Promise<void> {
     const whole = withAnswers(text, await this.#answersFor(task))
     await this.#parts.host.prompt({ ...(await this.#withFiles(task, runPrompt(task, whole, ""))), noReply: true })
@@ -160,8 +165,8 @@ export class Effects {
 
   async #prompt(task: Task, { text, preface }: Of<"prompt">): Promise<Input> {
     const asked = runPrompt(task, text, preface)
-    // A stored prompt has its files; attaching them again would duplicate them. Without files it is sent at once, since
-    // an input in between may end the run.
+    // A stored prompt has its files; attaching them again would duplicate them. A prompt without files is sent at once,
+    // since an input that arrives before the send may end the run.
     const prompt = asked.again || !task.run.files ? asked : await this.#withFiles(task, asked)
     await sayTo(this.#parts, task, () => this.#parts.host.prompt(prompt))
     return { type: "prompted" }
@@ -178,7 +183,7 @@ export class Effects {
     const stopping = interrupts && stopSession(this.#parts, task.sessionID, interrupts)
     await stopping?.soon
     const message = messageFor(task, word)
-    // Repeated with the same id, which stores the message once.
+    // Each attempt uses the same id, so that OpenCode stores the message once.
     const send = async () => {
       if (store.runs(task)) await host.prompt(message)
     }
@@ -231,7 +236,10 @@ export class Effects {
     return { messages: [], last, asks: asks.filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id) }
   }
 
-  /** Never rejects: an end is told even where its session cannot be read. */
+  /**
+   * Stops the session where needed and reads its messages. Never rejects: the parent is told of the end even where the
+   * session cannot be read.
+   */
   async #close(handle: TaskHandle, task: Task, { asks, read }: Of<"close">, back: Back): Promise<void> {
     if (asks) {
       const { soon, done } = stopSession(this.#parts, task.sessionID, asks)
@@ -245,7 +253,7 @@ export class Effects {
 
   async #finalize(handle: TaskHandle, { task, merge }: Of<"finalize">): Promise<Input> {
     const merging = merge ? this.#ports.verifiers.merging(handle) : undefined
-    // A running preparation would write into the archived state and block the folder's removal.
+    // Wait for a running preparation: it would write into the archived state and block the folder's removal.
     await handle.preparation
     if (task.group) return { type: "finalized", ...(await this.#ports.groups.leave(task, merging)) }
     return { type: "finalized", ...(await this.#ports.places.leave(task, merging)) }
@@ -276,7 +284,7 @@ async function sayTo(parts: Parts, task: Task, send: () => Promise<void>): Promi
 const notEntered = (error: unknown): string =>
   error instanceof CallError ? error.message : `OpenCode did not take the prompt: ${messageOf(error)}`
 
-/** Input for a failed command. */
+/** Input that tells the machine of a failed command; undefined for none. */
 function failureOf(command: MachineCommand, error: unknown): Input | undefined {
   switch (command.do) {
     case "prepare":

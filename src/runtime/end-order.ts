@@ -8,15 +8,15 @@ import type { Parts } from "./parts.ts"
 import type { PendingNotification, TaskHandle } from "./tasks/task-handle.ts"
 
 /**
- * Queues ends for their parents in the order of the ends, where they are moments apart. No end waits for the merge of
- * another.
+ * Queues notifications for each parent in the order in which its tasks ended. An end waits for earlier ends that are
+ * still being closed, but never for the merge of another task.
  */
 export class EndAnnouncer {
   readonly #parts: Parts
   readonly #outbox: Outbox
   readonly #over: (task: Task) => void
 
-  /** `over`: called when nothing more of this run is to be told. */
+  /** `over`: called when nobody has to be told anything more about this run. */
   constructor(parts: Parts, outbox: Outbox, over: (task: Task) => void) {
     this.#parts = parts
     this.#outbox = outbox
@@ -35,7 +35,7 @@ export class EndAnnouncer {
     return { state: "pending", wake: wakes && !handedOver && wake !== false, ...progress }
   }
 
-  /** Adds an end, to be told in its turn. */
+  /** Adds an end, whose notification is queued when its turn comes. */
   note({ endIndex: endedAs }: TaskHandle, { task, maybeDelivered }: Omit<PendingNotification, "endIndex">): void {
     const parentState = this.#parts.store.parentState(task.parentID)
     parentState.pendingNotifications = [
@@ -44,7 +44,7 @@ export class EndAnnouncer {
     ]
   }
 
-  /** Queues ends that no earlier end of this parent's tasks holds back any more. */
+  /** Queues the notifications of ends that need not wait for an earlier end of this parent's tasks any more. */
   inOrder(parentID: string): void {
     const { store, options } = this.#parts
     const parentState = store.parentState(parentID)
@@ -62,14 +62,18 @@ export class EndAnnouncer {
     }
   }
 
-  /** The task ended or was cleared: another end wakes the parent in its place. */
+  /**
+   * Called when the task has ended or was cleared. The end of another task then wakes the parent, if no other task is
+   * left to wake it.
+   */
   wakeAgainBeside(task: Task, maybeDelivered = false): void {
     const deferredWakes = deferredWakeOf(task, this.#parts.store, this.#parts.options.wake)
     if (deferredWakes) this.#wakeAgain(deferredWakes, maybeDelivered)
   }
 
   /**
-   * `maybeDelivered`: the run ended in an earlier process. After a restart, that process's decision to wake is kept.
+   * Does nothing for a run that ended in an earlier process (`maybeDelivered`), so that the decision of that process to
+   * wake the parent is kept.
    */
   #wakeAgain(task: Task, maybeDelivered: boolean): void {
     if (!maybeDelivered) this.#outbox.wakeAgain(task)
@@ -92,7 +96,7 @@ export class EndAnnouncer {
       state,
       handedOver,
     })
-    // This write may wait: after a crash the parent's messages show what was told.
+    // A confirmed delivery may be written later: after a crash, the parent's messages show what the parent was told.
     if (state !== "confirmed") return journal.save(change.after)
     journal.told(change.after)
     return Promise.resolve()

@@ -13,7 +13,7 @@ import type { Requests } from "./requests.ts"
 type EventRouterPorts = {
   readonly dispatcher: Dispatcher
   readonly outbox: Outbox
-  /** Of the features. */
+  /** Bodies of the features, which receive the events, too. */
   readonly bodies: readonly FeatureBody[]
   readonly requests: Requests
   readonly poller: Poller
@@ -31,7 +31,7 @@ export class EventRouter {
     this.#ports = ports
   }
 
-  /** Never throws. Costs one or two look-ups for sessions of other agents. */
+  /** Handles an event and never throws. An event of another agent's session costs only one or two look-ups. */
   take(event: OpencodeEvent): void {
     const { store, stopped } = this.#parts
     if (stopped.aborted) return
@@ -52,7 +52,7 @@ export class EventRouter {
     if (isOurs && event.type === "tool" && event.changed) this.#changed(task, event.changed)
     if (isOwn && event.type === "updated" && event.request) this.#ports.requests.take(task, event.request)
     if (isOwn && event.type === "answered" && !isActive(task)) this.#ports.dispatcher.wentOn(task, event)
-    // A session that only represents a remote one runs nothing.
+    // A session that only represents a remote session runs nothing, so its events do not reach the run.
     const isHere = isOurs && !this.#ports.places.outlives(task)
     if (isHere && !isQueued(task) && (isActive(task) || event.type === "asked")) {
       this.#ports.poller.noticeSleep()
@@ -63,7 +63,10 @@ export class EventRouter {
     for (const body of this.#ports.bodies) body.onEvent?.(event, isHere && isOwn ? task : undefined)
   }
 
-  /** Recorded with the tasks that are still to be told, for a restart. OpenCode's own end stops turns, too: not at once. */
+  /**
+   * Records for a restart, in the tasks of this parent, that the user has stopped or continued the parent. The write is
+   * delayed, because OpenCode also stops turns when OpenCode itself ends.
+   */
   #parentStopped(sessionID: string, isStopped: boolean): void {
     const { store, journal, clock } = this.#parts
     if (!store.stopped(sessionID, isStopped)) return
@@ -74,7 +77,10 @@ export class EventRouter {
     }
   }
 
-  /** Tells the user what an undo leaves of the tasks whose launch it takes back. */
+  /**
+   * Tells the user which tasks still run and which changed files stay after an undo of the messages that launched the
+   * tasks.
+   */
   #undone(sessionID: string, undone: Undone | undefined): void {
     const { store, background } = this.#parts
     const tasks = store.ofParent(sessionID)
@@ -107,7 +113,7 @@ export class EventRouter {
     )
   }
 
-  /** Warns once of a redo that would reset what an agent has changed since the undo. */
+  /** Warns the user once that a redo would reset what an agent has changed since the undo. */
   #changed(task: Task, files: readonly string[]): void {
     const { store, toaster, host } = this.#parts
     for (let each: Task | undefined = task; each && !each.place; each = store.bySession(each.parentID)) {
@@ -125,7 +131,7 @@ export class EventRouter {
   #sessionDeleted(sessionID: string): void {
     const { store, background } = this.#parts
     const task = store.bySession(sessionID)
-    // A deleted session goes on until it is aborted.
+    // The turn of a deleted session goes on until it is aborted, so end the run.
     if (task) this.#ports.dispatcher.end(task.id, task.run.generation, DELETED)
     this.#ports.outbox.parentDeleted(sessionID)
     store.forgetSession(sessionID)

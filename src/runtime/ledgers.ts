@@ -8,7 +8,8 @@ import { appendPlain, NoFile, readPlain, replaceFile } from "../lib/atomic-file.
 const resultsFolder = (project: string): string => join(project, ".opencode", "superagents")
 
 /**
- * Creates the folder, which is not committed. Throws where it is a link, since a repository could point it at a user's files.
+ * Creates the folder, which is not committed. Throws where the folder is a link, since a repository could make the link
+ * point to a user's files.
  */
 async function makeResultsFolder(project: string): Promise<string> {
   const folder = resultsFolder(project)
@@ -51,12 +52,14 @@ export class Ledgers {
     await replaceFile(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(""))
   }
 
-  /** Begins a new line where a crash has torn the last one. */
+  /** Appends a row, after a line break in case a crash has cut off the row before. */
   append(file: string, row: ItemRow): Promise<void> {
     return appendPlain(file, `\n${JSON.stringify(row)}\n`)
   }
 
-  /** Last row of each item, in order, without torn lines. Empty where the file is missing or unusable. */
+  /**
+   * Last row of each item, in order, without rows that a crash cut off. Empty where the file is missing or unusable.
+   */
   async read(file: string): Promise<readonly ItemRow[]> {
     const rows = new Map<number, ItemRow>()
     for (const line of (await readPlain(file).catch(orNothing)).split("\n")) {
@@ -77,7 +80,7 @@ function rowIn(line: string): ItemRow | undefined {
   }
 }
 
-/** A missing file, or something else in its place, holds no rows. */
+/** Text without rows for a missing file, or for something else in its place. Throws any other error. */
 function orNothing(error: NodeJS.ErrnoException): string {
   if (error instanceof NoFile || error.code === "ENOENT" || error.code === "ELOOP") return ""
   throw error

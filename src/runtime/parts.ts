@@ -51,12 +51,12 @@ export class Attendance {
     return askTimeoutAt(ask, this.#timeout, this.now)
   }
 
-  /** A user has written or acted. */
+  /** Called when a user has written or acted. */
   wrote(): void {
     this.#wroteAt = this.#clock.now()
   }
 
-  /** A page was opened. The result is called when it is closed. */
+  /** Called when a page was opened. Returns a function to call when the page is closed. */
   opened(): () => void {
     this.#pages++
     let isOpen = true
@@ -78,9 +78,9 @@ export class Attendance {
   }
 }
 
-/** Longest delay of a write that nothing depends on; any write before it includes it. */
+/** Longest delay of a record that nothing depends on, in ms. Any earlier write of the task includes the record. */
 export const LATER_MS = 10_000
-/** Delay of records that the session's messages prove anyway. */
+/** Delay of a record, in ms, where the session's messages prove the facts anyway. */
 const PROVEN_RECORD_MS = 1000
 
 export type JournalPorts = {
@@ -100,7 +100,7 @@ export type JournalPorts = {
  */
 export class Journal {
   readonly #ports: JournalPorts
-  /** Resolves once it is known which tasks another machine took over while this one slept. Never rejects. */
+  /** Resolves once it is known which tasks another machine took over while this machine slept. Never rejects. */
   takenUp: Promise<unknown> = Promise.resolve()
 
   constructor(ports: JournalPorts) {
@@ -114,7 +114,7 @@ export class Journal {
   save(task: Task): Promise<void> {
     const handle = this.#ports.store.handle(task.id)
     if (!handle) return Promise.resolve()
-    // The next write may be due though the one before it has just ended: two at once could be stored in any order.
+    // If a further write is due already, wait for it: OpenCode could store two writes at once in any order.
     if (handle.writeAgain) return handle.writeAgain
     if (!handle.writing) return this.#start(handle)
     handle.writeAgain = handle.writing.then(() => this.#start(handle))
@@ -129,13 +129,16 @@ export class Journal {
     handle.writeNow = clock.after(LATER_MS, () => void this.save(task))
   }
 
-  /** Stores it after a quiet moment of this parent's tasks, so that one write holds both end and delivery. */
+  /**
+   * Stores the task once this parent's tasks have been quiet for a moment, so that one write holds both end and
+   * delivery.
+   */
   saveSoon(task: Task): void {
     this.saveLater(task)
     this.#recordSoon(task.parentID)
   }
 
-  /** The task's delivery is written with the next write for its parent's tasks. */
+  /** Writes the task's delivery with the next write for its parent's tasks. */
   told(task: Task): void {
     this.saveLater(task)
     if (this.#ports.store.parentState(task.parentID).cancelRecordWrite) this.#recordSoon(task.parentID)
@@ -161,7 +164,7 @@ export class Journal {
     parentState.cancelRecordWrite?.()
     parentState.cancelRecordWrite = clock.after(PROVEN_RECORD_MS, () => {
       parentState.cancelRecordWrite = undefined
-      // While OpenCode takes long to store messages, records would soon be written again.
+      // While OpenCode is still storing a message, wait: the records would soon have to be written again.
       if (isTelling(parentID)) this.#recordSoon(parentID)
       else this.flush(parentID)
     })

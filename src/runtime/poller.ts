@@ -27,7 +27,10 @@ const SLEPT_MS = 5000
 /** Silence after which a working agent may be waiting for an answer, in ms. */
 const QUIET_MS = 10_000
 
-/** Whether to look for open questions: always without events, else once in each silence, or while one is open. */
+/**
+ * Whether to look for a run's open questions: always for a run without events, otherwise once in each silence, or while
+ * a question is open.
+ */
 const isUnheard = (run: ActiveRun | undefined, now: number): boolean =>
   !run?.observed.heard ||
   (now - run.lastSignAt >= QUIET_MS && (run.asks.length > 0 || run.askedOfSilence !== run.lastSignAt))
@@ -37,7 +40,7 @@ export type PollerPorts = {
   readonly recovery: Recovery
   readonly ledger: CostLedger
   readonly elsewhere: ForeignCosts
-  /** Of the features. */
+  /** Bodies of the features, which get refusals that may have sent no event. */
   readonly bodies: readonly FeatureBody[]
   readonly outbox: Outbox
   readonly reschedule: () => void
@@ -77,7 +80,10 @@ export class Poller {
     if (!this.#parts.stopped.aborted && time < Number.POSITIVE_INFINITY) this.#ticker.at(time)
   }
 
-  /** Hastens the next look at a remote task, of which OpenCode sends no events. */
+  /**
+   * Makes the next look at remote tasks come sooner. Called when a remote task was active, since OpenCode sends no
+   * events of it.
+   */
   stirred({ urgent }: RemoteActivity): void {
     this.#isStirred = true
     this.at(this.#lookedAt + (urgent ? LEAST_POLL_MS : UNHEARD_POLL_MS))
@@ -107,7 +113,7 @@ export class Poller {
       const looks = running.length > 0 && (options.pollInterval !== 0 || this.#isStirred)
       const activity = looks ? await this.#look(running) : undefined
       if (stopped.aborted) return
-      // The process may have slept during the call.
+      // The process may have slept during the call to OpenCode.
       if (looks) this.noticeSleep()
       this.#ports.ledger.once(() => {
         for (const { id, sessionID } of running)
@@ -123,7 +129,7 @@ export class Poller {
       this.#ports.reschedule()
       if (running.length > 0)
         this.#parts.background.run("look at what others spend", () => this.#ports.elsewhere.look())
-      // OpenCode is awake now: deferred writes go along.
+      // OpenCode is awake now, so perform the deferred writes, too.
       if (looks) journal.flush()
     } catch (error) {
       host.log("error", "a tick failed", { error: String(error) })
@@ -134,26 +140,29 @@ export class Poller {
     this.wake()
   }
 
-  /** OpenCode retries a request: its refusal may have had no event. */
+  /** Tells the features that OpenCode retries a request, because the refusal before the retry may have had no event. */
   #refused(task: Task, activity: Activity): void {
     const { store } = this.#parts
-    // A task paused during the call is known to be paused.
+    // If the task was paused during the call, its refusal is known already.
     if (isPaused(store.get(task.id) ?? task)) return
-    // A refusal of the user's own turn, before the run's, trips no breaker.
+    // A user's own turn, before the run's, may have been refused: such a refusal trips no breaker.
     const run = store.run(task.id)
     if (run && isHeldUp(run)) return
     const event = { type: "active", sessionID: task.sessionID, activity } as const
     for (const body of this.#ports.bodies) body.onEvent?.(event, task)
   }
 
-  /** Activity of sessions; undefined where OpenCode does not answer, while limits hold all the same. Never rejects. */
+  /**
+   * Reads the sessions' activity, and open questions where needed. Never rejects: undefined where OpenCode does not
+   * answer, and limits are checked all the same.
+   */
   async #look(running: readonly Task[]): Promise<ReadonlyMap<string, Activity> | undefined> {
     const { host, store, clock } = this.#parts
     this.#lookedAt = clock.now()
     this.#isStirred = false
     try {
       const activity = await host.activity()
-      // Questions send no event where no plugin is loaded, and an event may be lost.
+      // Look for questions: OpenCode sends no event of a question where no plugin is loaded, and an event may be lost.
       const unheard = running.filter(({ id, group }) => !group && isUnheard(store.run(id), this.#lookedAt))
       if (unheard.length > 0) await this.#lookForAsks(unheard)
       return activity
@@ -188,7 +197,7 @@ export class Poller {
     for (const task of store.active()) background.run("renew a lease", () => journal.save(task))
   }
 
-  /** Finds out before limits are checked and ends are told whether another machine has taken over. */
+  /** Finds out whether another machine has taken over tasks. Limits are checked and ends are told only after that. */
   #takeUpLeases(): void {
     const { clock, store, journal } = this.#parts
     this.#leasesRenewedAt = clock.now()
@@ -205,7 +214,7 @@ export class Poller {
     if (ms >= 0 && ms < SLEPT_MS) return
     this.#wokenAt = now
     for (const { id, run } of store.active()) {
-      // A run started after the wake-up has not slept; time paused before is not counted twice.
+      // Limit the sleep to the run's age without its pauses: a run that started after the wake-up has not slept.
       const age = now - (run.startedAt ?? run.createdAt) - pausedTime(run)
       this.#ports.dispatcher.deliver(id, { type: "slept", ms: Math.min(ms, Math.max(0, age)) })
     }

@@ -14,7 +14,7 @@ import type { Recovery } from "./recovery/recovery.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
 import { findNamedBatch, findTask, type TaskView, viewOf } from "./tasks/view.ts"
 
-/** A member as its group's outcome names it. */
+/** Ids of a member, as its group's ledger or outcome names them. */
 type Noted = { readonly nth: number; readonly id: string; readonly sessionID: string }
 
 /** Finds a task of a session, or a group's member while its session exists. */
@@ -36,7 +36,7 @@ export class TaskFinder {
     return (isOwn ? undefined : await this.#byID(wanted, own)) ?? findTask(wanted, own)
   }
 
-  /** Members of a group that completed, in order. */
+  /** Completed members of a group, in order. */
   async completed(group: Task): Promise<readonly Task[]> {
     const stored = this.#stored(group)
     const known = new Set(stored.map(({ id }) => id))
@@ -77,7 +77,7 @@ export class TaskFinder {
     return membersOf(this.#parts.store, group).map(({ task }) => task)
   }
 
-  /** Members of an ended group; their records are not read at the start. */
+  /** Members of a group by its ledger or its outcome, because their records are not read at the start. */
   async #noted({ group, outcome }: Task): Promise<readonly Noted[]> {
     const rows =
       group?.kind === "each"
@@ -95,17 +95,17 @@ export class TaskFinder {
   }
 }
 
-/** Answer of an ended task; none while it runs. `gone`: its session was deleted. */
+/** A task with its answer, which is absent while the task runs. `gone`: the task's session was deleted. */
 export type Report = {
   readonly view: TaskView
   readonly answer?: string
   readonly gone?: boolean
   readonly firstLook: boolean
-  /** Statuses that may be resumed. */
+  /** Statuses in which a task may be resumed. */
   readonly resumable?: readonly string[]
   /** Time that the call waited in vain for a running task, in ms. */
   readonly waited?: number
-  /** Changes that the run made in the task's own place. */
+  /** Changes that the task made in its own place. */
   readonly shown?: WorkDiff
   /** Known members of a group. */
   readonly members?: readonly MemberState[]
@@ -119,7 +119,7 @@ type ReportingPorts = {
   readonly limitOf: (task: Task) => PauseView | undefined
 }
 
-/** Reports of tasks to the sessions that ask for them. */
+/** Creates reports of tasks for the sessions that ask for them. */
 export class Reporting {
   readonly #parts: Parts
   readonly #ports: ReportingPorts
@@ -130,21 +130,21 @@ export class Reporting {
   }
 
   /**
-   * A task or member with its answer if it has ended. `block`: longest wait for the end, in ms; the first read of an
-   * ended task marks it as retrieved.
+   * Returns a task or member, with its answer if it has ended; the first such call marks the task as retrieved.
+   * `block`: longest wait for the end, in ms.
    */
   async report(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<Report> {
     const { store, clock, journal } = this.#parts
     const found = await this.#ports.opening.find(reference, store.ofParent(sessionID))
     const { pause, at } = this.#view(found)
-    // A task paused for longer than the wait will not end during it.
+    // Do not wait for a task whose pause is longer than the wait: the task will not end during it.
     const goesOnIn = (pause && whenOf(pause, at)?.in) ?? 0
     const waits = block > 0 && goesOnIn <= block
     if (waits) await this.#wait(found, block, signal)
     // Members of earlier processes have only a record.
     const seen = store.get(found.id) ?? (found.member ? found : undefined)
     if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile.`)
-    // OpenCode stores the rest of an aborted answer when the abort is done.
+    // Wait until the session is stopped: only then OpenCode has stored the rest of an aborted answer.
     await this.#ports.dispatcher.quiet(found.id)
     const task = store.get(found.id) ?? seen
     if (isActive(task))
@@ -239,7 +239,7 @@ export class Overview {
     await this.#ports.recovery.look()
   }
 
-  /** Oldest first, other processes' tasks included. */
+  /** All tasks, oldest first, with those of other processes. */
   list(): readonly TaskView[] {
     const { store } = this.#parts
     const tasks = store
@@ -258,14 +258,16 @@ export class Overview {
     return this.#parts.store.isForeign(id)
   }
 
-  /** Text of the last run, or the latest text of a running one. Rejects with a `OpencodeError`. */
+  /** Text of a task's last run, or the latest text of a running task. Rejects with an `OpencodeError`. */
   async answer(id: string): Promise<string> {
     const view = this.get(id)
     if (!view) return ""
     return isActive(view.task) ? view.lastText : (await this.#ports.answers.of(view.task)).text
   }
 
-  /** Diff of an ended task in its own place; undefined without one, or where it cannot be read. */
+  /**
+   * Diff of the changes that an ended task made in its own place. Undefined without a diff, or where it cannot be read.
+   */
   async patch(id: string): Promise<string | undefined> {
     const task = this.#parts.store.get(id)
     return task && (await this.#ports.archive.shown(task))?.diff

@@ -13,20 +13,20 @@ export type RequestPorts = {
   readonly resume: (task: Task, prompt: string) => Promise<unknown>
   readonly unpark: (task: Task) => void
   readonly tell: (task: Task, text: string) => Promise<unknown>
-  /** Answers a question; false where it is no longer open. */
+  /** Answers a question. False where the question is no longer open. */
   readonly answer: (ask: Ask, reply: Reply) => Promise<boolean>
 }
 
 export const STOPPED_BY_USER: Ending = { type: "cancelled", reason: { code: "aborted", text: "The user stopped it." } }
 
 /**
- * Carries out requests from the terminal, which writes them into the session's metadata. Only this process changes a
- * task's state.
+ * Carries out requests that the terminal writes into a session's metadata. The terminal does not change tasks itself:
+ * only this process changes a task's state.
  */
 export class Requests {
   readonly #parts: Parts
   readonly #ports: RequestPorts
-  /** Handled requests: each comes with every event until it is removed. */
+  /** Requests that were handled already: every event repeats a request until it is removed. */
   readonly #taken = new Set<string>()
 
   constructor(parts: Parts, ports: RequestPorts) {
@@ -41,7 +41,8 @@ export class Requests {
     attendance.wrote()
     this.#taken.add(request.id)
     background.run("a request from the screen", async () => {
-      // Removed first: the terminal takes a remaining request for unheard, and carrying it out may take long.
+      // Remove the request first: carrying it out may take long, and the terminal takes a request that stays there for
+      // one that nobody received.
       const remove = () => host.clearRequest(task.sessionID, request.id)
       const isRemoved = await succeeds(remove())
       try {
@@ -91,8 +92,8 @@ export class Requests {
 }
 
 /**
- * Sends a message to an active task; its run cannot end by itself before it has read it. Throws a `CallError` where the
- * task cannot read it; `waits`: the message follows a prompt that is not sent yet.
+ * Sends a message to an active task, which cannot end by itself before reading the message, or throws a `CallError`
+ * where the task cannot read it. `waits`: the message follows a prompt that is not sent yet.
  */
 export function tellTask(parts: Parts, dispatcher: Dispatcher, task: Task, text: string): Promise<{ waits: boolean }> {
   const { id } = task
@@ -117,7 +118,7 @@ export function tellTask(parts: Parts, dispatcher: Dispatcher, task: Task, text:
   })
 }
 
-/** Throws a `CallError` where no agent here would read it. */
+/** Throws a `CallError` where no agent of this process would read a message to the task. */
 export function refuseUntellable(parts: Pick<Parts, "store" | "options">, id: string): void {
   const { store } = parts
   const task = store.get(id)

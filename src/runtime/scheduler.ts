@@ -24,9 +24,9 @@ const STOPPING: Block = { by: "stopping" }
 const MOST_AT_ONCE = 50
 
 /**
- * Admits runs, and nobody else does. A pass looks at all runs that wait, in the order of `byTurn`, and admits each that
- * nothing blocks before it looks at the next, so that a slot or a probe is given once. Nothing is kept from one pass to
- * the next: who holds a slot and who waits is derived from the tasks.
+ * Admits runs; no other part does. A pass goes through the waiting runs in the order of `byAdmissionOrder`, with slots
+ * derived from the tasks, and admits a run that nothing blocks before it looks at the next, so that a slot or a probe
+ * is given once.
  */
 export class Scheduler {
   readonly #parts: Parts
@@ -39,7 +39,7 @@ export class Scheduler {
     this.#ports = ports
   }
 
-  /** Something has changed that may have blocked a run. During a pass, another pass follows. */
+  /** Called when a run may not be blocked any more: starts a pass. During a pass, another pass follows. */
   reschedule(): void {
     this.#isAsked = true
     if (this.#isPassing) return
@@ -51,7 +51,7 @@ export class Scheduler {
     }
   }
 
-  /** Takes a slot for a task that is about to be made, or leaves it queued. */
+  /** Takes a slot for a task that is about to be made, or leaves the task queued. */
   reserve(task: Task): Task {
     const { store, clock } = this.#parts
     const now = clock.now()
@@ -69,7 +69,7 @@ export class Scheduler {
     this.reschedule()
   }
 
-  /** The latest end of a wait in which the run keeps its slot. */
+  /** Latest end of the wait, for a run that keeps its slot while it waits; undefined for any other run. */
   heldUntil(task: Task): number | undefined {
     for (const source of this.#ports.sources) {
       const block = source.blocks?.(task)
@@ -78,7 +78,10 @@ export class Scheduler {
     return undefined
   }
 
-  /** How many more members of a group may begin at once: any other launch goes before them. */
+  /**
+   * Number of further members of a group that may begin at once. Zero while another launch of its parent needs a slot,
+   * because such launches go first.
+   */
   roomFor(group: Task): number {
     const slots = this.#slots()
     for (const [task, block] of this.#walk(slots)) {
@@ -100,7 +103,7 @@ export class Scheduler {
     const { store } = this.#parts
     for (const source of this.#ports.sources) source.review?.()
     for (const [task, block] of this.#walk(this.#slots())) this.#settle(task, block)
-    // What is left is for the items of maps.
+    // The slots that are left go to members of maps.
     for (const { id, group } of store.active())
       if (group?.kind === "each") this.#ports.dispatcher.deliver(id, { type: "members" })
   }
@@ -121,7 +124,9 @@ export class Scheduler {
     if (store.run(id)?.stage !== stage) this.#isAsked = true
   }
 
-  /** Each run that waits, with its block. One that nothing blocks has its slot before the next is asked about. */
+  /**
+   * Yields each waiting run with its block. A run that nothing blocks takes its slot before the next run is looked at.
+   */
   *#walk(slots: Slots, more: readonly Task[] = []): Iterable<readonly [Task, Block | undefined]> {
     const waiting = [...this.#known(), ...more].filter((task) => this.#waits(task))
     for (const { id } of waiting.sort(byAdmissionOrder)) {

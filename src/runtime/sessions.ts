@@ -9,10 +9,10 @@ import { type Ask, isActive, modelOf, type Task } from "../core/task.ts"
 import { retry, sleepFor } from "../lib/clock.ts"
 import type { Parts } from "./parts.ts"
 
-/** Time to wait for an abort, which OpenCode carries out anyway. */
+/** Longest wait for the answer to an abort, in ms. OpenCode carries out the abort in any case. */
 const ABORT_LIMIT_MS = 5000
 
-/** `soon`: stopped or timed out; `done`: no call is pending. */
+/** `soon` resolves when the session is stopped, or after `ABORT_LIMIT_MS`. `done` resolves when no call is pending. */
 export type Stopping = { readonly soon: Promise<void>; readonly done: Promise<void> }
 
 /**
@@ -34,7 +34,7 @@ export function stopSession(parts: Parts, sessionID: string, asks: readonly Ask[
 async function refuseAndAbort(parts: Parts, sessionID: string, asks: readonly Ask[]): Promise<void> {
   const { host } = parts
   const sessions = new Set([sessionID, ...asks.map((ask) => ask.sessionID)])
-  // Without a text: a text would start the child's model before the abort.
+  // Refuse without a text: a text would start the child's model before the abort.
   await Promise.all(asks.map((ask) => attempt(parts, () => host.refuse(ask, ""), ask.sessionID)))
   await Promise.all([...sessions].map((id) => attempt(parts, () => host.abort(id), id)))
 }
@@ -48,7 +48,8 @@ async function attempt({ clock, host, stopped }: Parts, work: () => Promise<void
 }
 
 /**
- * Deletes the remains of a refused step, so that it is neither an end nor sent again. A step with a tool call is kept.
+ * Deletes the remains of a refused step, so that they neither count as the run's end nor reach the model again. A step
+ * with a tool call is kept.
  */
 export async function deleteRefusedStep({ clock, host, stopped }: Parts, { sessionID }: Task): Promise<void> {
   await retry(clock, stopped, async () => {
@@ -57,7 +58,7 @@ export async function deleteRefusedStep({ clock, host, stopped }: Parts, { sessi
   })
 }
 
-/** Last message of a run that must be undone before the run continues. */
+/** Returns a run's last message if it is an unfinished answer, which must be undone before the run continues. */
 export function unfinishedAnswer(messages: readonly (Message | undefined)[]): Message | undefined {
   const last = messages.at(-1)
   const isUnfinished = last?.role === "assistant" && last.finish === undefined
@@ -71,8 +72,8 @@ const QUIET_LOOK_MS = 100
 const USERS_LOOK_MS = 2000
 
 /**
- * Folder where a task's parent works now, to which its work belongs. An ended parent has left its folder, so its own
- * parent's folder counts.
+ * Folder where a task's parent works now, which receives the task's work. An ended parent has left its folder, so the
+ * folder of the parent's own parent counts.
  */
 export function parentFolderOf(parts: Pick<Parts, "store" | "host">, task: Task): string {
   const { store, host } = parts
@@ -97,8 +98,8 @@ export function refuseFailedCheck(result: CheckResult | undefined): void {
 }
 
 /**
- * Moves a run's session to its place, after pending turns of the user: a busy session stays in its folder and cannot be
- * aborted there. Throws where it was stopped meanwhile.
+ * Moves a run's session to the run's place, after pending turns of the user: a busy session stays in its old folder and
+ * cannot be aborted there. Throws where the run was stopped meanwhile.
  */
 export async function moveSessionToPlace(parts: Parts, sessionID: string, folder: string, signal: AbortSignal) {
   const { host, clock } = parts
@@ -106,17 +107,17 @@ export async function moveSessionToPlace(parts: Parts, sessionID: string, folder
   const works = async () => mayWork((await host.activity()).get(sessionID))
   while (!signal.aborted) {
     await host.move(sessionID, folder)
-    // Checked after the move: from then on no turn begins in the old folder.
+    // Check after the move: from then on no turn begins in the old folder.
     if (!(await works())) return
     await host.move(sessionID, home)
-    // An abort sent before the move had no effect.
+    // An abort sent before the move had no effect, so stop the session again.
     if (signal.aborted) await stopSession(parts, sessionID).soon
     while (!signal.aborted && (await works())) await sleepFor(clock, USERS_LOOK_MS)
   }
   throw new CallError("It was stopped before its place was ready.")
 }
 
-/** A session that represents a remote one does nothing here. */
+/** Whether a session may be at work here. A session that only represents a remote session does nothing here. */
 const mayWork = (doing: Activity | undefined): boolean => doing !== undefined && doing.type !== "unreachable"
 
 /** Moves an idle session back to its parent's folder. */
@@ -134,7 +135,10 @@ export async function moveSessionBack(parts: Parts, task: Task): Promise<void> {
   await host.move(sessionID, folder)
 }
 
-/** A run's prompt, and behind a blank line what its agent is told of its place and its terms. Sent again it is the same message. */
+/**
+ * A run's prompt, followed by a blank line and by what its agent is told of its place and terms. A prompt that is sent
+ * again is the same message.
+ */
 export function runPrompt(task: Task, text: string, preface: string): Prompt {
   const { sessionID, agent, run } = task
   const told = [preface, constraintsOf(task)].filter((each) => each !== "").join("\n\n")
@@ -152,8 +156,8 @@ export const followUpPrompt = (task: Task, { id, text }: SentMessage): Prompt =>
 })
 
 /**
- * The message by which the session's user has replaced the run's prompt; undefined while that may only be on its way. Other
- * messages may have come after it.
+ * Finds the message by which the session's user has replaced the run's prompt; other messages may follow it. Undefined
+ * while the prompt may still be on its way.
  */
 export async function replacingPrompt(
   host: OpencodeApi,

@@ -54,7 +54,7 @@ export class TaskManager {
     this.#parts = this.#all.parts
   }
 
-  /** Of the features. */
+  /** Parts of the features that observe model requests. */
   get observers(): readonly RequestObserver[] {
     return [...this.#all.bodies.values()].flatMap(({ requests }) => requests ?? [])
   }
@@ -68,7 +68,7 @@ export class TaskManager {
     return this.#all.unattended
   }
 
-  /** Cleans up places of earlier processes around a folder. Never rejects. */
+  /** Cleans up places that earlier processes left around a folder. Never rejects. */
   sweep(folder: string): Promise<void> {
     return this.#all.archive.sweep(folder)
   }
@@ -79,7 +79,7 @@ export class TaskManager {
     else this.#all.dispatcher.deliver(taskID, news)
   }
 
-  /** Contact with a place is back: fetches the work that ended tasks left there. Never rejects. */
+  /** Called when contact with a place is back: archives the work that ended tasks left there. Never rejects. */
   placeAnswers(name: string): Promise<void> {
     return this.#all.archive.settleOwed(name)
   }
@@ -89,12 +89,12 @@ export class TaskManager {
     return this.#all.recovery.recover()
   }
 
-  /** Must be awaited before a session's tasks are used: recovers them from earlier processes. */
+  /** Recovers the session's tasks from earlier processes. Must be awaited before these tasks are used. */
   ready(sessionID: string): Promise<void> {
     return this.#all.recovery.ready(sessionID)
   }
 
-  /** `lacks`: what the task's place will lack. */
+  /** Launches a task. `lacks`: what the task's place will lack. */
   async launch(
     request: LaunchRequest,
     caller: Caller,
@@ -116,13 +116,13 @@ export class TaskManager {
     return this.#all.allowance.of(task)
   }
 
-  /** Path of the value or rows of a task's run; undefined for none. */
+  /** Path of the file with the value or the rows of a task's run; undefined for none. */
   async resultsOf({ id, run, group }: Task): Promise<string | undefined> {
     if (group?.kind === "each") return group.file
     return run.schema && (await this.#all.ledgers()).valueOf(id)
   }
 
-  /** Sends a message to an active task; `waits`: it is read after a prompt that is not sent yet. */
+  /** Sends a message to an active task. `waits`: the task reads the message after a prompt that is not sent yet. */
   async tell(reference: string, text: string, caller: Caller): Promise<{ view: TaskView; waits: boolean }> {
     const task = this.#find(reference, caller.sessionID)
     if (caller.authorize) {
@@ -133,7 +133,7 @@ export class TaskManager {
     return { view: this.#view(task), waits }
   }
 
-  /** Text for the session's next request; undefined for none. */
+  /** Text to add to the session's next request; undefined for none. */
   inRequest(sessionID: string): WordInRequest | undefined {
     const task = this.#parts.store.bySession(sessionID)
     const { lastWord, heldBy } = this.#atWork(task) ?? {}
@@ -151,11 +151,11 @@ export class TaskManager {
   holdsRequest(sessionID: string, model?: Model, compacts = false): boolean {
     const { store, clock } = this.#parts
     const task = store.bySession(sessionID)
-    // Requests in the session of a run that has not begun are its user's.
+    // Before a run has begun, requests in its session belong to the session's user.
     if (!task || !isActive(task) || isQueued(task) || store.isForeign(task.id)) return false
     const { pauser } = this.#all
     if (compacts) return pauser?.blocksRequest(task, model) === true
-    // A board's task uses the model that OpenCode chooses.
+    // For a task without a model of its own, the request shows which model OpenCode has chosen.
     const isNews = model !== undefined && modelOf(task) === undefined
     const asks = isNews ? ({ type: "asks", generation: task.run.generation, model } as const) : undefined
     const change = asks && store.apply(task.id, asks, clock.now())
@@ -176,7 +176,7 @@ export class TaskManager {
     return { view: this.#view(task), ...found }
   }
 
-  /** The limit for which a task must not ask its model now. */
+  /** Limit because of which a task must not ask its model now; undefined for none. */
   limitOf(task: Task): PauseView | undefined {
     return this.#all.limitOf(task)
   }
@@ -189,7 +189,7 @@ export class TaskManager {
     return task && refusalTo(this.#parts, task, tool)
   }
 
-  /** Session whose cache key this one's requests use; undefined for its own. */
+  /** Session whose cache key the requests of this session use; undefined where they use their own session's key. */
   rides(sessionID: string): string | undefined {
     return this.#parts.store.bySession(sessionID)?.fork?.rides
   }
@@ -211,8 +211,8 @@ export class TaskManager {
   }
 
   /**
-   * A task with its answer if it has ended. `block`: longest wait, in ms; the first read of an ended task marks it as
-   * retrieved.
+   * Returns a task, with its answer if it has ended; the first such call marks the task as retrieved. `block`: longest
+   * wait for the end, in ms.
    */
   output(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<Report> {
     return this.#all.reporting.report(reference, caller.sessionID, block, signal)
@@ -237,13 +237,13 @@ export class TaskManager {
     return this.#view(await this.#all.archive.merge(task))
   }
 
-  /** Session of a task whose system prompt includes the briefing for fresh agents. */
+  /** Whether the session belongs to a task whose system prompt includes the briefing for fresh agents. */
   isFresh(sessionID: string): boolean {
     const task = this.#parts.store.bySession(sessionID)
     return task !== undefined && isBriefed(task)
   }
 
-  /** Session of a task whose last message is validated against a schema. */
+  /** Whether the session belongs to a task whose last message is validated against a schema. */
   answersInJSON(sessionID: string): boolean {
     return this.#parts.store.bySession(sessionID)?.run.schema !== undefined
   }
@@ -259,8 +259,8 @@ export class TaskManager {
   }
 
   /**
-   * Text for a session that asks for tasks which only its copied history names; undefined otherwise. Its user is told
-   * once.
+   * Text for a session that asks for tasks which only its copied history names; undefined otherwise. The session's user
+   * is told once.
    */
   async copied(caller: Caller): Promise<string | undefined> {
     for (const body of this.#all.bodies.values()) {
@@ -277,12 +277,12 @@ export class TaskManager {
     return this.#all.retention.droppedUnread(sessionID)
   }
 
-  /** Cancels the selected tasks; see `Cancelling`. Returns those that this ended or stopped. */
+  /** Cancels the selected tasks; see `Cancelling`. Returns the tasks that the call ended or stopped. */
   async cancel(selector: CancelSelector, { sessionID }: Caller): Promise<readonly TaskView[]> {
     return (await this.#all.cancelling.cancel(selector, sessionID)).map((task) => this.#view(task))
   }
 
-  /** Clears the session's tasks. Running ones are stopped and nobody is told; their sessions stay. */
+  /** Clears the session's tasks. Running tasks are stopped without a notification, and all tasks' sessions stay. */
   clear(sessionID: string): Promise<Cleared> {
     return this.#all.cancelling.clear(sessionID)
   }
@@ -293,18 +293,18 @@ export class TaskManager {
     return task && this.#view(task)
   }
 
-  /** Session of a launched task, or below one. */
+  /** Whether the session belongs to a launched task, or lies below such a session. */
   isLaunched(sessionID: string): boolean {
     const task = this.#parts.store.responsibleFor(sessionID)
     return task !== undefined && !isUnattended(task)
   }
 
-  /** A user has written. */
+  /** Called when a user has written. */
   wrote(): void {
     this.#parts.attendance.wrote()
   }
 
-  /** A page was opened. The result is called when it is closed. */
+  /** Called when a page was opened. Returns a function to call when the page is closed. */
   opened(): () => void {
     return this.#parts.attendance.opened()
   }

@@ -50,7 +50,7 @@ export type HistoryRun = {
   readonly generation: number
   readonly at: number
   readonly prompt: string
-  /** Messages sent to it during the run. */
+  /** Messages sent to the task during the run. */
   readonly told: readonly { readonly at: number; readonly text: string }[]
   /** Models in the order of their first answer. */
   readonly models: readonly string[]
@@ -71,13 +71,13 @@ export type MessageToSession = {
 
 /** Promises may reject with a `OpencodeError`. */
 export interface UserActions {
-  /** Undefined where the question is no longer open. */
+  /** Options of a question; undefined where the question is no longer open. */
   question(ask: Ask): Promise<AskOptions | undefined>
-  /** False where the question was no longer open. */
+  /** Answers a question. False where the question was no longer open. */
   answer(ask: Ask, reply: Reply): Promise<boolean>
   /** Newest conversations of this folder, without the board's threads. */
   conversations(): Promise<readonly Conversation[]>
-  /** Undefined where there is no such session. */
+  /** Title and folder of a session; undefined where there is no such session. */
   session(sessionID: string): Promise<{ readonly title: string; readonly folder: string } | undefined>
   /** Creates a conversation and returns its id. */
   open(title: string): Promise<string>

@@ -8,7 +8,7 @@ import type { TaskHandle } from "./tasks/task-handle.ts"
 
 export type VerifierPorts = {
   readonly features: readonly Feature[]
-  /** By feature. */
+  /** Bodies of the features, by name. */
   readonly bodies: ReadonlyMap<string, FeatureBody>
   readonly places: Places
   readonly groupArchive: { inspected(task: Task, result: CheckResult): Promise<CheckResult> }
@@ -44,7 +44,7 @@ export class Verifiers {
     return judging
   }
 
-  /** Checks for the merge of a completed task; halting the run stops them all. */
+  /** Returns the checks for the merge of a completed task. Stopping the run stops all of them. */
   merging(handle: TaskHandle): Merging {
     const stop = new AbortController()
     const { signal } = stop
@@ -64,7 +64,10 @@ export class Verifiers {
     }
   }
 
-  /** First verdict that an answer does not pass, or the last: of an answer that no process has judged by its text. */
+  /**
+   * Judges, by its text alone, an answer that no process has judged. Returns the first verdict that the answer does not
+   * pass, or the last verdict.
+   */
   async afterCrash(task: Task, text: string): Promise<Verdict | undefined> {
     let last: Verdict | undefined
     for (const verdict of this.#verdicts(task, this.#submission(task, text, NOTHING, this.#parts.stopped), true)) {

@@ -29,7 +29,7 @@ function cancelTool(manager: TaskManager): Tool {
 
 function selectorOf({ task_id, batch, all }: { task_id?: string; batch?: string; all?: boolean }): CancelSelector {
   const selectors: CancelSelector[] = []
-  // Models send empty texts for absent arguments.
+  // Models send an empty text for an absent argument, so an empty text does not count.
   if (task_id) selectors.push({ type: "task", reference: task_id })
   if (batch) selectors.push({ type: "batch", name: oneLine(batch) })
   if (all) selectors.push({ type: "all" })
@@ -56,7 +56,7 @@ export function clearTool(manager: TaskManager): Tool {
 const LIST_DESCRIPTION =
   "List this session's background tasks with status, time and cost: to find an id or see what is left."
 
-/** `limits`: spending limits shown with their usage. */
+/** `limits`: the spending limits that are shown beside the usage. */
 function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
   return defineTool({
     description: LIST_DESCRIPTION,
@@ -136,10 +136,13 @@ export function toolsFor(manager: TaskManager, options: Options): Readonly<Recor
   }
 }
 
-/** A pure JSON answer has no room for assumptions and line numbers. */
+/**
+ * Briefing for an agent. An answer that is pure JSON has no room for assumptions and line numbers, so they are not
+ * asked for.
+ */
 const briefing = (inJSON: boolean): string =>
   `You work in the background for another agent, which wrote your task. Nobody follows along: a call that asks the user waits for minutes, and the user may be away. So decide for yourself${inJSON ? "" : ", and say what you assumed"}. Unless your task names a place of its own, you work in the user's files, and others may be working in them too. Your last message is your whole report; the other agent reads nothing else of yours. Answer in the language in which you are asked.${inJSON ? "" : " Be concise, and name files with line numbers (path:line)."}`
 
-/** System prompt text for a fresh agent; undefined for none. */
+/** System prompt text for a fresh agent; undefined where the option `childPrompt` is off. */
 export const briefingOf = ({ childPrompt }: Pick<Options, "childPrompt">, inJSON = false): string | undefined =>
   typeof childPrompt === "string" ? childPrompt : childPrompt ? briefing(inJSON) : undefined

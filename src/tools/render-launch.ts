@@ -13,25 +13,25 @@ import type { TaskView } from "../runtime/tasks/view.ts"
 import { agentOf, forkLines, statusOf, TOLD, toolResult } from "./render.ts"
 import type { ToolResult } from "./tool.ts"
 
-/** A cut path would be useless, so paths may be long. */
+/** Longest path that is shown. A cut path would be useless. */
 const MOST_PATH_CHARS = 4096
 
-/** Results of launches and messages. */
+/** Texts with the results of launches and messages. */
 
-/** A started run and its allowances. `place`: description of a place other than the parent's folder. */
+/** A started run and what it may spend. `place`: describes a place other than the parent's folder. */
 type Begun = {
   readonly view: TaskView
   readonly allowance: readonly string[]
   readonly place?: string
   /** Contents missing in the place, with the option that adds them. */
   readonly lacks?: string | undefined
-  /** The limit that its model waits for. */
+  /** Why runs with the task's model must wait now; absent where they need not. */
   readonly closed?: PauseView
-  /** Path of its value or rows. */
+  /** Path of the file with the task's value or rows. */
   readonly results?: string
 }
 
-/** `named`: the call named its model, which is confirmed. */
+/** `named`: the call has named a model, so the text confirms it. */
 export function renderLaunch(
   { view, reused, allowance, place, lacks, closed, results }: Begun & { readonly reused: boolean },
   named = false,
@@ -61,7 +61,7 @@ export function renderLaunch(
 const waitingLines = ({ task, phase }: TaskView): string[] =>
   isQueued(task) && phase?.startsWith("waiting for bg_") ? [`It is ${phase}, and begins with their answers.`] : []
 
-/** A run that waits for its provider needs no action. */
+/** Lines about a model that refuses requests now. The waiting run needs no action of the parent. */
 const closedLines = ({ at }: TaskView, closed: PauseView | undefined): string[] => {
   if (!closed) return []
   const when = whenOf(closed, at)
@@ -88,7 +88,10 @@ export function renderResume({ view, allowance, place, closed, results }: Begun)
   return toolResult(view, lines)
 }
 
-/** Of what several consist, where a run works, what it has to pass, who merges its work, and what it may spend. */
+/**
+ * Lines about a group's members, where the run works, which check it must pass, who merges its work and how much it may
+ * spend.
+ */
 function termLines(
   task: Task,
   { allowance, place: where, lacks, results }: Pick<Begun, "allowance" | "place" | "lacks" | "results">,
@@ -132,13 +135,13 @@ function groupLine(task: Task, group: Group): string {
   return `${count(group.count, "try", "tries")}${how}${own}${inBatch}${guarded}. The first to pass becomes the task's result.`
 }
 
-/** How the changes of items in worktrees are merged. */
+/** Says how the changes of a map's items in worktrees are merged. */
 const mergeOf = (id: string, { merge }: { readonly merge: boolean }): string =>
   merge
     ? " Each is merged by itself when it has completed."
     : ` Not merged by themselves: superagents_task(merge="${id}") brings their changes into your files.`
 
-/** Members that a resume runs. */
+/** Says which members a resume runs again. */
 const againLine = (group: Group): string =>
   group.kind === "each"
     ? `Those of the ${count(group.total, "item")} that are not valid run again.`
@@ -148,7 +151,7 @@ const againLine = (group: Group): string =>
 
 const namesOf = (all: readonly string[]): string => listed(all.map((each) => oneLine(each)))
 
-/** `waits`: the message follows a prompt that is not sent yet. */
+/** `waits`: the task's prompt is not sent yet, so the agent reads the message after it. */
 export function renderTold({ view, waits }: { view: TaskView; waits: boolean }): ToolResult {
   const { task } = view
   const when = waits ? "It has not begun; it reads this behind its prompt." : "It reads this at its next step."
@@ -163,7 +166,7 @@ export function renderUnparked({ view, model, others }: { view: TaskView; model:
   return toolResult(view, [`${nameOf(view.task)} tries ${model} now${follow}.`])
 }
 
-/** Cost of the first step of a fork that shares its parent's cache. */
+/** Line about the cost of the first step of a fork that shares its parent's cache. */
 function priceOf({ fork }: Task): string[] {
   const { price } = fork ?? {}
   if (!price) return []
@@ -172,7 +175,7 @@ function priceOf({ fork }: Task): string[] {
   ]
 }
 
-/** Parts that a fork does not have whole, so that the parent can tell it. */
+/** Lines about tool results that the fork has only in part, so that the parent can tell the fork about them. */
 function cutLines({ fork }: Task): string[] {
   const cuts = fork?.cuts ?? []
   if (!fork || cuts.length === 0) return []

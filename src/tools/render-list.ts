@@ -23,7 +23,9 @@ const MOST_REASON_CHARS = 120
 
 const NOTHING = "No background tasks found"
 
-/** Usage of the session's tasks, shown or not, and of the project in 24 hours, with their limits. */
+/**
+ * Usage with its limits: of all tasks of the session, even those not shown, and of the project in the last 24 hours.
+ */
 export type ListTotals = { readonly session: Usage; readonly day: Usage; readonly limits: SpendingLimits }
 
 /** One row for each task, and their total; `bill` where there are limits. */
@@ -40,7 +42,7 @@ export function renderList(views: readonly TaskView[], droppedUnread: number, bi
   return { title, output: lines.join("\n") }
 }
 
-/** Example: `12 parked until 07:12 (mock/one)`, one for each cause. */
+/** Counts paused tasks by cause. Example: `12 parked until 07:12 (mock/one)`. */
 function pauseTexts(views: readonly TaskView[]): readonly string[] {
   const groups = new Map<string, { readonly first: TaskView; readonly behind: string; many: number }>()
   for (const view of views) {
@@ -103,7 +105,7 @@ export function renderCleared({ cleared, stopped, unmerged = [], left = 0 }: Cle
   }
 }
 
-/** Tasks that the model must remember after a compaction; empty without tasks. */
+/** Lists the tasks that the model must remember after a compaction; empty without tasks. */
 export function renderForCompaction(views: readonly TaskView[]): string {
   if (views.length === 0) return ""
   return [
@@ -147,7 +149,10 @@ const LEAST_SHARE_BYTES = 400
 
 const TOLD = "You will be told when each ends. Do not ask again until then."
 
-/** Reports of a batch: for each task its summary, and its answer within an equal share of the space. */
+/**
+ * Reports on the tasks of a batch: each with its summary and as much of its answer as fits into an equal share of the
+ * space.
+ */
 export function renderOutputs(reports: readonly Report[]): ToolResult {
   const heads = reports.map(headOf)
   const facts = heads.reduce((sum, lines) => sum + Buffer.byteLength(lines.join("\n")), 0)

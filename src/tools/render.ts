@@ -24,19 +24,22 @@ import type { Report } from "../runtime/reports.ts"
 import type { TaskView } from "../runtime/tasks/view.ts"
 import type { ToolResult } from "./tool.ts"
 
-/** OpenCode cuts tool output at 2,000 lines or 50 KB; answers are cut before that, with a hint how to read on. */
+/**
+ * Limits for answers. OpenCode cuts tool output at 2,000 lines or 50 KB, so longer answers are cut here, with a hint
+ * how to read on.
+ */
 export const MOST_ANSWER_CHARS = 32_000
 const MOST_ANSWER_LINES = 1900
 export const MOST_ANSWER_BYTES = 46_000
-/** Space always left for the answer. */
+/** Bytes that are always left for the answer. */
 const LEAST_ANSWER_BYTES = 4000
 const LATEST_TEXT_CHARS = 1000
-/** About three hundred lines of code; the rest of a tool result is the answer's. */
+/** Most bytes of a diff, about three hundred lines of code. The rest of a tool result is for the answer. */
 const MOST_DIFF_BYTES = 24_000
 const MOST_NAME_CHARS = 60
 
 export const TOLD = "You will be told when it ends."
-/** Activity of a completed task until it is merged. */
+/** Status text of a completed task whose work is not merged yet. */
 const MERGING = "its work is being checked and merged"
 
 export function renderMerge(view: TaskView): ToolResult {
@@ -47,7 +50,7 @@ export function renderMerge(view: TaskView): ToolResult {
   ])
 }
 
-/** A short head with the task's facts and, if it has ended, its answer from character `offset` on. */
+/** Facts of the task in a few lines. If the task has ended, its answer follows from character `offset` on. */
 export function renderOutput(report: Report, offset: number): ToolResult {
   const { view, answer } = report
   const { task } = view
@@ -76,7 +79,7 @@ export function renderOutput(report: Report, offset: number): ToolResult {
 export const markedID = (task: Task): string =>
   `${task.id}${task.fork ? " (forked)" : ""}${task.run.generation > 0 ? " (resumed)" : ""}${isUnmerged(task) ? " (unmerged)" : ""}`
 
-/** How long it waited before it began, and for which tasks, if it was to begin with their answers. */
+/** How long the task waited before it began. Names the tasks in `after` if the task had to wait for them. */
 function waitedText({ waited, task: { run } }: TaskView): string {
   if (waited < 1000) return ""
   const { after = [] } = run
@@ -84,11 +87,11 @@ function waitedText({ waited, task: { run } }: TaskView): string {
   return after.length > 0 ? ` (after waiting ${wait} for ${listed(after)})` : ` (after ${wait} in the queue)`
 }
 
-/** Status, with the activity of an active task. */
+/** Status of a task, with its present activity while it is active. */
 export const statusOf = (view: TaskView): string =>
   view.counts ? `${stateOf(view)}, ${groupCounts(view.task, view.counts)}` : stateOf(view)
 
-/** How the members of a group stand; of one that has ended, what they have come to. */
+/** Counts a group's members by state. For a group that has ended, its result. */
 const groupCounts = (task: Task, counts: ItemCounts): string =>
   (isActive(task) || !task.outcome?.group ? undefined : groupText(task, [])) ?? countsText(counts, task.group?.kind)
 
@@ -105,7 +108,7 @@ function stateOf(view: TaskView): string {
   return ask ? `${task.status}, ${phase} (${oneLine(ask.what)})` : `${task.status}, ${phase}`
 }
 
-/** Pauses of an active task; an ended task's are in its summary. */
+/** Lines about the pause of an active task. Pauses of an ended task are in its summary. */
 function pauseLines({ task, pause, at }: TaskView): string[] {
   if (!pause) return []
   const when = whenOf(pause, at)
@@ -136,7 +139,7 @@ export function forkLines({ fork }: Task): string[] {
   return [`${inherited}${cuts.length > 0 ? `; ${cuts.join(", ")}` : ""}`]
 }
 
-/** Tokens that a fork's first request read from the shared cache. */
+/** Says how many tokens a fork's first request read from the shared cache. */
 function cacheLines({ fork, outcome }: Task): string[] {
   if (!fork?.whole || !outcome || billedTokens(outcome.usage) + outcome.usage.cacheRead === 0) return []
   const { first } = outcome
@@ -146,7 +149,7 @@ function cacheLines({ fork, outcome }: Task): string[] {
   return [`Cache: ${missed}${read} of the ${of} tokens of its first request were read from it.`]
 }
 
-/** Fate of an active task when OpenCode is closed. */
+/** Says how an active task goes on when the user closes OpenCode. */
 function closedText({ task, pause }: TaskView, resumable: readonly string[]): string {
   if (pause || machineOf(task) !== undefined) return "If OpenCode is closed meanwhile, it goes on by itself."
   const next = task.group
@@ -173,17 +176,17 @@ function runningLines(view: TaskView, { waited, resumable = [] }: Report): strin
   ]
 }
 
-/** Consequence of leaving the question unanswered. */
+/** Says how the agent goes on if nobody answers the question. */
 const unanswered = ({ refusedAt }: TaskView["asks"][number], now: number): string =>
   refusedAt === undefined
     ? ""
     : ` (refused at ${formatTime(refusedAt, now)} if nobody answers; the agent then goes on without it)`
 
-/** Most members named of an active group, and characters shown of each check's output. */
+/** Most members of a group that are named, and most characters that are shown of a check's output. */
 const MOST_MEMBERS = 30
 const MOST_CHECK_CHARS = 1500
 
-/** Members of an active group: failed ones first, with their reasons. */
+/** Lines about members of an active group. Failed members come first, with their reasons. */
 function atWorkLines({ view: { task, at }, members = [] }: Report): string[] {
   if (!task.group) return []
   const newest = [...new Map(members.map((member) => [member.task.member?.nth ?? 0, member.task])).values()]
@@ -199,7 +202,7 @@ function atWorkLines({ view: { task, at }, members = [] }: Report): string[] {
   return [...lines, ...(more > 0 ? [`and ${formatInteger(more)} more`] : [])]
 }
 
-/** Lines for members: failed ones first, with the tail of their check's output. */
+/** Lines about members of an ended group. Failed members come first, with the end of their check's output. */
 function membersLines({ id, outcome }: Task, members: readonly MemberState[]): string[] {
   const { group } = outcome ?? {}
   if (!group) return []
@@ -225,7 +228,7 @@ function endedLines(
   from: number,
   { gone, resumable, shown: changes, members = [] }: Report,
 ): string[] {
-  // An offset may be within a surrogate pair.
+  // The offset may fall within a surrogate pair, so it is moved to a whole character.
   const offset = from < answer.length ? head(answer, from).length : from
   const tries = offset === 0 ? membersLines(task, members) : []
   const proof = offset === 0 ? [...proofLines(task), ...(changes?.diff ? diffLines(task, changes) : [])].join("\n") : ""
@@ -254,7 +257,7 @@ function endedLines(
   return [...facts, ...range, "", title, inTagsWithID("task_output", task.id, shown), ...more]
 }
 
-/** Executed commands, and the output of a failed check. */
+/** Lines about the commands that the run has executed, and the output of a failed check. */
 function proofLines({ id, outcome }: Task): string[] {
   const receipt = outcome?.receipt
   if (!receipt) return []
@@ -281,7 +284,7 @@ function slice(answer: string, offset: number, before: string): string {
   return lines.slice(0, MOST_ANSWER_LINES - before.split("\n").length).join("\n")
 }
 
-/** Text cut to `most` bytes: scripts other than Latin take several bytes a character. */
+/** Cuts a text to `most` bytes. Characters of other scripts than Latin take several bytes. */
 export function withinBytes(text: string, most: number): string {
   const { read } = new TextEncoder().encodeInto(text, new Uint8Array(most))
   return text.slice(0, read)

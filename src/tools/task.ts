@@ -20,8 +20,8 @@ import { renderMerges } from "./render-list.ts"
 import { type CallContext, defineTool, MOST_BATCH_CHARS, MOST_ID_CHARS, type Tool, type ToolResult } from "./tool.ts"
 
 /**
- * Modes of superagents_task with required and optional arguments. The argument with a mode's name selects it; without
- * one, the call launches a new task.
+ * Modes of superagents_task, with required and optional arguments. An argument with a mode's name selects this mode; a
+ * call without such an argument launches a new task.
  */
 const MODES = {
   new: {
@@ -31,7 +31,7 @@ const MODES = {
   },
   resume: {
     needs: [],
-    // Required except for tries and items; the optional ones were always accepted.
+    // `prompt` is required except for tries and items. The other arguments are optional and have always been accepted.
     takes: ["prompt", "timeout", "max_cost", "merge", "description"],
     because: "a resumed task keeps its own",
   },
@@ -61,20 +61,20 @@ type Features = readonly Feature[]
 const argumentsIn = (features: Features): readonly (readonly [string, Argument])[] =>
   features.flatMap((feature) => Object.entries(feature.arguments ?? {}))
 
-/** Arguments of a mode, with those of features. */
+/** Optional arguments of a mode, including arguments of features. */
 function takenBy(name: ModeName, features: Features): readonly string[] {
   const own = name === "new" || name === "resume" ? argumentsIn(features) : []
   return [...MODES[name].takes, ...own.flatMap(([each, { resumes }]) => (name === "new" || resumes ? [each] : []))]
 }
 
-/** Explanation for a missing argument. */
+/** Describes each required argument, for the error when it is missing. */
 const MISSING: Readonly<Record<string, string>> = {
   description: "3 to 5 words for the user",
   agent: "the name of the agent that does the work",
   prompt: "what the agent shall do, or what it is told",
 }
 
-/** Effect of each mode that names a task. */
+/** Says what each mode does that names a task. */
 const DOES: Readonly<Record<Exclude<ModeName, "new">, string>> = {
   resume: "an ended task is resumed",
   tell: "a task at work is told",
@@ -82,7 +82,7 @@ const DOES: Readonly<Record<Exclude<ModeName, "new">, string>> = {
   merge: "the work of an ended task is merged",
 }
 
-/** Error for arguments that do not fit together; checked before all others. */
+/** The error if arguments do not fit together; undefined if they do. Checked before all other errors. */
 export function argumentsRefusal(
   args: Readonly<Record<string, unknown>>,
   features: Features,
@@ -118,23 +118,26 @@ export function modeOf(args: Readonly<Record<string, unknown>>, features: Featur
   if (refusal) throw refusal
   const given = givenIn(args)
   const name = nameIn(args, given)
-  // A whole fork uses its caller's agent.
+  // A whole fork always uses its parent's agent, so `agent` is not required.
   const isKnown = (argument: string) => given.includes(argument) || (argument === "agent" && args.fork === "whole")
   const missing = MODES[name].needs.filter((each) => !isKnown(each))
   if (missing.length === 0) return name
   throw new CallError(missing.map((each) => `Argument \`${each}\` is missing: ${MISSING[each]}.`).join(" "))
 }
 
-/** Models send null, false and empty texts for absent arguments. */
+/** Names of given arguments. Models send null, false and empty texts for absent arguments, so these do not count. */
 const givenIn = (args: Readonly<Record<string, unknown>>): readonly string[] =>
   Object.keys(args).filter((name) => ![undefined, null, false, ""].includes(args[name] as undefined))
 
-/** `merge` names a task to merge now, or is a flag of another mode. */
+/**
+ * Mode that the given arguments select. A `merge` with a task's id is a mode; `merge: true` is an argument of another
+ * mode.
+ */
 const nameIn = ({ merge }: Readonly<Record<string, unknown>>, given: readonly string[]): ModeName =>
   (Object.keys(MODES) as ModeName[]).find((mode) => given.includes(mode) && !(mode === "merge" && merge === true)) ??
   "new"
 
-/** Error for an argument of a new task that needs another one, or an option. */
+/** Error for an argument of a new task that is useless without another argument or an option. */
 function refusalOf(
   args: Readonly<Record<string, unknown>>,
   features: Features,
@@ -159,7 +162,7 @@ function withoutPlace({ merge, place }: Readonly<Record<string, unknown>>): Call
 function othersIn(name: ModeName, given: readonly string[], features: Features): CallError | undefined {
   const { needs, because }: Mode = MODES[name]
   const takes = takenBy(name, features)
-  // Those of no mode are told of elsewhere.
+  // Arguments that belong to no mode are reported elsewhere.
   const modes = Object.keys(MODES) as ModeName[]
   const known = new Set(modes.flatMap((mode) => [...MODES[mode].needs, ...takenBy(mode, features)]))
   const isOther = (each: string) => each !== name && !needs.includes(each) && !takes.includes(each)
@@ -201,7 +204,7 @@ const RESUMES: Readonly<Record<Options["resumable"][number], string>> = {
 const resumeMode = (resumable: Options["resumable"]): string =>
   `\n- \`resume\`, a task id, with \`prompt\`: ${resumable.map((status) => RESUMES[status]).join(", ")}; it remembers its work. Tries and items: what is not valid yet runs again, without \`prompt\`.`
 
-/** Most sessions whose last told limits are kept. */
+/** Most sessions for which the limits that were named last are kept. */
 const MOST_SESSIONS = 256
 
 type Given = Readonly<Record<string, unknown>>
@@ -215,7 +218,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     return { view, allowance, results, place: placeOf(view), closed: manager.limitOf(view.task) }
   }
   const toldLimits = new Map<string, string>()
-  /** Allowances of a launched task, unless its parent was just told the same. */
+  /** Limits of a launched task. Empty where its parent has just been given the same limits. */
   const newLimits = ({ task }: TaskView): readonly string[] => {
     const limits = manager.allowance(task)
     const isKnown = toldLimits.get(task.parentID) === limits.join()
@@ -269,7 +272,10 @@ const groupLimits = ({ timeout }: Group, { maxConcurrentTasks }: Options): reado
   ...(maxConcurrentTasks > 0 ? [`at most ${count(maxConcurrentTasks, "task")} at once`] : []),
 ]
 
-/** Merges a task, or all tasks of a batch or items of a map in order: each is merged onto the ones before. */
+/**
+ * Merges a task, or in order all tasks of a batch or all items of a map. Each is merged onto the result of the earlier
+ * merges.
+ */
 async function mergeAll(manager: TaskManager, reference: string, caller: CallContext): Promise<ToolResult> {
   const ids = await manager.idsOf(reference, caller.sessionID)
   const [only] = ids
@@ -286,7 +292,10 @@ async function mergeAll(manager: TaskManager, reference: string, caller: CallCon
   return renderMerges(results)
 }
 
-/** Description with the available agents in a fixed order, so that requests stay cacheable. */
+/**
+ * Adds the available agents to a tool's description. Their order is fixed, so that the provider's cache still serves
+ * the requests.
+ */
 export function withAgents(description: string, agents: readonly AgentInfo[]): string {
   const sorted = agents.filter(isListed).sort((one, other) => (one.name < other.name ? -1 : 1))
   const lines = sorted.map(
@@ -295,14 +304,14 @@ export function withAgents(description: string, agents: readonly AgentInfo[]): s
   return `${description}\n\nAgents:\n${lines.join("\n")}`
 }
 
-/** Purpose of an agent for the description. A period after an abbreviation does not end the sentence. */
+/** First sentence of an agent's description. A period after an abbreviation does not end the sentence. */
 function firstSentence(text: string): string {
   const line = oneLine(text, text.length)
   const end = /[.!?](?= +["'(]?\p{Lu})|[。！？]/u.exec(line)
   return cut(end ? line.slice(0, end.index + 1) : line, MOST_PURPOSE_CHARS)
 }
 
-/** The arguments of features, in their order. */
+/** The arguments of features, in the order of the features. */
 const shapeOf = (features: readonly Feature[], options: Options): z.ZodRawShape =>
   Object.fromEntries(argumentsIn(features).map(([name, { schema }]) => [name, schema(options)]))
 
@@ -338,7 +347,7 @@ function argumentsOf(options: Options, { kinds, features }: TaskManager) {
   }
 }
 
-/** Where it is done, and what becomes of what it changed. */
+/** Arguments that say where a task works, and what happens to its changes. */
 const workArguments = (kinds: readonly PlaceKind[]) => ({
   place: z
     .enum(kinds.flatMap(({ names }) => names))

@@ -8,7 +8,9 @@ import type { Caller } from "../runtime/launch/checks.ts"
 export const MOST_ID_CHARS = 200
 export const MOST_BATCH_CHARS = 100
 
-/** Schema shown to models in every request: types, enums and descriptions. Lengths and ranges appear in errors only. */
+/**
+ * Schema that models see in every request: types, enums and descriptions. Lengths and ranges are named only in errors.
+ */
 const shownArguments = (shape: z.ZodRawShape): z.ZodRawShape =>
   Object.fromEntries(Object.entries(shape).map(([name, type]) => [name, loosened(type as z.ZodType)]))
 
@@ -29,8 +31,8 @@ function ofSameKind(type: z.ZodType): z.ZodType {
 }
 
 /**
- * Parses arguments as the model wrote them. `null` counts as absent, because models send it; throws a `CallError` that
- * names the argument, what was expected and what came.
+ * Parses arguments as the model wrote them; `null` counts as absent, because models send `null` for absent arguments.
+ * Throws a `CallError` that names the argument, the expected value and the given value.
  */
 export function parseArguments<Shape extends z.ZodRawShape>(
   schema: z.ZodObject<Shape>,
@@ -48,7 +50,10 @@ export function parseArguments<Shape extends z.ZodRawShape>(
   throw new CallError(first.map((issue) => explain(issue, schema, given)).join(" "))
 }
 
-/** `asGiven`: names of the caller's own data, in which a `null` means something. */
+/**
+ * Removes absent values from arguments. `asGiven`: names of arguments with the caller's own data, in which a `null` has
+ * a meaning.
+ */
 function withoutAbsent(value: unknown, asGiven: readonly string[]): unknown {
   if (Array.isArray(value)) return value.map((each) => withoutAbsent(each, asGiven))
   if (typeof value !== "object" || value === null) return value
@@ -85,7 +90,10 @@ function namesAt(schema: unknown, path: readonly PropertyKey[]): readonly string
 /** zod's message for a union without a matching variant. */
 const UNSAID = "Invalid input"
 
-/** For a union, the problem with the variant that the value resembles, otherwise with all. */
+/**
+ * Describes a problem. For a union, only the variants that the value resembles are described, or all if it resembles
+ * none.
+ */
 function problemOf(issue: z.core.$ZodIssue): string {
   if (issue.code !== "invalid_union" || issue.message !== UNSAID) return issue.message.replace(/^Invalid input: /, "")
   const found = issue.errors.flatMap(([first]) => first ?? [])
@@ -114,7 +122,7 @@ export type ToolResult = {
   readonly metadata?: Record<string, unknown>
 }
 
-/** `args`: schema shown to the model. */
+/** `args`: the schema that the model sees. */
 export type Tool = {
   readonly description: string
   readonly args: z.ZodRawShape
@@ -125,17 +133,17 @@ export type Tool = {
 export function defineTool<Shape extends z.ZodRawShape>(tool: {
   readonly description: string
   readonly args: Shape
-  /** Checks what no argument shows by itself, in place of a schema of `args`. */
+  /** Replaces the schema made from `args`, for rules that concern several arguments. */
   readonly schema?: z.ZodObject<Shape>
-  /** Arguments that an option turns off: not shown, but known for error messages. */
+  /** Arguments that an option turns off. The model does not see them, but error messages know them. */
   readonly withheld?: readonly string[]
-  /** Arguments that are the caller's own data, in which a `null` means something. */
+  /** Names of arguments with the caller's own data, in which a `null` has a meaning. */
   readonly asGiven?: readonly string[]
-  /** Checks raw arguments before the schema does, for errors that matter most. */
+  /** Checks the arguments before the schema does, so that the most important errors are reported first. */
   readonly refuse?: (given: Readonly<Record<string, unknown>>) => CallError | undefined
   readonly run: (args: z.infer<z.ZodObject<Shape>>, context: CallContext) => Promise<ToolResult> | ToolResult
 }): Tool {
-  // Shared by all calls: compiling a schema takes longer than the rest of a call.
+  // The schema is shared by all calls, because compiling it takes longer than the rest of a call.
   let { schema } = tool
   return {
     description: tool.description,

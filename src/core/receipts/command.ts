@@ -8,23 +8,23 @@ import { testsIn } from "./tests.ts"
 
 export type PipeStage = {
   readonly words: readonly string[]
-  /** File to which its output is redirected. */
+  /** File to which the program's output is redirected. */
   readonly into?: string
-  /** Its input stands in the command itself. */
+  /** The program's input is written in the command itself. */
   readonly fed: boolean
 }
 
 /** Programs joined by pipes, and the operator after them; "" for none. */
 export type Pipeline = { readonly stages: readonly PipeStage[]; readonly next: "" | ";" | "&&" | "||" | "&" }
 
-/** Placeholder in a word for text that is known only when the command runs. */
+/** Placeholder in a word for text that is not known before the command runs. */
 export const UNKNOWN = "\uFFFC"
 
 const KEYWORDS = new Set(
   "if then elif else fi for while until do done case esac select function ! [[ coproc".split(" "),
 )
 
-/** Longer commands are programs and are not parsed. */
+/** Commands with more characters are whole programs and are not parsed. */
 const MOST_CHARS = 20_000
 
 /** Pipelines in order; undefined where the command holds anything else. */
@@ -75,7 +75,8 @@ class Reader {
 
   #operate(operator: string): boolean {
     if (operator === ";;") return false
-    // A group is parsed as if it stood alone. `name()` would be a function.
+    // A group in parentheses is parsed as if it stood alone. After a word, `()` would define a function, which is not
+    // parsed.
     if (operator === "(" || operator === ")") return this.#stage.words.length === 0 || operator === ")"
     if (operator === "|" || operator === "|&") this.#push()
     else this.#join(operator === "\n" ? ";" : (operator as Pipeline["next"]))
@@ -120,7 +121,7 @@ class Reader {
   #join(next: Pipeline["next"]): void {
     this.#push()
     if (this.#stages.length > 0) this.pipelines.push({ stages: this.#stages, next })
-    // Empty line or end of a group: the operator belongs to the pipeline before it.
+    // After an empty line or the end of a group, the operator belongs to the pipeline before it.
     else if (next !== "" && next !== ";") for (const last of this.pipelines.slice(-1)) last.next = next
     this.#stages = []
   }
@@ -196,7 +197,7 @@ class Reader {
   }
 }
 
-/** A command with the test results that its output may be trusted to report. */
+/** A command with those test results in its output that can be trusted. */
 export function ranOf(command: string, exitCode: number | undefined, output: string): RanCommand {
   const { runs, shows, masked } = characterOf(command)
   const tests = runs && !shows ? testsIn(output) : undefined
@@ -211,9 +212,9 @@ export function ranOf(command: string, exitCode: number | undefined, output: str
 
 /** Effects of a command, or of a part of one. */
 type Character = {
-  /** Can pass or fail: a test report in the output may be its own. */
+  /** The command can pass or fail, so a test report in its output may be its own. */
   readonly runs: boolean
-  /** Prints content of files, other hosts or the command itself: a test report in it proves nothing. */
+  /** The command prints content of files, other hosts or itself, so a test report in its output proves nothing. */
   readonly shows: boolean
   /** The exit code does not cover the whole command. */
   readonly masked: boolean
@@ -222,9 +223,9 @@ type Character = {
 const SILENT: Character = { runs: false, shows: false, masked: false }
 const SHOWS: Character = { ...SILENT, shows: true }
 const RUNS: Character = { ...SILENT, runs: true }
-/** Runs code given in the command itself, which may print anything. */
+/** For commands that hold the code they run. Such code may print anything. */
 const INLINE: Character = { ...RUNS, shows: true }
-/** Not a plain list of programs: nothing is known of it. */
+/** For commands that are not a plain list of programs: nothing is known of them. */
 const OPAQUE: Character = { runs: true, shows: true, masked: true }
 
 const words = (list: string): ReadonlySet<string> => new Set(list.split(/\s+/))
@@ -238,7 +239,7 @@ const SILENT_PROGRAMS =
   words(`cd pushd popd pwd ls tree mkdir rmdir rm cp mv ln touch chmod chown export unset set shopt
   source . alias true false : test [ sleep wait date which type whoami hostname uname wc stat file du df ps kill exit
   return trap ulimit local`)
-/** In a pipe, these pass a report on whole or not at all. */
+/** Programs that, in a pipe, pass a test report on completely or not at all. */
 const LETTING_THROUGH = words("cat head tail tee less more")
 /** Programs that run the program named after their own arguments. */
 const STARTING = words("sudo time command exec nohup nice ionice stdbuf env timeout xvfb-run unbuffer xargs")
@@ -254,7 +255,7 @@ function characterOf(command: string): Character {
   const pipefail = settings.some(({ words: flags }) => flags.includes("pipefail"))
   const written = filesOf(pipelines)
   const all = pipelines.map(({ stages }) => characterOfPipeline(stages, written, pipefail))
-  // An earlier pipeline may have failed although the last one exits well.
+  // An earlier pipeline may have failed although the last pipeline passed.
   const last = pipelines.slice(0, -1).findLastIndex(({ next }) => next !== "&&" && !(stops && next === ";"))
   return {
     runs: all.some(({ runs }) => runs),
@@ -304,7 +305,7 @@ function characterOfStage({ words: given, fed }: PipeStage, written: ReadonlySet
   return files.length > 0 && files.every((file) => written.has(file)) ? SILENT : SHOWS
 }
 
-/** Programs and scripts that a command runs, without files that it only reads. Undefined where that is not known. */
+/** Programs and scripts that a command runs, without files that it only reads. Undefined where they are not known. */
 export const runIn = (command: string): readonly string[] | undefined =>
   pipelinesOf(command)?.flatMap(({ stages }) => stages.flatMap(runInStage))
 
@@ -358,7 +359,7 @@ function isInline(name: string, rest: readonly string[]): boolean {
 const subcommandOf = (rest: readonly string[]): string =>
   rest.find((word, at) => !word.startsWith("-") && !/^-[cC]$/.test(rest[at - 1] ?? "")) ?? ""
 
-/** Its output is known and never a test report. */
+/** Whether the command's output is known and never a test report. */
 function isHarmless(rest: readonly string[]): boolean {
   const text = rest.join(" ").replaceAll("\\n", "\n").replaceAll("\\t", "\t")
   return !text.includes(UNKNOWN) && testsIn(text.replace(/^-[neE]+ /, "")) === undefined

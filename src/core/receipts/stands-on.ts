@@ -1,6 +1,6 @@
 import { runIn } from "./command.ts"
 
-/** Files that a check depends on: whoever changes them changes its result. */
+/** Finds the files that a check depends on: whoever changes them may change the result of the check. */
 
 const TEST_FOLDERS = ["test", "tests", "__tests__"]
 /** Deepest path that is compared; commands do not name deeper ones. */
@@ -16,7 +16,7 @@ function endsOf(file: string): readonly string[] {
 }
 
 /**
- * Of `files` (paths from the checkout's top), those that a command depends on: its scripts, tests, runner
+ * Returns those of `files` (paths from the checkout's top) that a command depends on: its scripts, tests and runner
  * configuration. The command may run in any folder and names paths from there.
  */
 export function filesNeededBy(command: string, files: readonly string[]): readonly string[] {

@@ -9,7 +9,7 @@ type Form = {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: colours of a terminal are control characters
 const COLOURS = /\u001b\[[0-9;]*m/g
 
-/** Longer lines are skipped, so that no output is slow to match. */
+/** Longest line that is matched. Longer lines are skipped, so that no output is slow to match. */
 const MOST_LINE_CHARS = 300
 
 /** Sum of all numbers before one of these words. */
@@ -79,7 +79,7 @@ const FORMS: readonly Form[] = [
     line: /^(?:Passed|Failed)! +- Failed: +(\d+), Passed: +(\d+), Skipped: +(\d+)/gm,
     read: ([, failed, passed, skipped]) => numbers(passed, failed, skipped),
   },
-  // maven's surefire: the line of a module's whole has nothing behind it
+  // maven's surefire: the line with a module's total ends after its numbers
   {
     line: /^Tests run: (\d+), Failures: (\d+), Errors: (\d+), Skipped: (\d+)\s*$/gm,
     read: ([, run, failures, errors, skipped]) => ofAll(run, Number(failures) + Number(errors), Number(skipped)),
@@ -92,7 +92,7 @@ const FORMS: readonly Form[] = [
       return numbers(passed, Number(failed) + Number(errors ?? 0), skipped)
     },
   },
-  // Python's unittest. Not those of `expected failures=1`, which is as it should be
+  // Python's unittest. `expected failures=1` does not count, because these failures are as they should be.
   {
     line: /^Ran (\d+) tests? in .*\n\n(?:OK|FAILED)(?: \(([^)]*)\))?/gm,
     read: ([, run, told = ""]) => {
@@ -115,9 +115,9 @@ const FORMS: readonly Form[] = [
     line: /^Asserts: +(.*) \d+ of \d+ complete$/gm,
     read: ([, told = ""]) => numbers(figure(told, "pass"), figure(told, "fail"), figure(told, "skip|todo")),
   },
-  // phpunit, all well
+  // phpunit where all tests passed
   { line: /^OK \((\d+) tests?, \d+ assertions?\)$/gm, read: ([, passed]) => numbers(passed, 0, 0) },
-  // phpunit, where there is more to tell
+  // phpunit in all other cases
   {
     line: /^(Tests: \d+, Assertions: \d+(?:, [\w ]+: \d+)*)\.$/gm,
     read: ([, told = ""]) =>
@@ -133,7 +133,7 @@ const numbers = (passed: Figure, failed: Figure, skipped: Figure): TestCount => 
   skipped: Number(skipped ?? 0),
 })
 
-/** For programs that report tests run in place of tests passed. */
+/** For programs that report how many tests ran instead of how many passed. */
 const ofAll = (run: Figure, failed: number, skipped: number): TestCount =>
   numbers(Math.max(0, Number(run) - failed - skipped), failed, skipped)
 

@@ -38,8 +38,8 @@ const STAGES = [
 export type Stage = (typeof STAGES)[number]
 
 /**
- * A message to the run's session, kept until it is seen there, or until it is read if it is a question or user's
- * message.
+ * A message to the run's session. The run keeps it until the session shows it; a question or a user's message is kept
+ * until the agent has read it.
  */
 export type SentMessage = {
   readonly id: string
@@ -47,11 +47,11 @@ export type SentMessage = {
   readonly text: string
   /** Timestamp in the message's id. */
   readonly at: number
-  /** Not among the run's messages yet: the run must not end before. */
+  /** The message is not among the run's messages yet. The run must not end before it is. */
   readonly expected: boolean
-  /** Waits until OpenCode has accepted the prompt. */
+  /** The message waits until OpenCode has accepted the run's prompt. */
   readonly held: boolean
-  /** OpenCode accepted it. */
+  /** OpenCode has accepted the message. */
   readonly taken: boolean
   readonly reply?: MessageCallback
 }
@@ -65,27 +65,27 @@ export type MessageResult =
   | { readonly away: string }
   | { readonly problem: string }
 
-/** Opaque to the machine: returned with the answer. */
+/** The machine never calls this function, and only returns it together with the answer. */
 export type MessageCallback = (answer: MessageResult) => void
 
 export type EndOptions = {
-  /** Messages since the prompt; absent: they are read once the session has been stopped. */
+  /** Messages since the prompt; absent where they are read after the session has been stopped. */
   readonly messages?: readonly Message[]
   readonly openTodos?: number
   /** False: store the notification without starting the parent's model. */
   readonly wake?: boolean
   /** True: tell nobody, because the task is being forgotten. */
   readonly silent?: boolean
-  /** The parent may hold the notification already: check before sending. */
+  /** The parent may already have the notification, so its session is checked before the notification is sent. */
   readonly maybeDelivered?: boolean
 }
 
 export type Closing = {
-  /** The task as it ended: a resume meanwhile must not change what is told. */
+  /** The task as it ended. A resume in the meantime must not change what the notification says. */
   readonly task: Task
   readonly ending: Ending
   readonly options: EndOptions
-  /** When the record must hold the end: before anything is told, later, never, or once more after a crash. */
+  /** When the record must hold the end: before the notification, later, never, or once more after a crash. */
   readonly write: "now" | "soon" | "never" | "again"
   /** Number of pending record writes that come before the notification. */
   readonly writes: number
@@ -93,7 +93,7 @@ export type Closing = {
   readonly delivered: boolean
 }
 
-/** State of a run from its start until its parent is told of the end. Plain data. */
+/** State of a run from its start until its parent has the notification of its end. Plain data. */
 export type ActiveRun = {
   readonly taskID: string
   readonly sessionID: string
@@ -101,7 +101,7 @@ export type ActiveRun = {
   readonly stage: Stage
   /** Incremented with each stage: results of commands given in an earlier stage are late and ignored. */
   readonly stageCount: number
-  /** Owner of the run: this process, another living one, or none since that one died. */
+  /** Owner of the run: this process, another process that is alive, or none since the owner died. */
   readonly heldBy: "ours" | "foreign" | "orphan"
   /** Orphaned run: when its owner was last seen, and whether it is being settled. */
   readonly orphaned?: { readonly seenAt: number; readonly settling: boolean }
@@ -124,10 +124,12 @@ export type ActiveRun = {
   readonly unanswered: readonly string[]
   /** Questions refused by this process, which may end the turn. `after`: number of answers before the refusal. */
   readonly refused?: { readonly after: number; readonly asks: readonly Ask[] }
-  /** When the parent's model is told of an open question; absent once that is done. */
+  /** When the parent's model is told of an open question; infinite once it has been told. */
   readonly hintAt?: number
   readonly hinting: boolean
-  /** Last sign of life at the time of the last request for open questions, whose events may be lost. */
+  /**
+   * Last sign of life before the last request for open questions. They are requested because their events may be lost.
+   */
   readonly askedOfSilence?: number
   readonly sentMessages: readonly SentMessage[]
   /** Timestamp in the last message id, so that two messages in one millisecond get different ids. */
@@ -139,19 +141,20 @@ export type ActiveRun = {
   readonly stuckSince?: number
   readonly todosSince?: number
   /**
-   * Message reads: one is under way, another is wanted after it, time of the last one, and one is due after a failure.
+   * State of message reads: one is under way, another is wanted after it, time of the last read, and time of a read
+   * that is due after a failure.
    */
   readonly looking: boolean
   readonly lookAgain: boolean
   readonly lookedAt: number
   readonly lookAt?: number
-  /** A limit seems passed, and OpenCode is being asked whether it is. */
+  /** A limit seems passed, and OpenCode is being asked whether the run has passed it. */
   readonly confirming: boolean
   /** Digest of the session at the last check for silence. */
   readonly lastLook?: string
   /** Sleep of this process during the run, in ms: no limit counts it. */
   readonly sleptMs: number
-  /** Pending calls to its session. Another run may begin there only at 0. */
+  /** Number of pending calls to the run's session. Another run may begin in this session only at 0. */
   readonly calls: number
   readonly check?: CheckResult
   /** With a schema: number of attempts, and the last result. */
@@ -167,7 +170,7 @@ export type ActiveRun = {
   readonly away?: LostContact
   /** Slow preparation of the place that is under way. */
   readonly preparing?: Preparing
-  /** Paused before it had begun: it begins when the pause ends. */
+  /** The run was paused before it had begun, and begins when the pause ends. */
   readonly notStarted?: true
   /** The place was lost with an earlier process and must be prepared again. */
   readonly preparesAgain?: true
@@ -202,23 +205,23 @@ export const newRun = (task: Task, stage: Stage, now: number, heldBy: ActiveRun[
   done: [],
 })
 
-/** Ended, and its session or folder is not left yet. */
+/** True for an ended run whose session or folder is still in use. */
 export const isClosing = (run: ActiveRun | undefined): boolean =>
   run?.stage === "closing" || run?.stage === "finalizing"
 
 export const hasEnded = (run: ActiveRun): boolean => isClosing(run) || run.stage === "notifying"
 
-/** Waits for something other than its agent: not prompted yet, preparing, or checking. */
+/** True while the run waits for something other than its agent: it is not prompted yet, prepares, or runs its check. */
 export const isHeldUp = ({ stage }: ActiveRun): boolean =>
   stage === "held" || stage === "preparing" || stage === "verifying"
 
-/** Told and without pending calls: another run may begin in its session. */
+/** True once the parent has been notified and no call is pending: another run may begin in the session. */
 export const isFinished = ({ stage, closing, calls }: ActiveRun): boolean =>
   stage === "notifying" && closing?.posted === true && calls === 0
 
 export const expectsMessage = ({ sentMessages }: ActiveRun): boolean => sentMessages.some(({ expected }) => expected)
 
-/** Idle, but that alone does not end the run yet. */
+/** True while the session is idle but idleness alone does not end the run yet. */
 export const isUndecided = ({ stuckSince, todosSince, missingSince, lookAt }: ActiveRun): boolean =>
   stuckSince !== undefined || todosSince !== undefined || missingSince !== undefined || lookAt !== undefined
 
@@ -227,7 +230,7 @@ export const progressOf = (run: ActiveRun): Progress => ({
   recentTools: run.observed.recentTools,
   lastText: run.observed.text,
   lastSignAt: run.lastSignAt,
-  // No events arrive for a run of another process.
+  // No events arrive for a run of another process, so whether it is idle is not known.
   ...(run.heldBy === "ours" && { idle: run.idle }),
   usage: run.observed.usage,
   retry: run.retry,

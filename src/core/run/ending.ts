@@ -21,14 +21,14 @@ const UNASKED: readonly Stage[] = ["creating", "queued", "held", "supervising"]
 const MOST_KEPT_CHARS = 4000
 
 /**
- * Ends a run once, by `transition`, so that late inputs are absorbed; then its session is stopped, its place put away
- * and its parent told. An end that messages prove is told first and recorded after; any other is recorded first.
+ * Ends a run once, by `transition`, so that late inputs change nothing. Then the session is stopped, the place archived
+ * and the parent notified. An end that messages prove is told before it is recorded, any other end after.
  */
 export function end(run: ActiveRun, ending: Ending, options: EndOptions, context: RunContext): MachineStep {
   const { task, now } = context
   const { generation, asks } = run
   const at = Math.max(ending.at ?? now, task.run.startedAt ?? 0)
-  // A crash may come before the end is closed, and messages do not show the check's result.
+  // The check's result is recorded now: messages do not show it, and a crash may come before the end is closed.
   const outcome = withCheck(outcomeOf(run, ending, options), run)
   const event: TaskEvent = { type: ending.type, generation, at, outcome, delivery: context.delivery(options) }
   const began = !UNASKED.includes(run.stage)
@@ -55,7 +55,7 @@ export function end(run: ActiveRun, ending: Ending, options: EndOptions, context
   return { run: { ...moved(run, "closing"), calls, closing, outcome }, commands }
 }
 
-/** Fails the messages that were waiting for a prompt which is never sent. */
+/** Reports to the senders of messages that waited for the prompt that the run has ended: the prompt is never sent. */
 const unsaid = ({ sentMessages: words }: ActiveRun): readonly MachineCommand[] =>
   words.flatMap(({ held, reply }: SentMessage) =>
     held && reply ? [{ do: "answer", reply, with: "ended" } as const] : [],
@@ -68,7 +68,7 @@ export const ends: Handler<"end"> = (run, { ending, options }, context) => {
   return end(run, ending, options, context)
 }
 
-/** Reopens an end that a dead process recorded and perhaps did not finish. */
+/** Continues an end that a process recorded before it died and perhaps did not finish. */
 export function reopened(task: Task, now: number): MachineStep {
   const { outcome } = task
   const type = task.status === "error" ? "failed" : task.status === "cancelled" ? "cancelled" : "completed"
@@ -82,7 +82,7 @@ export function reopened(task: Task, now: number): MachineStep {
 
 const merges = ({ place }: Task, { type }: Ending): boolean => place?.merge === true && type === "completed"
 
-/** The session is idle and its messages are known. */
+/** Continues the end once the session is idle and its messages are known. */
 export const closed: Handler<"closed"> = (run, { messages }) => {
   const { closing } = run
   if (!closing) return stay(run)
@@ -95,7 +95,7 @@ export const closed: Handler<"closed"> = (run, { messages }) => {
   return { run: merge ? moved(next, "finalizing") : next, commands }
 }
 
-/** The place is put away, and its work merged if requested. */
+/** Continues the end once the place is archived and, if requested, its work merged. */
 export const finalized: Handler<"finalized"> = (run, { found, check = run.check }) => {
   const { outcome } = run
   return finish({ ...run, check, outcome: outcome && { ...outcome, ...found } })
@@ -105,10 +105,11 @@ function finish(run: ActiveRun): MachineStep {
   const { closing, generation } = run
   if (!closing) return stay(run)
   const outcome = run.outcome && withCheck(run.outcome, run)
-  // Messages do not show a check's result: record it before telling, since a crash may lose it.
+  // Messages show neither a check's result nor a value. Both are recorded before the notification, since a crash may
+  // lose them.
   const untold = (outcome?.receipt?.check ?? outcome?.value) !== undefined
   const writes = closing.write === "again" || (closing.write === "now" && untold)
-  // Usage until the stop is recorded with the notification, or by itself where nobody is told.
+  // The usage until the stop is recorded together with the notification, or by itself where nobody is notified.
   const unnoticed = closing.write === "now" && !writes && closing.task.delivery.state === "none"
   const commands: readonly MachineCommand[] = [
     ...(outcome ? [{ do: "record", event: { type: "closed", generation, outcome }, write: false } as const] : []),
@@ -133,7 +134,7 @@ function withCheck(known: Outcome, { check: result, value }: ActiveRun): Outcome
   return { ...outcome, receipt: { ...(outcome.receipt ?? NO_RECEIPT), check: shown } }
 }
 
-/** A group member has passed, and the winner is being recorded. */
+/** True after a group member has passed, while the group's winner is being recorded. */
 export const isWon = ({ stage }: ActiveRun, { task }: RunContext): boolean =>
   stage === "supervising" && winnerIn(task.group) !== undefined
 
@@ -163,20 +164,23 @@ export const notified: Handler<"notified"> = (run) =>
 
 export const stopped: Handler<"stopped"> = (run) => callReturned(run)
 
-/** A call to its session has come back. A parked run goes on after the last of them at the earliest. */
+/**
+ * Counts a call to the run's session that has returned. A parked run goes on after the last pending call at the
+ * earliest.
+ */
 export function callReturned(given: ActiveRun): MachineStep {
   const run = { ...given, calls: given.calls - 1 }
   return run.stage === "parked" && run.calls === 0 ? { run, commands: [{ do: "free slot" }] } : settle(run)
 }
 
-/** Drops a run that is told and has no pending calls to its session. */
+/** Drops a run once its parent has been notified and no call to its session is pending. */
 const settle = (run: ActiveRun): MachineStep =>
   run.closing?.delivered && run.calls === 0 ? { run: undefined, commands: [] } : stay(run)
 
 /** Outcome from the messages if there are any, else from events. */
 function outcomeOf(run: ActiveRun, ending: Ending, options: EndOptions): Outcome {
   const outcome = knownOf(run, ending, options)
-  // What the run did after contact was lost is not known.
+  // The usage after contact was lost is not known, so the known usage is a lower bound.
   return run.away ? { ...outcome, usage: { ...outcome.usage, atLeast: true } } : outcome
 }
 
@@ -227,7 +231,9 @@ function createMembers(run: ActiveRun, begin: readonly number[]): MachineStep {
 
 export const members: Handler<"members"> = (run, _input, context) => superviseMembers(run, context)
 
-/** A member that could not be created ends the group: the next would fail alike. */
+/**
+ * Handles a created member. One that could not be created ends the group, because the next would fail in the same way.
+ */
 export const memberCreated: Handler<"member created"> = (given, { nth, problem }, context) => {
   const run = { ...given, creatingMembers: given.creatingMembers.filter((each) => each !== nth) }
   if (problem === undefined) return superviseMembers(run, context)

@@ -46,7 +46,7 @@ import {
 /** Delay before the parent's model is told of an open question, in ms. */
 const HINT_AFTER_MS = 15_000
 
-/** Updates observations; if a last word was being written, a completed step ends it. */
+/** Updates the run's observations. If a last word was being written, a completed step ends the last word. */
 function withTold(run: ActiveRun, observed: Observed): ActiveRun {
   const { lastWord } = run
   const isSpoken =
@@ -61,9 +61,9 @@ type Heard = Extract<Input, { type: "event" }>["event"]
 
 /** Handles an event of the run's session, or of a session below it. */
 export const event: Handler<"event"> = (given, { event }, context) => {
-  // Writing a record updates the session: no sign of life.
+  // The plugin's own write of a record updates the session, so this event is no sign of life.
   if (event.type === "updated") return stay(given)
-  // Nobody is to answer questions asked between the end and the stop.
+  // Questions that come between the end of the run and the stop of its session are refused.
   if (given.closing)
     return { run: given, commands: event.type === "asked" ? [{ do: "refuse", ask: event.ask, text: "" }] : [] }
   const own = "sessionID" in event && event.sessionID === given.sessionID
@@ -109,11 +109,13 @@ function ofItsOwn(run: ActiveRun, event: Heard, context: RunContext): MachineSte
   return ofAny(run, event)
 }
 
-/** The request that follows a compaction asks for the last word: what the compaction itself took does not end the run. */
+/**
+ * The request after a compaction asks for the last word. Usage of the compaction itself therefore does not end the run.
+ */
 const askedNext = (run: ActiveRun): ActiveRun =>
   run.lastWord?.state === "told" ? { ...run, lastWord: { ...run.lastWord, state: "speaking" } } : run
 
-/** Tells an agent that repeats one call, and ends it if it goes on. */
+/** Warns an agent that repeats one call, and ends its run if the agent goes on to repeat the call. */
 function called(run: ActiveRun, event: Heard & { type: "tool" }, context: RunContext): MachineStep {
   const { observed } = run
   const { run: next } = ofAny(run, event)
@@ -154,7 +156,7 @@ const asked = (run: ActiveRun, ask: Ask): MachineStep => {
   return { run: { ...withAsk(run, ask), hintAt }, commands: [{ do: "announce", ask }] }
 }
 
-/** Open questions as read from OpenCode: the event of one may be lost. */
+/** Takes over open questions as read from OpenCode, because the event of a question may be lost. */
 export const questions: Handler<"questions"> = (run, { open, at }) => {
   if (run.observed.heard && run.lastSignAt >= at) return stay(run)
   const known = (id: string) => run.asks.some((ask) => ask.id === id)
@@ -168,34 +170,34 @@ export const questions: Handler<"questions"> = (run, { open, at }) => {
     .reduce<MachineStep>((step, ask) => andThen(step, (next) => asked(next, ask)), stay(still))
 }
 
-/** Usage from messages, where no event tells it. */
+/** Takes the usage from messages, where no event reports it. */
 export const counted: Handler<"counted"> = (run, { messages }, context) =>
   withCommands(checkLimits(withReadMessages(run, messages), context), [{ do: "check shared limits" }])
 
-/** Time an idle session may leave its prompt unanswered before that is the end of the run. */
+/** Time for which an idle session may leave its prompt unanswered before the run ends. */
 export const ANSWER_GRACE_MS = 10_000
 /** Longer limit for a new folder, where OpenCode first starts an instance. */
 const PLACE_GRACE_MS = 60_000
 /**
- * Time in which a session may still answer after an error event. The error can be an earlier run's, heard late, or the
- * accepted prompt has not begun.
+ * Time in which a session may still answer after an error event. The event may come late from an earlier run, or
+ * OpenCode has not begun the accepted prompt yet.
  */
 const ERROR_GRACE_MS = 1000
-/** Time for which the session's last message may be unread. */
+/** Time for which a session may leave its last message unread. After this time the message is sent again. */
 const WORD_GRACE_MS = 1000
-/** How soon after it has stopped an agent OpenCode undoes the prompt, where its user wants both. */
+/** Time after the stop of an agent in which OpenCode undoes the prompt, where a user wants both. */
 const UNDO_GRACE_MS = 3000
-/** A look that failed, or that has found something undone, is made again after this time. */
+/** Time until a session is read again after a read that failed or found undone messages. */
 const LOOK_AGAIN_MS = 2000
 /** Earlier than any deadline. */
 const NEVER = Number.NEGATIVE_INFINITY
 
 export const DELETED: Ending = { type: "cancelled", reason: { code: "deleted", text: "Its session was deleted." } }
 
-/** Result of a read: the run goes on, is checked, or has ended. */
+/** Handles a read of the session: the run goes on, is checked, or has ended. */
 export const looked: Handler<"looked"> = (given, { waited, found }, context) => {
   const run = { ...given, looking: false, lookAgain: false, lookedAt: context.now }
-  // Repeated when contact is back.
+  // The session is read again when contact is back.
   if (run.away && !found) return stay(run)
   const step = found ? classified(run, found, waited, context) : stay({ ...run, lookAt: context.now + LOOK_AGAIN_MS })
   return given.lookAgain ? andThen(step, (next) => readMessages(next, context)) : step
@@ -206,7 +208,7 @@ function classified(run: ActiveRun, found: SessionRead, waited: boolean, context
   if (promptID === undefined) return classifiedSince(run, found, waited, context)
   const event = { type: "asked anew", generation: run.generation, promptID } as const
   const anew = { ...context, task: transition(context.task, event) }
-  // What it was asked first is not sent again.
+  // The run's first prompt is not sent again, because a user has replaced it.
   const step = classifiedSince({ ...run, prompt: undefined, stuckSince: undefined }, found, waited, anew)
   return { run: step.run, commands: [{ do: "record", event, write: true }, ...step.commands] }
 }
@@ -232,8 +234,8 @@ function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, co
 }
 
 /**
- * When to look again at a session that was stopped: who undoes the prompt of an agent at work stops it first, and then
- * writes another one. Undefined where it was only stopped.
+ * When to read a stopped session again. A user who replaces the prompt of a working agent stops the agent first, and
+ * then undoes the prompt and writes another. Undefined where the agent was only stopped.
  */
 function askedAnewBy({ reason, at = NEVER }: Ending, { undone }: SessionRead, { now }: RunContext): number | undefined {
   if (reason?.code !== "aborted") return undefined
@@ -241,11 +243,11 @@ function askedAnewBy({ reason, at = NEVER }: Ending, { undone }: SessionRead, { 
   return now < at + UNDO_GRACE_MS ? at + UNDO_GRACE_MS : undefined
 }
 
-/** The turn ended because this process refused an unanswered question: not the end of the work. */
+/** True where the turn ended because this process refused an unanswered question: the work is not done. */
 function isRefusedByUs({ refused, observed }: ActiveRun, messages: readonly Message[]): boolean {
   const { finish, error } = messages.at(-1) ?? {}
   const after = refused?.after ?? NEVER
-  // Answers with errors never end well and are not counted.
+  // Answers with errors are not counted in `observed.ended`.
   return (finish === "called" && observed.ended <= after + 1) || (error?.refused === true && observed.ended <= after)
 }
 
@@ -257,11 +259,14 @@ function askToGoOn(run: ActiveRun, messages: readonly Message[], why: string, co
   return run.lastWord ? askLastWord(next, context) : askToContinue(next, why, context)
 }
 
-/** Unread last message. It may just have come: it counts once the session has ignored it for a while. */
+/**
+ * Whether the session has left a message unread. A last message may just have come, so it counts only after the session
+ * has ignored it for a while.
+ */
 const isUnread = ({ stuckSince }: ActiveRun, messages: readonly Message[], { now }: RunContext): boolean =>
   messages.at(-1)?.role === "assistant" || now - (stuckSince ?? now) >= WORD_GRACE_MS
 
-/** Until then idleness alone proves no end: the session may just have been prompted. */
+/** Time until which idleness alone proves no end, because the session may just have been prompted. */
 export function stuckUntil({ error, stuckSince = 0, observed }: ActiveRun, { task }: RunContext): number {
   if (error) return error.at + ERROR_GRACE_MS
   return stuckSince + (task.place && !observed.heard ? PLACE_GRACE_MS : ANSWER_GRACE_MS)
@@ -270,7 +275,7 @@ export function stuckUntil({ error, stuckSince = 0, observed }: ActiveRun, { tas
 /** Deadline for a message that OpenCode accepted and does not show. */
 export const missingUntil = ({ missingSince = NEVER }: ActiveRun): number => missingSince + ANSWER_GRACE_MS
 
-/** Until then an agent with open todos may go on after a good end of its turn. */
+/** Time until which an agent with open todos may go on after its turn has ended well. */
 export const todosUntil = ({ todosSince = 0 }: ActiveRun, { options }: RunContext): number =>
   todosSince + options.todoGrace
 
@@ -282,10 +287,13 @@ const missing = (run: ActiveRun, { now }: RunContext): ActiveRun => ({
 const isStillTold = (run: ActiveRun, { now }: RunContext): boolean =>
   now < missingUntil(run) || run.sentMessages.some(isOnItsWay)
 
-/** Accepted or not is unknown: its sender was told so, or it is the machine's own message. */
+/**
+ * True for a message of which is not known whether OpenCode has accepted it. Nobody waits for a reply: the sender was
+ * told so, or the machine itself wrote the message.
+ */
 const isOnItsWay = ({ expected, taken, reply }: SentMessage): boolean => expected && !taken && reply === undefined
 
-/** The messages show an end; messages sent meanwhile may still be unread. */
+/** Handles messages that show an end. Messages sent in the meantime may still be unread. */
 function concluded(
   given: ActiveRun,
   judgement: Ending,
@@ -297,14 +305,14 @@ function concluded(
   const run = missing(given, context)
   if (isStillTold(run, context)) return stay(run)
   const ending = endAfter(judgement, inTheEnd(run, context), messages)
-  // An answer from before its children's notifications is no last word: it is read again.
+  // An answer given before the notifications of the task's children is not final: the session is read again.
   const isOld = judgement.type === "completed" && waited && !waitsForOwn(context)
   if (ending.type !== "completed" && !isOld) return ended(run, ending, messages, openTodos, context)
   const todos = openTodos === 0 ? run : { ...run, todosSince: run.todosSince ?? context.now }
   const waitsForTodos = openTodos > 0 && context.now < todosUntil(todos, context)
-  // Notifications of children sent during this read are not in these messages yet.
+  // Notifications of children that were sent during this read are not among these messages yet.
   if (waited || waitsForOwn(context) || waitsForTodos)
-    // The turn ended before it could read that it is near a limit.
+    // The turn ended before the agent could read that it is near a limit.
     return { run: todos, commands: run.lastWord ? [{ do: "check idle" }] : [] }
   const [first] = context.verifiers
   if (first === undefined) return ended(todos, ending, messages, openTodos, context)
@@ -319,12 +327,15 @@ const verifies = (run: ActiveRun, messages: readonly Message[], by: string): Mac
   commands: [{ do: "verify", by, text: answerText(messages), earlier: { check: run.check, value: run.value } }],
 })
 
-/** An answer that does not pass is asked for again in the same run. One that passes goes on to the next verifier. */
+/**
+ * Handles a verdict. An answer that passes goes on to the next verifier; otherwise the agent is asked again in the same
+ * run.
+ */
 export const verified: Handler<"verified"> = (given, { by, verdict }, context) => {
   const { answered } = given
   const found = { ...given, ...verdict?.finding }
   const back = recordActivity({ ...moved(found, "working"), answered: undefined }, context.now)
-  // A stopped verifier calls for no new look: that would start it again.
+  // After a stopped verifier the session is not read, because a read would start the verifier again.
   if (!verdict || !answered) return stay(back)
   if (verdict.ok) {
     const next = context.verifiers[context.verifiers.indexOf(by) + 1]
@@ -337,7 +348,7 @@ export const verified: Handler<"verified"> = (given, { by, verdict }, context) =
     : fail(back, verdict.failure, context)
 }
 
-/** Messages sent meanwhile must be read before the run may end. */
+/** Ends a run that passed all verifiers. Messages sent in the meantime must be read first. */
 function passed(run: ActiveRun, { ending, messages, openTodos }: Answered, context: RunContext): MachineStep {
   const next = missing(run, context)
   return isStillTold(next, context) ? stay(next) : ended(next, ending, messages, openTodos, context)
@@ -352,7 +363,7 @@ function ended(
   openTodos: number,
   context: RunContext,
 ): MachineStep {
-  // Messages do not show a verdict, or changes in the place.
+  // Messages alone prove no end that depends on a verdict or on changes in the place.
   const proven = ending.proven && context.verifiers.length === 0 && context.task.place === undefined
   return end(run, { ...ending, proven }, { messages, openTodos }, context)
 }

@@ -32,7 +32,7 @@ import {
   waitsForOwn,
 } from "./steps.ts"
 
-/** The run's machine became unreachable: neither an end nor silence of the run. */
+/** Notes that the run's machine cannot be reached. This is neither an end nor silence of the run. */
 function contactLost(run: ActiveRun, since: number, { task, mostAway }: RunContext): ActiveRun {
   const { kind: host = "" } = task.place ?? {}
   const away: LostContact = { host, since, most: mostAway() }
@@ -41,7 +41,7 @@ function contactLost(run: ActiveRun, since: number, { task, mostAway }: RunConte
   return { ...run, ...unlooked, away, retry: undefined, confirming: false }
 }
 
-/** Contact is back: the time without it does not count as silence. */
+/** Notes that contact is back. The time without contact does not count as silence. */
 const contactRestored = (run: ActiveRun, { now }: RunContext): ActiveRun =>
   run.away ? { ...recordActivity(run, now), away: undefined, looking: false, lookAgain: false } : run
 
@@ -52,7 +52,7 @@ export const contact: Handler<"contact"> = (run, input, context) =>
 
 export const preparing: Handler<"preparing"> = (run, { what }) => stay({ ...run, preparing: what })
 
-/** Wait after a failed attempt to tell the parent of an open question. */
+/** Time until the next try after the parent could not be told of an open question. */
 const HINT_AGAIN_MS = 10_000
 
 /** The run as its limits see it. Values are computed only when a limit asks for them. */
@@ -74,31 +74,31 @@ const awake = (task: Task, { sleptMs: asleep }: ActiveRun): Task => ({
 })
 
 export function checkLimits(run: ActiveRun, context: RunContext): MachineStep {
-  // A passed group may have used up the limit: it has won all the same.
+  // A group with a winner does not end by a limit that its members may have used up.
   if (isWon(run, context)) return stay(run)
   const demand = limitActionOf(watchedAs(run, context))
   if (!demand) return stay(run)
   const { action, reason } = demand
   if (action === "warn") return warn(run, reason, context)
   if (action === "interrupt") return interrupt(run, context)
-  // The last word may be the answer, and events may be lost: ask OpenCode.
+  // Events may be lost, and the last word may be the answer, so OpenCode is asked first.
   const doubtful = run.lastWord?.state === "spoke" || reason.code === "silence" || reason.code === "empty"
   if (!doubtful) return fail(run, reason, context)
   if (run.confirming) return stay(run)
   const by = run.lastWord?.state !== "spoke" && reason.code === "silence" ? "life" : "messages"
-  // A model with empty answers sends many a second: do not read all its messages for each.
+  // A model may send many empty answers a second, so only messages since the first of them are read.
   const [since] = reason.code === "empty" ? emptiesIn(run.observed) : []
   return { run: { ...run, confirming: true }, commands: [{ do: "confirm", reason, by, ...(since && { since }) }] }
 }
 
-/** Shared spending has changed, or children were paused or resumed. */
+/** Checks limits after shared spending has changed, or children were paused or resumed. */
 export const spending: Handler<"spending"> = (given, _input, context) =>
   timed(given, context, (run, counted) => checkLimits(run, counted))
 
-/** Time since when the run's clock is stopped: all active children are paused, or it waits for a person. */
+/** Time since when the run's clock is stopped: all active children are paused, or the run waits for a person. */
 function stillFor({ idle, stage, asks }: ActiveRun, { childrenPausedSince, options }: RunContext): number | undefined {
   const own = idle || stage === "supervising" ? childrenPausedSince() : undefined
-  // A question with its own timeout uses the run's time.
+  // A question with its own timeout does not stop the run's clock.
   if (own !== undefined || asks.length === 0 || options.permissionTimeout !== null) return own
   return Math.min(...asks.map(({ askedAt }) => askedAt))
 }
@@ -131,7 +131,7 @@ function warn(run: ActiveRun, reason: Reason, context: RunContext): MachineStep 
     { do: "log", what: "task asked for its last word", fields },
   ]
   const next: ActiveRun = { ...run, lastWord: { state: "told", reason, at: now } }
-  // Dismissing a question ends the turn of the agent that asked it.
+  // Dismissing a question ends the turn of the agent that asked it, so the agent needs a message of its own.
   if (asks.some(({ kind, sessionID }) => kind === "question" && sessionID === run.sessionID)) {
     const step = interrupt(next, context)
     return { run: step.run, commands: [...commands, ...step.commands] }
@@ -141,7 +141,7 @@ function warn(run: ActiveRun, reason: Reason, context: RunContext): MachineStep 
   return { run: { ...next, asks: [] }, commands: [...commands, ...refusals, ...rest] }
 }
 
-/** Stops the turn and asks for the last word again, with time of its own. */
+/** Stops the turn and asks for the last word again. The agent then has time of its own for the answer. */
 function interrupt(run: ActiveRun, context: RunContext): MachineStep {
   const { lastWord, asks } = run
   return askLastWord({ ...run, lastWord: lastWord && { ...lastWord, againAt: context.now } }, context, asks)
@@ -151,7 +151,7 @@ function interrupt(run: ActiveRun, context: RunContext): MachineStep {
 export const idle: Handler<"idle"> = (run, _input, context) =>
   run.lastWord?.state === "told" && !expectsMessage(run) ? askLastWord(run, context) : stay(run)
 
-/** The model is being called: if a last word was requested, this request asks for it. */
+/** Handles a call of the model. If a last word was requested, this call asks for it. */
 export const request: Handler<"request"> = (given, _input, { now }) => {
   const run = { ...given, requestedAt: now }
   const { lastWord } = run
@@ -161,11 +161,11 @@ export const request: Handler<"request"> = (given, _input, { now }) => {
   return stay({ ...run, lastWord: { ...lastWord, state, ...again } })
 }
 
-/** OpenCode's state for a limit that seemed passed. */
+/** Decides by OpenCode's state whether a limit that seemed passed ends the run. */
 export const confirmed: Handler<"confirmed"> = (given, { reason, found }, context) => {
   const run = { ...given, confirming: false }
   if (!found) return stay(run)
-  // This step may have been its last: then its messages end the run.
+  // The step of the last word may have been the run's last step: then the run's messages end it.
   if (run.lastWord?.state === "spoke")
     return classify(found.messages, "working") ? readMessages(run, context) : fail(run, reason, context)
   if (reason.code === "empty") {
@@ -189,7 +189,7 @@ function lookedAlive(run: ActiveRun, { last, asks }: Confirmed): { changed: bool
 const hasCall = (message: Message | undefined, state: "pending" | "running"): boolean =>
   message?.parts.some((part) => part.type === "tool" && part.state === state) ?? false
 
-/** Checks limits and questions, and reads the session where it seems idle. */
+/** Checks limits and questions, and reads the session where the session seems idle. */
 export const tick: Handler<"tick"> = (given, input, context) =>
   timed(given, context, (run, counted) => ticked(run, input, counted))
 
@@ -213,7 +213,7 @@ function watched(run: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], con
   return seenAtWork(recordRetry(contactRestored(run, context), doing, context.now), context)
 }
 
-/** The run works: forget what its idleness suggested. */
+/** Handles a run that is at work, and resets what its idleness suggested. */
 function seenAtWork(given: ActiveRun, context: RunContext): MachineStep {
   const { options, task, now } = context
   const over = { idle: false, stuckSince: undefined, todosSince: undefined, lookAt: undefined, lookedAt: now }
@@ -223,7 +223,7 @@ function seenAtWork(given: ActiveRun, context: RunContext): MachineStep {
 }
 
 function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task, presence }: RunContext): MachineStep {
-  // Without contact nobody can answer, and no refusal arrives.
+  // Without contact nobody can answer a question, and no refusal reaches the agent.
   if (run.away) return stay(run)
   if (now >= askTimeoutAt(ask, options.permissionTimeout, presence)) {
     const asks = run.asks.filter(({ id }) => id !== ask.id)
@@ -239,11 +239,11 @@ function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task, presence }: R
   return { run: { ...run, hinting: true }, commands: [{ do: "hint", ask }] }
 }
 
-/** Tells the parent once that a run waits for an answer; repeated later if that failed. */
+/** Handles the result of telling the parent that a run waits for an answer. A failed attempt is repeated later. */
 export const hinted: Handler<"hinted"> = (run, { done }, { now }) =>
   stay({ ...run, hinting: false, hintAt: done ? Number.POSITIVE_INFINITY : now + HINT_AGAIN_MS })
 
-/** A question that could not be refused stays open. */
+/** Keeps a question open that could not be refused. */
 export const refuseFailed: Handler<"refuse failed"> = (run, { ask }) => stay({ ...run, asks: [...run.asks, ask] })
 
 /** Shifts all deadlines by a sleep of this process; negative where its clock was set back. */

@@ -20,14 +20,14 @@ import { sent, tell } from "./prompts.ts"
 import { admitted, begin, look, prepared, prepareFailed, prompted, refused } from "./starting.ts"
 import type { Handler, Input, InputType, MachineStep, RunContext } from "./steps.ts"
 
-/** The run is dropped: its parent was told, or nobody is to be. */
+/** Target of a run that is dropped: its parent has been notified, or nobody is to be notified. */
 export const GONE = "gone"
 
 export type Target = Stage | typeof GONE
 
 type Row = { readonly [Type in InputType]?: readonly Target[] }
 
-/** Inputs for a run that has begun; a passed limit ends it in every such stage. */
+/** Inputs for a run that has begun. A passed limit ends the run in every stage with these inputs. */
 const atWork = <Here extends Stage>(here: Here) =>
   ({
     tell: [here],
@@ -48,8 +48,8 @@ const atWork = <Here extends Stage>(here: Here) =>
   }) as const
 
 /**
- * State machine: allowed inputs of each stage, and the stages they may lead to; others change nothing.
- * docs/architecture.md is drawn from it, and a test requires that some test takes each edge.
+ * State machine: the inputs that each stage allows, and the stages to which they may lead. Other inputs change nothing.
+ * docs/architecture.md is drawn from this table, and a test requires that some test takes each edge.
  */
 export const TABLE: { readonly [Here in Stage]: Row } = {
   creating: { begin: ["queued", "held", "preparing", "prompting", "working"], tell: ["creating"], end: ["closing"] },
@@ -197,10 +197,10 @@ export function step(run: ActiveRun, input: Input, context: RunContext): Machine
 
 const NEVER = Number.POSITIVE_INFINITY
 
-/** Shortest time between two looks, while a limit that was just passed is being handled, in ms. */
+/** Shortest time between two ticks while a limit that was just passed is being handled, in ms. */
 const MIN_TICK_MS = 100
 
-/** Has a slot and has not ended. */
+/** True for a run that has a slot and has not ended. */
 const isTimed = ({ stage, heldBy }: ActiveRun): boolean =>
   heldBy === "ours" &&
   (stage === "held" ||
@@ -214,7 +214,7 @@ const isTimed = ({ stage, heldBy }: ActiveRun): boolean =>
 export function nextDue(run: ActiveRun, context: RunContext): number {
   if (!isTimed(run)) return NEVER
   // Spending changes with an event or a read, never with the clock. While OpenCode is asked whether a limit is passed,
-  // its answer settles it.
+  // limits passed before now need no tick.
   const settled = run.confirming ? context.now : undefined
   const limits = nextLimitAt(watchedAs(run, { ...context, spent: () => NOTHING_SPENT }), settled)
   const soon = context.now + MIN_TICK_MS
@@ -222,7 +222,7 @@ export function nextDue(run: ActiveRun, context: RunContext): number {
   return Math.min(Math.max(soon, limits), heldUntil, Math.max(soon, hintDue(run)), lookDue(run, context))
 }
 
-/** Deadlines already handled are ignored. */
+/** Time of the next read of the session. Deadlines already handled are ignored. */
 function lookDue(run: ActiveRun, context: RunContext): number {
   if (run.looking) return NEVER
   const waits = [

@@ -6,7 +6,7 @@ import { addUsage, NO_USAGE, type Repeated, type Usage } from "../task.ts"
 /** Tail of the text kept for display. */
 const KEPT_TEXT_CHARS = 4000
 
-/** Longer calls wait for something on purpose and are no repetition, in ms. */
+/** Longest call that may count as a repetition, in ms. Longer calls wait for something on purpose. */
 const MOST_REPEATED_MS = 10_000
 
 const CALL_STATES: readonly CallState[] = ["pending", "running", "ended"]
@@ -33,7 +33,7 @@ export type Observed = {
   /** Events arrive for this run. OpenCode's own events come first, so the model may not have begun. */
   readonly heard: boolean
   readonly began: boolean
-  /** Last ended call with its result, as a digest because these may be long. */
+  /** Last ended call with its result, both as a digest because they may be long. */
   readonly repeated?: Repeated & { readonly digest: string }
 }
 
@@ -49,7 +49,7 @@ export const NOTHING_OBSERVED: Observed = Object.freeze({
   began: false,
 })
 
-/** The model has begun to answer, by an event or by its text. */
+/** True once an event or a text shows that the model has begun to answer. */
 export const hasBegun = ({ began, answers }: Observed): boolean => began || answers.size > 0
 
 export function withTool(
@@ -71,7 +71,7 @@ export const callState = ({ state }: Extract<MessagePart, { type: "tool" }>): Ca
 export const callsIn = ({ calls }: Observed, state: CallState): number =>
   [...calls.values()].filter((each) => each === state).length
 
-/** A stop has cut off what was open, and nobody hears how that ends. */
+/** Forgets open calls after a stop: the stop has cut them off, and no event reports their end. */
 export const withoutOpenCalls = (observed: Observed): Observed => ({
   ...observed,
   calls: new Map([...observed.calls.keys()].map((key) => [key, "ended"])),
@@ -109,7 +109,7 @@ export function withAnswer(observed: Observed, { id, usage, finish, summary }: E
 export function withMessages(observed: Observed, messages: readonly Message[]): Observed {
   let next = observed
   const answers = messages.filter(({ role }) => role === "assistant")
-  // A call that a crash or a stop cut off may stand open in an earlier one for ever.
+  // In earlier answers, a call that a crash or a stop cut off may look open for ever.
   for (const message of answers) next = messageTold(next, message, message !== answers.at(-1))
   return next
 }

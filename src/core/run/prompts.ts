@@ -21,7 +21,7 @@ const MOST_TOOL_CHARS = 60
 
 type Saying = { readonly kind: MessageKind; readonly text: string; readonly reply?: MessageCallback }
 
-/** Adds a message that must be read before the run ends. */
+/** Adds a message to the run that the agent must read before the run ends. */
 function spoken(
   run: ActiveRun,
   { kind, text, reply }: Saying,
@@ -57,7 +57,7 @@ const without = (run: ActiveRun, message: SentMessage): ActiveRun => ({
 
 const UNSENT: readonly Stage[] = ["creating", "queued", "held", "preparing"]
 
-/** Sends a message to a running agent, after its prompt if that is not sent yet. */
+/** Sends a message to a running agent; where the prompt is not sent yet, the message follows the prompt. */
 export const tell: Handler<"tell"> = (run, { text, reply }, context) => {
   const { stage, prompt = "" } = run
   if (UNSENT.includes(stage))
@@ -76,7 +76,7 @@ export const tell: Handler<"tell"> = (run, { text, reply }, context) => {
   return stage === "prompting" ? stay(spoken(run, saying, context, true)[0]) : sendMessage(run, saying, context)
 }
 
-/** The prompt is accepted: send the messages that waited for it. */
+/** Sends the messages that waited until OpenCode had accepted the prompt. */
 export function release(run: ActiveRun): MachineStep {
   const held = run.sentMessages.filter((message) => message.held)
   const words = run.sentMessages.map((message) => ({ ...message, held: false }))
@@ -95,7 +95,7 @@ export const sent: Handler<"sent"> = (given, { message, problem }, context) => {
   if (!run || hasEnded(run)) return { run, commands: [...answer("ended"), ...commands] }
   if (problem === undefined) {
     const words = run.sentMessages.map((each) => (each.id === message.id ? { ...each, taken: true } : each))
-    // From now on its absence counts.
+    // The message is accepted: the time in which it may be absent from the session begins now.
     const missingSince = run.missingSince === undefined ? undefined : now
     return { run: { ...run, sentMessages: words, missingSince }, commands: [...answer("told"), ...commands] }
   }
@@ -120,8 +120,8 @@ export const arrived = (run: ActiveRun, messages: readonly Message[]): ActiveRun
 }
 
 /**
- * A message the session will not answer: it arrived just before an answer to something else, or after the turn had
- * ended. OpenCode counts it as answered.
+ * A message that the session will not answer: it arrived just before an answer to another message, or after the turn
+ * had ended. OpenCode counts the message as answered.
  */
 export function skippedMessage(run: ActiveRun, messages: readonly Message[]): SentMessage | undefined {
   const ids = messages.map(({ id }) => id)
@@ -131,11 +131,11 @@ export function skippedMessage(run: ActiveRun, messages: readonly Message[]): Se
   return messages.every(({ parentID }) => !since.has(parentID)) ? message : undefined
 }
 
-/** Sends it again as a new message. */
+/** Sends a skipped message again as a new message. */
 export const resendMessage = (run: ActiveRun, message: SentMessage, context: RunContext): MachineStep =>
   sendMessage(without(run, message), { kind: "word", text: message.text }, context)
 
-/** Asks an agent to go on whose turn ended before its work. */
+/** Asks an agent to go on after its turn ended before the work was done. */
 export const askToContinue = (run: ActiveRun, why: string, context: RunContext): MachineStep =>
   sendMessage(run, { kind: "word", text: `${AUTOMATIC} ${why}` }, context)
 
@@ -156,7 +156,10 @@ export const sayRepeats = (run: ActiveRun, { tool, times }: Repeated, context: R
   return sendMessage(run, { kind: "word", text }, context)
 }
 
-/** Sends the request for the last word to a run that makes no request by itself, or that is interrupted for it. */
+/**
+ * Sends the request for the last word to a run that makes no request by itself, or that is interrupted for the last
+ * word.
+ */
 export const askLastWord = (run: ActiveRun, context: RunContext, interrupts?: readonly Ask[]): MachineStep =>
   run.lastWord
     ? sendMessage(run, { kind: "last-word", text: lastWordRequest(run.lastWord.reason) }, context, interrupts)

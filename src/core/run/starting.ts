@@ -20,7 +20,7 @@ import {
   stay,
 } from "./steps.ts"
 
-/** The session exists, or the run is a resume: start if it has a slot, else queue. */
+/** Begins a run whose session now exists, or a resume. With a slot the run starts, otherwise it is queued. */
 export const begin: Handler<"begin"> = (run, { prompt, until }, context) => {
   const { task, now } = context
   // Messages sent while the session was created follow the prompt.
@@ -31,12 +31,12 @@ export const begin: Handler<"begin"> = (run, { prompt, until }, context) => {
   return stay({ ...moved(ready, "held"), warmUpUntil: until ?? now })
 }
 
-/** The scheduler lets it start, or go on. */
+/** Starts or continues a run that the scheduler has admitted. */
 export const admitted: Handler<"admitted"> = (run, input, context) => {
-  // The abort is still pending: it would stop a new prompt.
+  // The abort of the session is still pending and would stop a new prompt.
   if (run.stage === "parked") return run.calls > 0 ? stay(run) : goOn(run, input, context)
   if (run.stage === "queued") return starts(run, context, true)
-  // Its time has counted while it was held.
+  // The time of a held run counts, so its limits are checked before it starts.
   return andThen(checkLimits(run, context), (next) => starts({ ...next, warmUpUntil: undefined }, context, false))
 }
 
@@ -47,7 +47,7 @@ function starts(run: ActiveRun, context: RunContext, save: boolean): MachineStep
   return { run: next, commands: [{ do: "record", event, write: false }, ...commands] }
 }
 
-/** Preparation is done or not needed. `save`: write the record first. */
+/** Starts a run whose preparation is done or not needed. `save`: the record is written first. */
 function start(run: ActiveRun, { task }: RunContext, save: boolean): MachineStep {
   if (save || task.place || task.depth > 1 || task.run.after || task.group)
     return { run: moved(run, "preparing"), commands: [{ do: "prepare", save }] }
@@ -76,7 +76,10 @@ export const prepared: Handler<"prepared"> = (
 export const prepareFailed: Handler<"prepare failed"> = (run, { code, problem }, context) =>
   end(run, { type: "failed", reason: { code, text: problem } }, {}, context)
 
-/** A refused prompt ends the run, whose caller is gone. A prompt with an unknown result may have been accepted. */
+/**
+ * Handles the result of sending the prompt. A refused prompt ends the run; after an unknown result, OpenCode may have
+ * accepted the prompt.
+ */
 export const prompted: Handler<"prompted"> = (given, { problem }, context) => {
   if (given.stage !== "prompting") return callReturned(given)
   const run = { ...given, calls: given.calls - 1 }
@@ -84,7 +87,7 @@ export const prompted: Handler<"prompted"> = (given, { problem }, context) => {
     const text = `OpenCode did not take the prompt: ${problem}`
     return end(run, { type: "failed", reason: { code: "host", text } }, {}, context)
   }
-  // A read of the same turn continues.
+  // The stage changes without `moved`, so that a read of this turn that is under way still counts.
   return release({ ...run, stage: "working" })
 }
 
@@ -115,7 +118,7 @@ export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { n
   return { run: next, commands }
 }
 
-/** The provider is at its limit before the run began: pause it without a slot. */
+/** Pauses a run without a slot, because its provider is at a limit before the run has begun. */
 function laidDown(run: ActiveRun, stands: PauseEvent, now: number): MachineStep {
   const { generation, prompt: text = "" } = run
   const next = { ...recordActivity(moved(run, "parked"), now), notStarted: true, calls: run.calls + 1 } as const
@@ -127,7 +130,7 @@ function laidDown(run: ActiveRun, stands: PauseEvent, now: number): MachineStep 
   return { run: next, commands }
 }
 
-/** Continue after a pause: the same prompt under the same ids. */
+/** Continues a run after a pause, with the same prompt under the same ids. */
 const goOn: Handler<"admitted"> = (run, _input, context) => {
   const { now, task } = context
   const { at = now } = pauseOf(task.run) ?? {}

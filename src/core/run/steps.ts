@@ -11,7 +11,7 @@ import type { TaskEvent } from "../transition.ts"
 import type { Presence } from "../watchdog.ts"
 import type { ActiveRun, EndOptions, MessageCallback, MessageResult, SentMessage, Stage } from "./active-run.ts"
 
-/** Facts beside the run that the machine may use, read at this moment. */
+/** Facts outside the run that the machine may use, read at this moment. */
 export type RunContext = {
   readonly now: number
   readonly options: Options
@@ -21,9 +21,11 @@ export type RunContext = {
   /** The board's purse that pays the run. */
   readonly purse?: PurseLimit
   readonly task: Task
-  /** Children are active, or the end of one is still to be told. */
+  /** Children of the task are active, or the notification of a child's end is still to be sent. */
   readonly ownTasks: boolean
-  /** Time since when all active children are paused, in ms; undefined where one is not, or none is active. */
+  /**
+   * Time since when all active children are paused, in ms. Undefined where a child is at work, or no child is active.
+   */
   readonly childrenPausedSince: () => number | undefined
   /** A message to the session is still to be sent. */
   readonly owed: boolean
@@ -33,7 +35,7 @@ export type RunContext = {
   readonly nextMembers: (run: ActiveRun) => GroupStep
   /** How long the task's place may be out of reach, in ms; 0 for any time. */
   readonly mostAway: () => number
-  /** Names of what judges the run's answer, in order. */
+  /** Names of the verifiers that judge the run's answer, in order. */
   readonly verifiers: readonly string[]
   /** Notification owed if the run ends now. */
   readonly delivery: (options: EndOptions) => Delivery
@@ -66,8 +68,8 @@ export type Confirmed = {
 export type Findings = Pick<ActiveRun, "check" | "value">
 
 /**
- * A verifier's verdict on the answer of a run. Where it does not pass, the agent is told `ask` if it may try `again`;
- * otherwise the run fails.
+ * A verifier's verdict on the answer of a run. Where the answer does not pass, the agent gets the message `ask` if it
+ * may try `again`; otherwise the run fails.
  */
 export type Verdict = { readonly finding: Findings } & (
   | { readonly ok: true }
@@ -81,7 +83,9 @@ export type Verdict = { readonly finding: Findings } & (
 
 /** Everything that can happen to a run: events, ticks, calls, results of commands. */
 export type Input =
-  /** Without a prompt, its user has prompted the session already. `until`: the end of a wait that keeps its slot. */
+  /**
+   * Without a prompt, a user has already prompted the session. `until`: end of a wait in which the run keeps its slot.
+   */
   | { readonly type: "begin"; readonly prompt?: string; readonly until?: number }
   | { readonly type: "admitted" }
   | { readonly type: "tell"; readonly text: string; readonly reply: MessageCallback }
@@ -108,7 +112,7 @@ export type Input =
       readonly preface: string
       readonly done?: readonly number[]
     }
-  /** A member was created, or could not be. */
+  /** Result of creating a member. `problem`: why the member could not be created. */
   | { readonly type: "member created"; readonly nth: number; readonly problem?: string }
   | { readonly type: "prepare failed"; readonly code: "place" | "host"; readonly problem: string }
   | { readonly type: "prompted"; readonly problem?: string }
@@ -129,9 +133,12 @@ export type Input =
 
 export type InputType = Input["type"]
 
-/** An effect for a run. Slow ones return an input, which is ignored if the run has changed stage. */
+/**
+ * An effect that the machine wants for a run. A slow effect returns an input, which is ignored if the run has changed
+ * stage.
+ */
 export type MachineCommand =
-  /** Applies a task event; `write`: record it at once. */
+  /** Applies a task event; `write`: the record is written at once. */
   | { readonly do: "record"; readonly event: TaskEvent; readonly write: boolean }
   | { readonly do: "log"; readonly what: string; readonly fields: Readonly<Record<string, string | number>> }
   /** Makes dependencies and place ready; `again`: with the content left there before a restart. */
@@ -139,7 +146,9 @@ export type MachineCommand =
   /** Creates and starts a member. `text`: its prompt. */
   | { readonly do: "create member"; readonly nth: number; readonly text: string }
   | { readonly do: "prompt"; readonly text: string; readonly preface: string }
-  /** Stores the prompt without starting the model, and records the task: from then on it survives this process. */
+  /**
+   * Stores the prompt without starting the model, and records the task. From then on the task survives this process.
+   */
   | { readonly do: "store prompt"; readonly text: string }
   /** `interrupts`: stop the session first and refuse these questions. */
   | { readonly do: "send"; readonly message: SentMessage; readonly interrupts?: readonly Ask[] }
@@ -163,7 +172,7 @@ export type MachineCommand =
   /** Undoes the turn and its questions, so that the same prompt can be sent later. */
   | { readonly do: "park"; readonly asks: readonly Ask[] }
   | { readonly do: "end"; readonly event: TaskEvent; readonly ending: Ending; readonly options: EndOptions }
-  /** `asks`: stop the session and refuse these. `read`: read the messages. */
+  /** `asks`: stop the session and refuse these questions. `read`: read the messages. */
   | { readonly do: "close"; readonly asks?: readonly Ask[]; readonly read: boolean }
   | { readonly do: "finalize"; readonly task: Task; readonly merge: boolean }
   | { readonly do: "write"; readonly later: boolean }
@@ -183,7 +192,7 @@ export type Handler<Type extends InputType> = (
 
 export const stay = (run: ActiveRun): MachineStep => ({ run, commands: [] })
 
-/** Changes the stage: results awaited in the old one are now late. */
+/** Changes the stage. Results that commands of the old stage return later are ignored. */
 export const moved = (run: ActiveRun, stage: Stage): ActiveRun => ({
   ...run,
   stage,
@@ -205,7 +214,7 @@ export const recordActivity = (run: ActiveRun, now: number): ActiveRun => ({
   error: undefined,
 })
 
-/** OpenCode retries the model's request, or asks the model. */
+/** Records whether OpenCode retries the model's request, or asks the model. */
 export function recordRetry(run: ActiveRun, activity: Activity, now: number): ActiveRun {
   if (activity.type !== "retry") return { ...run, retry: undefined }
   const { attempt, message } = activity
@@ -220,7 +229,7 @@ export const shiftTime = (time: number | undefined, ms: number): number | undefi
 export const extendLastWord = (lastWord: LastWord | undefined, ms: number): LastWord | undefined =>
   lastWord && { ...lastWord, at: lastWord.at + ms, againAt: shiftTime(lastWord.againAt, ms) }
 
-/** The session is idle: if it waits for children it releases its model. */
+/** Marks the session as idle. A run that waits for children then leaves its model to other runs. */
 export const markIdle = (run: ActiveRun, { ownTasks }: RunContext): MachineStep => ({
   run: { ...run, idle: true },
   commands: ownTasks && !run.idle ? [{ do: "free slot" }] : [],
@@ -240,10 +249,10 @@ export const withCommands = ({ run, commands }: MachineStep, more: readonly Mach
 
 export const waitsForOwn = ({ ownTasks, owed }: RunContext): boolean => ownTasks || owed
 
-/** Reads the messages; once more if a read is under way, which may have begun too early. */
+/** Reads the messages. If a read is under way, another one follows, because the first may have begun too early. */
 export function readMessages(run: ActiveRun, context: RunContext): MachineStep {
   if (run.stage !== "prompting" && run.stage !== "working") return stay(run)
-  // Repeated when contact is back.
+  // The messages are read when contact is back.
   if (run.away) return stay(run)
   if (run.looking) return stay({ ...run, lookAgain: true })
   return {

@@ -42,7 +42,7 @@ import { boardTools } from "./tools/index.ts"
 
 export type BoardSetup = {
   readonly options: BoardOptions
-  /** Main checkout, and the folder that this instance serves. */
+  /** `project`: the project's main checkout. `directory`: the folder that this instance serves. */
   readonly project: string
   readonly directory: string
   /** OpenCode's state folder, for this installation's own files. */
@@ -55,18 +55,18 @@ export type BoardSetup = {
   readonly threads: Threads
   readonly runs: Runs
   readonly clock: Clock
-  /** How long before a time limit a last word is requested, in ms. */
+  /** How long before a time limit the plugin asks an agent for its last word, in ms. */
   readonly lastWord: number
   readonly processes: Processes
-  /** Whether the session is that of a background task, or below one. */
+  /** Whether the session belongs to a background task, or lies below such a session. */
   readonly isBackground: (sessionID: string) => Promise<boolean>
 }
 
 const DEFAULT_HISTORY = 20
 
 /**
- * The board: carries out changes, informs scheduler and listeners. Stateless beyond its files; loaded only with the
- * option `board`.
+ * The board carries out changes and informs the scheduler and listeners. Tasks are stored in files only, and this
+ * module is loaded only with the option `board`.
  */
 export class TaskBoard implements Board {
   readonly tools: Readonly<Record<string, Tool>>
@@ -117,7 +117,7 @@ export class TaskBoard implements Board {
     this.tools = boardTools({ board: this, isBackground })
   }
 
-  /** Starts supervision of existing tasks. Never rejects. */
+  /** Starts the scheduler. Resolves after the scheduler's first look at the board, and never rejects. */
   start(): Promise<void> {
     return this.#scheduler.start()
   }
@@ -127,12 +127,12 @@ export class TaskBoard implements Board {
     await this.#scheduler.stop()
   }
 
-  /** One step of the timer. Never rejects. */
+  /** Does one step of the scheduler's timer. Never rejects. */
   beat(): Promise<void> {
     return this.#scheduler.beat()
   }
 
-  /** Called before OpenCode creates its agents: restricts the tools to the board's agents. */
+  /** Restricts the board's tools to the board's agents. Must be called before OpenCode creates its agents. */
   configure(config: AgentConfig): void {
     restrictTools(config, this.#setup.options.agents)
   }
@@ -251,7 +251,10 @@ export class TaskBoard implements Board {
     return (id) => known.get(id)
   }
 
-  /** Creates a task with a thread. OpenCode is called between two changes, because it may take long. */
+  /**
+   * Creates a task with a thread. The board is not locked while OpenCode creates the thread, because OpenCode may take
+   * long.
+   */
   async #make(command: CommandOf<"create"> | CommandOf<"create subtask">): Promise<BoardChange> {
     const decided = await this.#store.preview(command, await this.#world.facts())
     const as = await this.#store.reserve()
@@ -267,7 +270,8 @@ export class TaskBoard implements Board {
 
   async #do(command: BoardCommand): Promise<BoardChange> {
     await this.#refresh()
-    // Before it is written: the file is looked at as soon as it changes.
+    // Called before the write: the scheduler looks at the file as soon as the file changes, and must know by then that
+    // a run has ended its own task.
     const leaves = ({ archived }: BoardChange) => {
       if (!("by" in command) || command.by.kind !== "agent") return
       const { sessionID } = command.by
@@ -284,7 +288,7 @@ export class TaskBoard implements Board {
     return this.#store.read()
   }
 
-  /** Updates runs of other processes, which send no events here. */
+  /** Reads the runs of other processes again, because this process gets no events of them. */
   async #refresh(): Promise<void> {
     if (!this.#scheduler.leads) await this.#world.refresh()
   }

@@ -9,7 +9,7 @@ import { type StatusContext, wantsRun } from "./status.ts"
 import type { Store } from "./store/store.ts"
 import { headOf } from "./task.ts"
 
-/** Toasts about decisions that only a user can make, once per process. */
+/** Shows toasts about decisions that only a user can make, each once per process. */
 export class BoardToasts {
   readonly #host: Pick<OpencodeApi, "toast" | "log">
   readonly #said = new Set<string>()
@@ -18,7 +18,7 @@ export class BoardToasts {
     this.#host = host
   }
 
-  /** Shows what is new in this state. */
+  /** Shows a toast about unverified or lost tasks that no toast has reported yet. */
   tell(state: BoardState): void {
     this.#tellOutside(state)
     if (state.tasks.length === 0 && state.lost.length > 0) this.#tellLost(state)
@@ -62,7 +62,7 @@ type RefusalPorts = {
   readonly store: Pick<Store, "read">
 }
 
-/** Records which runs may not begin for lack of budget, and which may again, without trying them. */
+/** Records for which tasks the budget allows no run, and for which it allows one again. No run is tried for this. */
 export async function recordBudgetRefusals(
   { runs, change, store }: RefusalPorts,
   state: BoardState,

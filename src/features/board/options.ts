@@ -17,7 +17,7 @@ export const DEFAULT_SCHEDULE = "0 6-21 * * *"
 export const TIME_OF_DAY = /^([01]?\d|2[0-3]):([0-5]\d)$/
 const timeOfDay = () => z.string().regex(TIME_OF_DAY, 'must be a time of day such as "22:00"')
 
-/** More is a typing error. */
+/** Most money of a purse, in US dollars. A greater amount is taken for a typing error. */
 const MOST_USD = 1_000_000
 
 export function purseMoney() {
@@ -27,7 +27,9 @@ export function purseMoney() {
 
 const leavesProject = (folder: string): boolean => isAbsolute(folder) || /^\.\.([/\\]|$)/.test(normalize(folder))
 
-/** A project cannot have files written outside of itself. */
+/**
+ * A project's configuration cannot put the board's files outside the project. Only the user's own configuration can.
+ */
 const inProject: MergeRule = {
   ...projectWins,
   sift(own, theirs) {

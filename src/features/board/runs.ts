@@ -12,27 +12,27 @@ import { LOOK_BACK_MS } from "./state.ts"
 
 /** The active or last run of a task in its thread. */
 export type RunView = {
-  /** Time of the request, in ms. */
+  /** Time at which the run was requested, in ms. */
   readonly createdAt: number
-  /** When it ended, in ms. */
+  /** Time at which the run ended, in ms. */
   readonly endedAt?: number
-  /** `elsewhere`: run by another living process. */
+  /** `elsewhere`: whether another live process carries out the run. */
   readonly state: "queued" | "running" | "ended"
   readonly elsewhere: boolean
   /** Pause of the run, during which it holds no slot. */
   readonly pause?: PauseView
-  /** Started by a user's message in the thread. */
+  /** Whether a user's message in the thread started the run. */
   readonly byPerson?: boolean
-  /** Open questions, or those not answered in time. */
+  /** Questions of the active run that are open, or that nobody answered in time. */
   readonly asks: readonly string[]
   readonly result?: {
     readonly status: "completed" | "error" | "cancelled"
     readonly reason?: string
-    /** False where it ended before its prompt reached the model: interrupted, or without budget. */
+    /** False where an interruption or a budget ended the run before its prompt reached the model. */
     readonly begun: boolean
-    /** Ended by a spending limit. */
+    /** Whether a spending limit ended the run. */
     readonly overBudget?: boolean
-    /** Questions refused because nobody answered. */
+    /** Questions of the run that were refused because nobody answered. */
     readonly refused: readonly string[]
   }
 }
@@ -41,43 +41,49 @@ export type RunSummary = { readonly receipt: string; readonly lastWord?: string 
 
 /** Runs in threads, supervised like background tasks but without notifications. */
 export interface Runs {
-  /** Resolves when runs of earlier processes are settled. Never rejects. */
+  /** Resolves when the plugin has recovered the runs of earlier processes. Never rejects. */
   ready(): Promise<void>
-  /** Updates runs of other processes. Never rejects. */
+  /** Reads the runs of other processes again. Never rejects. */
   refresh(): Promise<void>
   /** Newest known run of the thread. */
   of(sessionID: string): RunView | undefined
-  /** Rejects where the run is refused, without side effects. */
+  /** Starts a run in a thread. Rejects where the run is refused, and then has changed nothing. */
   start(request: UnattendedRequest): Promise<void>
-  /** A user's message in a thread starts a run, unless one is active. Never rejects. */
+  /** Treats a user's message in a thread as a run of the task, unless a run is active already. Never rejects. */
   adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void>
   /**
-   * Function that tells why no run may begin in a thread, or in a new one, for lack of budget; undefined where one may.
-   * Never rejects.
+   * Resolves to a function that returns why budgets allow no run in a thread, or undefined where they allow one.
+   * Without a session id, the function answers for a new thread; never rejects.
    */
   refusals(): Promise<(sessionID: string | undefined) => string | undefined>
-  /** Stops the thread's run, if any; `why`: its purse has ended. Never rejects. */
+  /** Stops the thread's run, if any; never rejects. `why`: set if the run stops because its purse has ended. */
   stop(sessionID: string, why?: "purse"): Promise<void>
   /** Sets the purse that pays runs in its threads; undefined for none. */
   usePurse(purse: LedgerPurse | undefined): void
   /** Usage since the purse was opened, and the reserve for last words of active runs, in US dollars. */
   ofPurse(): { readonly used: Usage; readonly reserve: number }
-  /** Usage of all runs in a thread, with the tasks they launched. */
+  /** Usage of all runs in a thread, and of the tasks that these runs launched. */
   took(sessionID: string): Usage
   /** Summary of the thread's last run in one line, and its last word if there is one. */
   account(sessionID: string): Promise<RunSummary>
   /** Whether this plugin wrote the message. */
   wrote(messageID: string): boolean
-  /** Called when a run began, ended, asked or was answered. Must not throw. */
+  /**
+   * Sets a function that is called when a run begins, ends, asks a question or gets an answer. The function must not
+   * throw.
+   */
   listen(changed: (sessionID: string) => void): void
 }
 
-/** Board runs on top of the task manager. */
+/** Carries out the board's runs with the task manager. */
 export class ManagerRuns implements Runs {
   readonly #manager: TaskManager
   readonly #recovered: Promise<void>
   readonly #clock: Clock
-  /** Last state reported for each thread: most changes do not concern the board. */
+  /**
+   * Last state reported for each thread. An unchanged state is not reported again: most changes of tasks do not concern
+   * the board.
+   */
   readonly #told = new Map<string, string>()
 
   /** `recovered`: resolves when the manager has recovered earlier tasks. */
@@ -99,7 +105,7 @@ export class ManagerRuns implements Runs {
     const view = this.#manager.taskIn(sessionID)
     if (!view || !isUnattended(view.task)) return undefined
     const { id, run } = view.task
-    // A run that has not begun may wait for its model, too.
+    // A queued run may wait because of its model's limit: such a run counts as paused, too.
     const pause = view.pause ?? (isQueued(view.task) ? this.#manager.limitOf(view.task) : undefined)
     return toRun(
       { ...view, pause },
@@ -173,7 +179,7 @@ function toRun(
 ): RunView {
   const { run, outcome, status } = task
   const common = { createdAt: run.createdAt, elsewhere, byPerson, asks: asks.map(({ what }) => what) }
-  // One that its model's limit keeps from beginning is parked with no time of its own.
+  // A run that its model's limit keeps from beginning is parked and has worked for no time: it counts as queued.
   const isUnbegun = isQueued(task) || (pause !== undefined && elapsed === 0)
   if (isActive(task)) return { ...common, state: isUnbegun ? "queued" : "running", ...(pause && { pause }) }
   const reason = outcome?.reason
@@ -194,16 +200,16 @@ function toRun(
   }
 }
 
-/** Result of an ended run for its task. */
+/** Result of an ended run, as the rules record it for the task. */
 export function resultOf({ result, byPerson }: RunView): RunResult {
   const [needs] = result?.refused ?? []
   const asked = needs === undefined ? {} : { needs }
-  // A user's turn: the task's own run is still due.
+  // A user's message started this run, so the task's own run is still due.
   if (byPerson) return { kind: "unbegun", ...asked }
   if (result?.status === "completed") return { kind: "completed", ...asked }
   if (result?.status === "cancelled") return { kind: "stopped", ...asked }
   if (result?.begun === false) return { kind: "unbegun", ...asked }
-  // Not a failure: further runs are refused until there is budget.
+  // A run that a spending limit ended is no failure: further runs are refused until there is budget.
   if (result?.overBudget) return { kind: "stopped", ...asked }
   return { kind: "failed", reason: result?.reason ?? "it ended without saying why", ...asked }
 }

@@ -1,10 +1,13 @@
 import { Cron } from "croner"
 import { DEFAULT_SCHEDULE } from "./options.ts"
 
-/** Within this time a weekday is unambiguous. */
+/** For a time nearer than this, the weekday alone says which day is meant. */
 const WEEKDAY_SAYS_IT_MS = 6 * 24 * 3_600_000
 
-/** Schedule of the pattern, or the default one for an invalid pattern, reported to `refused`. */
+/**
+ * Schedule for a cron pattern. For an invalid pattern, calls `refused` with the reason and returns the default
+ * schedule.
+ */
 export function scheduleOf(pattern: string, refused: (why: string) => void = () => {}): Schedule {
   try {
     return new Schedule(pattern)
@@ -15,8 +18,8 @@ export function scheduleOf(pattern: string, refused: (why: string) => void = () 
 }
 
 /**
- * Cron schedule in local time. Times skipped by daylight saving come at the change, repeated ones once, and hourly ones
- * always.
+ * Cron schedule in local time. A time that daylight saving skips comes at the change, a repeated time comes once, and
+ * hourly times always come.
  */
 export class Schedule {
   readonly #cron: Cron
@@ -35,8 +38,8 @@ export class Schedule {
   }
 
   /**
-   * Text about the next round after `now`; empty for none. Cached for a minute: it is needed for each of a thousand
-   * tasks, and a search without a result takes milliseconds.
+   * Text about the next round after `now`; empty for none. The text is cached for a minute: each of a thousand tasks
+   * needs it, and a search without a result takes milliseconds.
    */
   round(now: number): string {
     const minute = Math.floor(now / 60_000)

@@ -12,7 +12,7 @@ import { beginOf, dueTasks, isInFlight, isUnrecorded, type StatusContext } from 
 import type { Store, Watch } from "./store/store.ts"
 import { type BoardTask, headOf } from "./task.ts"
 
-/** Later rounds count as missed, which is reported. */
+/** A round that begins later than this counts as missed, and a toast says so. */
 const LATE_MS = 120_000
 
 export type RoundTimerPorts = {
@@ -21,10 +21,13 @@ export type RoundTimerPorts = {
   readonly host: Pick<OpencodeApi, "toast" | "log">
 }
 
-/** Rounds of the board's schedule. */
+/** Starts the rounds of the board's schedule. */
 export class RoundTimer {
   readonly #ports: RoundTimerPorts
-  /** Rounds count from here while the file has no valid last one, for example after the clock was set back. */
+  /**
+   * Time from which rounds are counted while the file has no valid last round, for example after the clock was set
+   * back.
+   */
   #countedFrom = Number.POSITIVE_INFINITY
 
   constructor(ports: RoundTimerPorts) {
@@ -61,7 +64,7 @@ export class RoundTimer {
   }
 }
 
-/** Prompt of every board run. The `<Task>` block contains all that is specific. */
+/** Prompt of every board run. Everything about the single task is in the `<Task>` block of the system prompt. */
 const TASK_WORK_PROMPT = `Work on the task of this thread. It stands in the <Task> block of your system prompt, as it is now.
 
 1. Read the block: what is asked, which steps are done, what came back.
@@ -74,7 +77,10 @@ const TASK_WORK_PROMPT = `Work on the task of this thread. It stands in the <Tas
 
 Nobody reads along here. Do not ask in your answer, and do not start work that is not part of this task.`
 
-/** Interval for lease, files and clock: another process takes over from a dead one within a minute. */
+/**
+ * Interval at which the scheduler checks the lease, the files and the clock. So another process takes over from a dead
+ * one within a minute.
+ */
 const HEARTBEAT_MS = 20_000
 
 export type SchedulerPorts = {
@@ -86,27 +92,28 @@ export type SchedulerPorts = {
   /** Most runs at once; 0 for any number. */
   readonly maxConcurrentRuns: number
   /**
-   * Whether this instance may run tasks: it serves the project's main folder. Others make OpenCode load one that does.
+   * `isHere`: whether this instance serves the project's main folder, so that it may run tasks. `wake`: makes OpenCode
+   * load an instance that does.
    */
   readonly home: { readonly isHere: boolean; readonly wake: () => Promise<void> }
   readonly moment: () => Promise<StatusContext>
   readonly purse: Pick<PurseManager, "look" | "pay" | "nextLook">
   readonly change: (command: BoardCommand) => Promise<unknown>
-  /** Existing thread of a task, or a new one. */
+  /** Returns the existing thread of a task, or creates one. */
   readonly threadOf: (task: BoardTask) => Promise<string>
   /** Called when tasks or states may have changed. */
   readonly changed: () => void
 }
 
 /**
- * Runs the board's tasks, in one process at a time by a lease. It keeps no state: each look compares wakes in the file
- * with runs of the manager, after every change and at each heartbeat.
+ * Runs the board's tasks. A lease makes sure that only one process does so, and each look compares the wakes in the
+ * file with the runs of the manager: after every change and at each heartbeat.
  */
 export class BoardScheduler {
   readonly #ports: SchedulerPorts
-  /** Active threads and their tasks. */
+  /** Tasks with active runs, by thread. `byClock`: whether a round woke the task. */
   readonly #flights = new Map<string, { readonly id: string; readonly byClock: boolean }>()
-  /** Threads that canceled their own task: their turn is not aborted. */
+  /** Threads whose run has ended its own task: the run's turn is not aborted. */
   readonly #leaving = new Set<string>()
   #lease?: Claim
   /** Watches the board's folder, or the nearest existing parent. */
@@ -119,7 +126,7 @@ export class BoardScheduler {
   #looking?: Promise<void>
   #again = false
   #stopped = false
-  /** Next time for the purse by the clock, in ms. */
+  /** Next time at which a purse opens or ends, in ms. */
   #purseDue = Number.POSITIVE_INFINITY
 
   constructor(ports: SchedulerPorts) {
@@ -152,12 +159,12 @@ export class BoardScheduler {
     this.#lease = undefined
   }
 
-  /** The thread ends its own task. */
+  /** Records that a thread's run ends its own task, so that the scheduler does not stop the run. */
   leaves(sessionID: string): void {
     this.#leaving.add(sessionID)
   }
 
-  /** One step of the timer: lease, clock and board. Never rejects. */
+  /** Does one step of the timer: checks the lease, the clock and the board. Never rejects. */
   beat(): Promise<void> {
     this.#beating ??= this.#beat().finally(() => {
       this.#beating = undefined
@@ -175,14 +182,16 @@ export class BoardScheduler {
     if (!this.#stopped) this.#cancelTimer = this.#ports.clock.after(this.#pause(), () => void this.beat())
   }
 
-  /** This process changed the board: starts what follows. Never rejects. */
+  /** Called after this process has changed the board: starts runs that the change makes due. Never rejects. */
   async follow(): Promise<void> {
     if (this.#lease) return this.look()
-    // The first change creates the folder.
+    // The first change creates the board's folder, which the scheduler has not seen yet.
     if (!this.#exists) await this.beat()
   }
 
-  /** Starts due runs and stops unwanted ones; repeated if requested meanwhile. Never rejects. */
+  /**
+   * Starts due runs and stops runs that are no longer wanted. Calls during a look cause one more look; never rejects.
+   */
   look(): Promise<void> {
     if (this.#looking) {
       this.#again = true
@@ -210,7 +219,7 @@ export class BoardScheduler {
     const { store, home, change, changed } = this.#ports
     if (this.#stopped) return
     const exists = await store.exists()
-    // Without the folder, its parents may change: watch the nearest one again.
+    // While the board's folder is missing, another parent may have become the nearest one: the watch is set anew.
     if (!exists || !this.#exists) this.#unwatch()
     if (exists !== this.#exists) changed()
     this.#exists = exists
@@ -271,14 +280,16 @@ export class BoardScheduler {
     for (const task of due) if (!this.#stopped) await this.#begin(now, task)
   }
 
-  /** Slots in use: paused runs hold none, but runs that have not begun do, or the whole board would start. */
+  /**
+   * Number of slots in use. A paused run holds no slot, but a queued run does: otherwise the whole board would start.
+   */
   #busy(): number {
     const { runs } = this.#ports
     const holds = (run: RunView | undefined) => run?.pause === undefined || run.state === "queued"
     return [...this.#flights.keys()].filter((sessionID) => holds(runs.of(sessionID))).length
   }
 
-  /** Records the end of each run once, also of earlier processes. */
+  /** Records the end of each run once, including runs of earlier processes. */
   async #recordEnds(state: BoardState): Promise<void> {
     const { runs, change, clock } = this.#ports
     const now = new Date(clock.now()).toISOString()
@@ -306,7 +317,8 @@ export class BoardScheduler {
       const task = findTask(state, id)
       if (task?.status === "active" && task.threadId === sessionID) continue
       if (this.#leaving.has(sessionID)) continue
-      // Last words after it completed its task. A run that did not begin or came too late has none.
+      // A run that has completed its task may finish its answer. A run that is queued, or began after the task's end,
+      // is stopped.
       const ended = task || run.state === "queued" ? undefined : await store.find(id)
       if (ended?.status === "done" && beginOf(run) <= ended.archivedAt) continue
       await runs.stop(sessionID)
@@ -321,7 +333,7 @@ export class BoardScheduler {
     let sessionID = ""
     try {
       sessionID = await threadOf(task)
-      // Its user may have written there in another process.
+      // A user may have started a run in this thread in another process.
       await runs.refresh()
       // The task may have ended, or changed its owner, during the creation of its thread.
       const now = await store.read()
@@ -334,7 +346,7 @@ export class BoardScheduler {
       host.log("info", "a run of a board task has begun", { task: id, session: sessionID })
     } catch (error) {
       this.#flights.delete(sessionID)
-      // Others used up the budget just now: no failure of the task.
+      // Other runs have just used up the budget. The task has not failed, and another look records the refusal.
       if ((await runs.refusals())(sessionID) !== undefined) {
         this.#again = true
         return

@@ -25,7 +25,7 @@ export const USER: Actor = Object.freeze({ kind: "user" })
  */
 export type BoardErrorCode = "invalid" | "not found" | "conflict" | "unavailable"
 
-/** An error for the reader: what happened, what was expected, what to do next. */
+/** Error whose message tells the reader what happened, what was expected and what to do next. */
 export class BoardError extends Error {
   override readonly name = "BoardError"
   readonly code: BoardErrorCode
@@ -35,16 +35,18 @@ export class BoardError extends Error {
   }
 }
 
-/** Result of a change that archived tasks: the requested one, those canceled with it, and open subtasks. */
+/**
+ * Result of a change that archived a task: the task, the subtasks canceled with it, and the subtasks that stay open.
+ */
 export type Archived = {
   readonly task: BoardTask
-  /** Subtasks at any depth that were canceled with it. */
+  /** Subtasks at any depth that were canceled with the task. */
   readonly canceled: readonly BoardTask[]
   /** Subtasks that stay open. */
   readonly open: readonly BoardTask[]
 }
 
-/** Owner and state of a step's subtask, or how it ended. */
+/** Returns the owner of a step's subtask, and the subtask's state or how it ended. */
 export type Subtasks = (id: string) => { readonly owner: string; readonly text: string } | undefined
 
 /** An agent that may own tasks. */
@@ -57,7 +59,10 @@ export type PurseView = Readonly<Record<PauseKind, number>> & {
   readonly atLeast: boolean
   readonly openedAt: string
   readonly until: string
-  /** Active runs; numbers of paused ones stand beside it, by kind. */
+  /**
+   * Number of active runs that are not paused. The numbers of paused runs are further fields, named by the kind of
+   * pause.
+   */
   readonly atWork: number
   /** Example: `$1.20 of $5.00 until 07:00, 3 at work`. */
   readonly text: string
@@ -65,12 +70,12 @@ export type PurseView = Readonly<Record<PauseKind, number>> & {
 
 /** API of the board's purse. Promises may reject with a `BoardError`. */
 export interface Purses {
-  /** The open purse. */
+  /** Returns the open purse; undefined without one. */
   view(): Promise<PurseView | undefined>
   open(given: PurseTerms, by: Actor): Promise<PurseView>
-  /** Closes the purse: its runs are stopped, and the report is written shortly after. */
+  /** Closes the purse. Shortly after, the scheduler stops the purse's runs and writes the report. */
   close(by: Actor): Promise<void>
-  /** Newest first. */
+  /** Reports of ended purses, newest first. */
   reports(): Promise<readonly ReportHead[]>
   report(name: string): Promise<NamedReport>
 }
@@ -103,16 +108,19 @@ export interface Board {
   ): Promise<{ readonly parent: BoardTask; readonly subtask: BoardTask }>
   addResource(id: string, resource: Resource, by: Actor): Promise<BoardTask>
   removeResource(id: string, index: number, by: Actor): Promise<BoardTask>
-  /** Shows the user a message; only from a task's thread. */
+  /** Shows the user a message. Only an agent in a task's thread may call this. */
   notifyUser(message: string, by: Actor): Promise<BoardTask>
 
-  /** Starts the task as it is; rejects with the reason. For users only. */
+  /**
+   * For users only: starts the task and thereby trusts its present text. Rejects with the reason where the task cannot
+   * start.
+   */
   run(id: string): Promise<void>
   /** Marks the present state of all tasks as trusted, outside edits included. For users only. */
   accept(): Promise<void>
   /** Tasks of a missing file, oldest first, kept until a user restores them or gives them up. */
   lost(): readonly BoardTask[]
-  /** Restores tasks and history. For users only. */
+  /** Restores the tasks of a missing file, and the history. For users only. */
   restore(): Promise<void>
   /** Gives up the tasks of a missing file. For users only. */
   forget(): Promise<void>
@@ -120,7 +128,7 @@ export interface Board {
   /** Budget and deadline for the board's work. */
   readonly purse: Purses
 
-  /** `task` must be freshly read. Never throws. */
+  /** State of a task, which the caller must have freshly read. Never throws. */
   state(task: BoardTask): TaskState
   /** Subtasks of a task's steps. */
   subtasksIn(task: BoardTask): Promise<Subtasks>
@@ -128,6 +136,9 @@ export interface Board {
   agents(): Promise<readonly BoardAgent[]>
   /** Ids of tasks with an active or queued run. */
   inFlight(): readonly string[]
-  /** Called without details whenever tasks or states may have changed. Returns the unsubscribe function. */
+  /**
+   * Adds a listener, which is called without details whenever tasks or states may have changed. Returns the function
+   * that removes the listener.
+   */
   subscribe(listener: () => void): () => void
 }

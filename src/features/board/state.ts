@@ -9,17 +9,17 @@ export type WakeCause = "created" | "activated" | "subtask" | "hand" | "clock"
 /** A pending wake, until a run has begun after it. `at`: ISO time. */
 type Wake = { readonly at: string; readonly cause: WakeCause }
 
-/** Stored run state of a task. Whether it runs is not stored: the manager knows. */
+/** Stored run state of a task. Whether a run is active is not stored, because the task manager knows that. */
 export type TaskRunState = {
   readonly wake?: Wake
   /** Start of the last run whose end is recorded, an ISO time. */
   readonly ran?: string
-  /** Consecutive failed runs, and the last reason. */
+  /** `failures`: number of consecutive failed runs. `failure`: reason of the last failure. */
   readonly failures?: number
   readonly failure?: string
   /** Why no run may begin for lack of budget, although one is due. */
   readonly budget?: string
-  /** Consecutive runs of a purse without a change. */
+  /** Number of consecutive runs in a purse that changed nothing. */
   readonly idle?: number
   /** Why a user is needed, until somebody writes in the thread. */
   readonly needs?: string
@@ -27,16 +27,16 @@ export type TaskRunState = {
 
 /** Budget and deadline for the board's work. Times are ISO. */
 export type Purse = {
-  /** In US dollars. */
+  /** Most money that the purse may spend, in US dollars. */
   readonly max: number
   readonly openedAt: string
   readonly until: string
-  /** Session that opened it. */
+  /** Session whose agent opened the purse; absent where a user or the option opened it. */
   readonly by?: string
-  /** Somebody has closed the purse, and it ends soon. */
+  /** Set once a user or an agent has closed the purse, which then ends soon. */
   readonly closed?: true
   readonly threads: Readonly<Record<string, PaidThread>>
-  /** The purse is over, and its report is still to be written. */
+  /** Set while the purse is over and its report is not written yet. */
   readonly ending?: PurseEnd
 }
 
@@ -46,7 +46,7 @@ type PaidThread = {
   readonly id: string
   /** Usage of the session before the purse paid for it. */
   readonly before: Usage
-  /** Number of paid runs, and start of the newest one counted, an ISO time. */
+  /** `runs`: number of runs that the purse paid. `seen`: start of the newest run considered, an ISO time. */
   readonly runs: number
   readonly seen?: string
 }
@@ -56,7 +56,7 @@ export type PurseEnd = {
   readonly why: "closed" | "time" | "money" | "nothing left"
   /** Name of the report. */
   readonly name: string
-  /** By task id: tasks that were paused or waiting when stopped, and tasks not begun. */
+  /** By task id: whether the task's run was paused, waited for an answer or had not begun when the purse ended. */
   readonly stopped: Readonly<
     Record<string, { readonly [In in PauseKind]?: string } & { readonly ask?: string; readonly unbegun?: true }>
   >
@@ -65,23 +65,25 @@ export type PurseEnd = {
 /** State of the board, changed in a single write. */
 export type BoardState = {
   readonly tasks: readonly BoardTask[]
-  /** Greater than every id used. */
+  /** Id for the next task, greater than every id used so far. */
   readonly nextId: number
   /** Last round of the schedule, an ISO time. */
   readonly tick?: string
   /** The open purse. */
   readonly purse?: Purse
-  /** After a purse: time until which rounds are off, and whether its budget was used up. */
+  /** Set after a purse. `until`: time until which rounds are off; `spent`: whether the purse's budget was used up. */
   readonly quiet?: { readonly until: string; readonly spent: boolean }
   /** Reports of the last purses, oldest first. */
   readonly purseReports?: readonly KeptReport[]
   /** A report not yet delivered to the session that opened the purse. */
   readonly owed?: { readonly sessionID: string; readonly report: string }
-  /** Night for which the option last opened a purse. */
+  /** Start of the night for which the option last opened a purse, an ISO time. */
   readonly night?: string
-  /** By task id. */
+  /** Stored run states of tasks, by task id. */
   readonly pulses: Readonly<Record<string, TaskRunState>>
-  /** Tasks with outside edits by id, with their trusted version, null for new ones. Only a user can start them. */
+  /**
+   * Tasks with outside edits, which only a user can start. By id: the task's trusted version, or null for a new task.
+   */
   readonly outside: Readonly<Record<string, BoardTask | null>>
   /** Tasks of a missing file, until a user restores them or gives them up. */
   readonly lost: readonly BoardTask[]
@@ -89,13 +91,19 @@ export type BoardState = {
 
 export const EMPTY: BoardState = Object.freeze({ tasks: [], nextId: 1, pulses: {}, outside: {}, lost: [] })
 
-/** Age limit when looking for other processes' runs: an active one has its session written every few minutes. */
+/**
+ * Runs of other processes are searched only in sessions that changed within this time. The session of an active run is
+ * written every few minutes.
+ */
 export const LOOK_BACK_MS = DAY_MS
 
 /** A task rests after this many runs of a purse in a row without a change. */
 export const MOST_IDLE = 2
 
-/** A task rests after this many failed runs in a row, until it is touched. */
+/**
+ * A task rests after this many failed runs in a row. A user's message, a user's start or a change that its run did not
+ * make ends the rest.
+ */
 export const MOST_FAILURES = 3
 
 export const findTask = (state: BoardState, id: string): BoardTask | undefined =>
@@ -114,7 +122,10 @@ export const isUnverified = (state: BoardState, id: string): boolean => Object.h
 export const trustedVersion = (state: BoardState, task: BoardTask): BoardTask | undefined =>
   isUnverified(state, task.id) ? (state.outside[task.id] ?? undefined) : task
 
-/** Parent of a subtask. Trusted links take precedence over outside edits. */
+/**
+ * Parent of a subtask. A task whose trusted steps name the subtask is preferred to a task that an outside edit has
+ * linked.
+ */
 export function parentOf(state: BoardState, id: string): BoardTask | undefined {
   const links = ({ steps }: BoardTask) => steps.some((step) => step.taskId === id)
   return (
@@ -129,13 +140,13 @@ export function parentOf(state: BoardState, id: string): BoardTask | undefined {
 export const subtasksOf = (state: BoardState, task: BoardTask): readonly BoardTask[] =>
   task.steps.flatMap(({ taskId }) => (taskId === undefined ? [] : (findTask(state, taskId) ?? [])))
 
-/** Subtask of the next open step. */
+/** Open subtask of the task's next open step; undefined for none. The task waits for this subtask. */
 export function waitsFor(state: BoardState, task: BoardTask): BoardTask | undefined {
   const next = task.steps.find(({ done }) => !done)
   return next?.taskId === undefined ? undefined : findTask(state, next.taskId)
 }
 
-/** Whether rounds skip the task: it waits, or rests. */
+/** Whether rounds skip a task because it waits for a user or a subtask, or rests after failures. */
 export function isSkippedByRounds(state: BoardState, task: BoardTask): boolean {
   const { needs, failures = 0 } = runStateOf(state, task.id)
   return (
@@ -146,7 +157,7 @@ export function isSkippedByRounds(state: BoardState, task: BoardTask): boolean {
   )
 }
 
-/** Freezes a task once, when it is handed out, because board objects are never changed in place. */
+/** Freezes a task before a caller gets it, because board objects must not be changed in place. */
 export function frozen(task: BoardTask): BoardTask {
   if (Object.isFrozen(task)) return task
   for (const part of [...task.steps, ...task.resources, task.steps, task.resources]) Object.freeze(part)

@@ -5,9 +5,9 @@ import type { RunView } from "./runs.ts"
 import { type BoardState, isUnverified, MOST_FAILURES, runStateOf, type TaskRunState, waitsFor } from "./state.ts"
 import { type BoardTask, shownStatus, type TaskState } from "./task.ts"
 
-/** Facts beside the board at one time. */
+/** Facts at one time that decide about the states of tasks and are not stored on the board. */
 export type StatusContext = {
-  /** The thread's newest run. */
+  /** Newest run in the task's thread. */
   readonly runOf: (task: BoardTask) => RunView | undefined
   /** Agents that may own tasks. */
   readonly agents: readonly string[]
@@ -24,13 +24,13 @@ const CHANGED_OUTSIDE = "changed outside; look at it and start it"
 export const isInFlight = (run: RunView | undefined): boolean => run !== undefined && run.state !== "ended"
 
 /**
- * Whether a run's end is not recorded on the board yet, so that the task must not start again. A recorded run in the
- * future comes from before the clock was set back.
+ * Whether a run's end is not recorded on the board yet, so that the task must not start again. A recorded start in the
+ * future is from before the clock was set back: then any other run counts as unrecorded.
  */
 export const isUnrecorded = (run: RunView | undefined, { ran = "" }: TaskRunState, now: string): boolean =>
   run?.state === "ended" && (beginOf(run) > ran || (ran > now && beginOf(run) !== ran))
 
-/** Start of a run in the board's format. */
+/** Start of a run as an ISO time, as the board stores it. */
 export const beginOf = (run: RunView): string => new Date(run.createdAt).toISOString()
 
 /** State and reason of a task. Pure; the same for tool, terminal, page and HTTP. */
@@ -66,8 +66,8 @@ export function stateOf(state: BoardState, task: BoardTask, moment: StatusContex
 }
 
 /**
- * Tasks to start now, in order. `slots`: free runs; rounds come last and one at a time, `clockBusy` while one is
- * active.
+ * Tasks to start now, in order: tasks that a round woke come last and one at a time. `free`: number of free slots;
+ * `clockBusy`: whether a task that a round woke is running.
  */
 export function dueTasks(
   state: BoardState,
@@ -86,11 +86,11 @@ export function dueTasks(
   return [...events, ...ticks, ...others].slice(0, Math.max(0, slots.free))
 }
 
-/** Due, unless budget or slots prevent it. */
+/** Whether a task is due, even if budget or slots allow no run now. */
 export const wantsRun = (state: BoardState, task: BoardTask, moment: StatusContext): boolean =>
   isOwed(state, task, moment) || (isReady(state, task) && mayBegin(state, task, moment))
 
-/** Tasks for a purse to run in turn: longest since their last run first. */
+/** Tasks that an open purse may start now. The task whose last run is longest ago comes first. */
 function readyTasks(state: BoardState, moment: StatusContext): readonly BoardTask[] {
   const ranAt = ({ id }: BoardTask) => runStateOf(state, id).ran ?? ""
   return state.tasks
@@ -101,12 +101,12 @@ function readyTasks(state: BoardState, moment: StatusContext): readonly BoardTas
     .toSorted((a, b) => (ranAt(a) < ranAt(b) ? -1 : ranAt(a) > ranAt(b) ? 1 : Number(a.id) - Number(b.id)))
 }
 
-/** Due because of an event rather than the clock. */
+/** Whether a task has a pending wake and a run could begin. */
 function isOwed(state: BoardState, task: BoardTask, moment: StatusContext): boolean {
   return runStateOf(state, task.id).wake !== undefined && mayBegin(state, task, moment)
 }
 
-/** Whether a run could begin. */
+/** Whether a run of the task could begin, apart from budget and slots. */
 function mayBegin(state: BoardState, task: BoardTask, moment: StatusContext): boolean {
   const pulse = runStateOf(state, task.id)
   if (task.status !== "active" || isUnverified(state, task.id)) return false

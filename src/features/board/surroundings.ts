@@ -16,14 +16,14 @@ export type BoardContextPorts = {
   readonly store: Pick<Store, "latest">
 }
 
-/** Shortest interval for looking at other processes' runs. */
+/** Shortest time between two reads of other processes' runs, in ms. */
 const REFRESH_MS = 2000
 
-/** Facts beside the files: agents, runs, clock. */
+/** Provides facts that are not in the board's files: agents, runs and the time. */
 export class BoardContext {
   readonly schedule: Schedule
   readonly #ports: BoardContextPorts
-  /** Last read agents, for synchronous answers. */
+  /** Agents as they were last read, for calls that cannot wait. */
   #agents: readonly BoardAgent[] = []
   #saidMissing = false
   #refreshedAt = 0
@@ -33,7 +33,7 @@ export class BoardContext {
     this.schedule = scheduleFrom(ports.options.schedule, ports.host)
   }
 
-  /** Agents that may own tasks: those of the option, or all visible ones. */
+  /** Agents that may own tasks: all visible agents, or those of them that the option names. */
   async agents(): Promise<readonly BoardAgent[]> {
     const { agents: allowed } = this.#ports.options
     try {
@@ -72,7 +72,7 @@ export class BoardContext {
     return threadId !== undefined && isInFlight(this.#ports.runs.of(threadId))
   }
 
-  /** Updates runs of other processes, which send no events here. Never rejects. */
+  /** Reads the runs of other processes again, because this process gets no events of them. Never rejects. */
   async refresh(): Promise<void> {
     const { clock, runs } = this.#ports
     if (Math.abs(clock.now() - this.#refreshedAt) < REFRESH_MS) return

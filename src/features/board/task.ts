@@ -12,10 +12,10 @@ const BOARD_STATUSES = ["draft", "active", "done", "canceled"] as const
 
 export type BoardStatus = (typeof BOARD_STATUSES)[number]
 
-/** A status as it is shown: stored it is `canceled`, all else that is shown spells it with two l. */
+/** Status as readers see it: the stored `canceled` is shown as `cancelled`. */
 export const shownStatus = (status: BoardStatus): string => (status === "canceled" ? "cancelled" : status)
 
-/** Longer ids could not be counted exactly; files with them are rejected. */
+/** Greatest id. Greater ids could not be counted exactly, so files with such ids are rejected. */
 export const MOST_ID = 999_999_999_999_999
 
 export const IS_ID = /^[1-9]\d{0,14}$/
@@ -31,10 +31,13 @@ export const MOST_ITEMS = 100
 /** Most archived tasks read at once. */
 const MOST_HISTORY = 1000
 
-/** Strict, because people copy it into commands. */
+/** Pattern of a session id. Strict, because people copy the id into commands. */
 const IS_SESSION = /^ses_\w{1,80}$/
 
-/** Schemas of input: what a caller may write, in the form in which it is stored. The rules check nothing of it again. */
+/**
+ * Schemas of input. Each accepts what a caller may write and gives it the stored form, so the rules need not check it
+ * again.
+ */
 
 /** One line that is not empty. */
 export function line(most = MOST_TITLE_CHARS) {
@@ -48,20 +51,22 @@ function longText() {
   return z.string(error).max(MOST_TEXT_CHARS, error)
 }
 
-/** The length is checked first, since each wrong entry costs time and a line of the error. */
+/**
+ * List of entries. The number of entries is checked first, because each wrong entry costs time and a line of the error.
+ */
 function listOf<Item extends z.ZodType>(item: Item) {
   const error = `must be a list of at most ${MOST_ITEMS} entries`
   return z.array(z.unknown(), error).max(MOST_ITEMS, error).pipe(z.array(item))
 }
 
-/** Refuses a change of nothing. */
+/** Refuses a change that gives no field. */
 function patchOf<Schema extends z.ZodObject>(schema: Schema): Schema {
   const names = Object.keys(schema.shape)
   const error = `Nothing to change: give at least one of ${names.map((name) => `\`${name}\``).join(", ")}.`
   return schema.refine((fields) => names.some((name) => (fields as Record<string, unknown>)[name] !== undefined), error)
 }
 
-/** `5` or `#5`, as models write it. */
+/** Id of a task, which models write as `5` or `#5`. */
 export const idSchema = z
   .string()
   .overwrite((text) => text.trim().replace(/^#/, ""))
@@ -111,7 +116,7 @@ export const newSubtaskSchema = z.strictObject({
   owner: line().describe("The agent that does it."),
 })
 
-/** Absent fields stay. `done` and `canceled` archive the task. */
+/** Absent fields stay as they are. `done` and `canceled` archive the task. */
 export const taskPatchSchema = patchOf(
   z.strictObject({
     title: line().optional(),
@@ -138,12 +143,12 @@ const absent = <Schema extends z.ZodType>(schema: Schema) =>
     .transform((value) => value ?? undefined)
     .optional()
 
-/** Type and check of the known fields. */
+/** Schema that checks the known fields and keeps unknown ones. Its type names only the known fields. */
 const stored = <Shape extends z.ZodRawShape>(shape: Shape) => z.looseObject(shape) as unknown as z.ZodObject<Shape>
 
 const ID = z.union([z.string(), z.int()]).transform(String).pipe(z.string().regex(IS_ID, "an id is a number, as text"))
 
-/** `taskId`: its subtask. */
+/** A step of a plan. `taskId`: id of the step's subtask. */
 const stepSchema = stored({
   title: z.string(),
   details: absent(z.string()),
@@ -156,13 +161,13 @@ const resourceSchema = stored({ type: resourceType, value: z.string(), label: ab
 
 /** A stored task. Times are ISO; `archivedAt` is set in history. */
 export const taskSchema = stored({
-  /** Never reused. */
+  /** Id of the task. No other task ever gets the same id. */
   id: ID,
   title: z.string(),
   description: z.string().default(""),
-  /** Agent that works on it. */
+  /** Agent that works on the task. */
   owner: z.string(),
-  /** Agent that created it, or `user`. */
+  /** Agent that created the task, or `user`. */
   createdBy: z.string().default("user"),
   status: z.enum(BOARD_STATUSES),
   steps: z.array(stepSchema).default([]),
@@ -175,7 +180,7 @@ export const taskSchema = stored({
 
 /**
  * A task in history. `archivedBy`: an agent, `user`, or `outside` for an edit of the file; `archivedIn`: the agent's
- * session, which decides whether a parent is woken.
+ * session, because a parent whose own thread cancels a subtask is not woken.
  */
 export const archivedTaskSchema = stored({
   ...taskSchema.shape,
@@ -218,12 +223,12 @@ export type TaskState = {
     | "waiting for a person"
     | "next run"
     | "rests"
-  /** Cause of the state: what the task waits for or needs, or its next time; may be empty. */
+  /** Cause of the state: what the task waits for or needs, or the time of its next run; may be empty. */
   readonly reason: string
   /** State and reason in one line: `waits for #6`, `needs you: …`, `next run 14:00`. */
   readonly text: string
 }
 
-/** State for a model, which is not the "you" of "needs you". */
+/** State of a task as text for a model. The "you" of "needs you" is the user, so a model gets another text. */
 export const toModel = ({ state, reason, text }: TaskState): string =>
   state === "needs you" ? `waits for the user, who alone can answer, in its thread: ${reason}` : text

@@ -33,7 +33,7 @@ const CHANGED_SINCE =
 
 const ASKED = "Asked of the user, who has not answered yet. Do not ask again; only they can answer, in this thread:"
 
-/** Sections of a block, each sent again as a whole when it changes. */
+/** Sections of a `<Task>` block. A section that changes during a turn is sent again as a whole. */
 type Sections = {
   readonly id: string
   readonly head: string
@@ -81,7 +81,7 @@ export function sectionsOf({ task, subtask, state, isOld = false, needs }: Block
 
 const section = (title: string, lines: readonly string[]): string => [title, ...lines].join("\n")
 
-/** A thread's task, for the system prompt of a turn's requests. */
+/** `<Task>` block that describes a thread's task in the system prompt of a turn's requests. */
 export const taskBlock = ({ id, head, status, description, steps, resources }: Sections): string =>
   [
     `<Task id="${id}">\n${head}\n${status}`,
@@ -115,10 +115,10 @@ export function linkText(taskId: string, subtask: Subtasks): string {
 export const beginning = (text: string, most: number): string =>
   text.length <= most ? text : `${cut(text, most)} (cut; tasks_get_task has it whole)`
 
-/** Foreign text that cannot close the block. */
+/** Cuts and escapes text of a task, so that the text cannot close the block. */
 const shown = (text: string, most: number): string => escapeForTag("task", beginning(text.trim(), most))
 
-/** Most threads whose turn's block is kept. */
+/** Number of threads for which the block of the present turn is kept. */
 const MOST_TURNS = 256
 
 export type ThreadPromptPorts = {
@@ -128,7 +128,7 @@ export type ThreadPromptPorts = {
   readonly read: () => Promise<BoardState>
 }
 
-/** Texts for threads about their tasks. */
+/** Writes the texts that tell a thread about its task. */
 export class ThreadPrompts {
   readonly #ports: ThreadPromptPorts
   /** Threads with an active turn, and the block used in all its requests. */
@@ -147,7 +147,7 @@ export class ThreadPrompts {
     return sections && taskBlock(sections)
   }
 
-  /** Changes since the turn's block, for the last message of a request; undefined for none. */
+  /** Text on the task's changes since the turn's block, for the last message of a request; undefined for none. */
   async changesIn(sessionID: string, turn: string): Promise<string | undefined> {
     const begun = this.#turns.get(sessionID)
     const task = begun?.turn === turn ? begun.sections : undefined
@@ -159,8 +159,8 @@ export class ThreadPrompts {
   }
 
   /**
-   * Unverified changes are not sent to the thread before a user starts the task. `id`: task at the turn's start, which
-   * may have left the board since.
+   * Sections for a thread's task. The thread gets unverified changes only after a user has started the task; `id`: task
+   * at the turn's start, which may have left the board since.
    */
   async #sectionsFor(sessionID: string, id?: string): Promise<Sections | undefined> {
     const { store, read, board } = this.#ports
@@ -181,7 +181,7 @@ type ConversationsPorts = ThreadPromptPorts & {
   readonly change: (command: BoardCommand) => Promise<BoardChange>
 }
 
-/** Connects conversations and board: threads read their tasks, and users' messages are noticed. */
+/** Connects conversations and board: tells threads about their tasks, and notices users' messages in threads. */
 export class Conversations {
   readonly #ports: ConversationsPorts
   readonly #blocks: ThreadPrompts
@@ -196,7 +196,7 @@ export class Conversations {
     return this.#quietly("a task's block", () => this.#blocks.of(sessionID))
   }
 
-  /** Changes since the turn's block, if any. Never rejects. */
+  /** Text on the task's changes since the turn's block; undefined for none. Never rejects. */
   changed(sessionID: string, turn: string): Promise<string | undefined> {
     return this.#quietly("what has changed in a task", () => this.#blocks.changesIn(sessionID, turn))
   }
@@ -224,7 +224,9 @@ export class Conversations {
   }
 }
 
-/** If OpenCode takes longer, the thread is created at the task's first run. */
+/**
+ * Longest wait for a new task's thread, in ms. If OpenCode takes longer, the thread is created at the task's first run.
+ */
 const PATIENCE_MS = 5000
 
 /** Creates threads, titled like their tasks. */
@@ -242,7 +244,9 @@ export class ThreadMaker {
     this.#clock = clock
   }
 
-  /** Thread for a new task, with its creator's model. Undefined where OpenCode takes too long. */
+  /**
+   * Creates a thread for a new task, with the model of its creator. Undefined where OpenCode fails or takes too long.
+   */
   async forNew(task: BoardTask, by: Actor): Promise<string | undefined> {
     let cancel = () => {}
     const late = new Promise<never>((_resolve, reject) => {
@@ -267,8 +271,8 @@ export class ThreadMaker {
   }
 
   /**
-   * Thread of a task: a new one where it is missing, in another folder, or not signed for this task. So a user's
-   * conversation is never taken for a thread.
+   * Returns the task's thread, or a new one where the thread is missing, lies in another folder or is not signed for
+   * this task. So a user's conversation is never taken for a thread.
    */
   async forRun(task: BoardTask): Promise<string> {
     const found = task.threadId === undefined ? undefined : await this.#threads.find(task.threadId)
@@ -276,7 +280,7 @@ export class ThreadMaker {
     return isItsOwn && task.threadId !== undefined ? task.threadId : this.#threads.create(threadOf(task))
   }
 
-  /** The task was not created. Never rejects. */
+  /** Removes the thread of a task that was not created. Never rejects. */
   async drop(threadId: string): Promise<void> {
     await this.#threads.remove(threadId).catch((error) => {
       this.#log("warn", "the thread of a task that was not made stays", { session: threadId, error: String(error) })

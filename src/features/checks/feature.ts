@@ -10,11 +10,11 @@ import { inTagsWithID, oneLine, tail } from "../../lib/text.ts"
 import { count, fewer, milliseconds, option, stricter, text, type ValuesOf } from "../../options/spec.ts"
 import { HERE } from "../../runtime/places/here.ts"
 
-/** Lines of a check's output for the agent, and at last the parent. */
+/** Number of last lines of a failed check's output that the agent gets, and the parent after the last attempt. */
 const MOST_LINES = 200
 const MOST_CHARS = 16_000
 
-/** Runs a task's check, a shell command of the user. Undefined for none, or where it was stopped. */
+/** Runs a task's check, a shell command. Returns undefined if the task has no check, or the check was stopped. */
 export async function verify(
   { host, options }: Runtime,
   task: Task,
@@ -24,7 +24,7 @@ export async function verify(
   if (!result || result.passed) return result && { ok: true, finding: { check: result } }
   const { command, how, runs, output = "" } = result
   const lacks = NOT_FOUND.test(output) ? await submission.lacks() : undefined
-  // A try is not asked again.
+  // The agent of a try is not asked again after a failed check.
   const retries = task.member?.kind === "tries" ? 0 : options.checkRetries
   const times = runs === 1 ? "once" : `${runs} times`
   const ask = [
@@ -42,7 +42,9 @@ export async function verify(
   }
 }
 
-/** `timeLimit`: before a merge the run's own limit no longer applies. */
+/**
+ * Runs the check. `timeLimit`: limit of the check itself, because the run's own limit no longer applies before a merge.
+ */
 async function resultOf(
   host: Runtime["host"],
   task: Task,

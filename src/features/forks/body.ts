@@ -17,7 +17,7 @@ type Given = {
   readonly place?: string
 }
 
-/** `open` is called when a fork, or a history, is asked for first. */
+/** Creates the feature's part of a plugin instance. `open` is called when a fork, or a history, is requested first. */
 export function forkBody(
   runtime: Runtime,
   open: (prefixes: RequestPrefixes | undefined) => Promise<ForkHost>,
@@ -69,7 +69,7 @@ async function newFork(runtime: Runtime, forks: ForkHost, asked: NewFork): Promi
   return { ...draft, sessionID, fork: info, run: { ...draft.run, promptID } }
 }
 
-/** How to share the parent's request prefix; undefined where the fork does not. */
+/** Data for sharing the parent's request prefix; undefined for a fork that does not share it. */
 function wholeOf(
   { store, options }: Runtime,
   { fork, caller, draft: { parentID, agent, model, place }, rules }: NewFork,
@@ -87,13 +87,16 @@ function wholeOf(
   }
 }
 
-/** 0 turns a limit off. */
+/** Limits from the options. An option of 0 turns its limit off. */
 const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkRequest["limits"] => ({
   maxTokens: maxTokens || Number.MAX_SAFE_INTEGER,
   maxToolResultChars: maxToolResultChars || Number.MAX_SAFE_INTEGER,
 })
 
-/** Agent and model of a fork that shares its parent's cache: always the caller's. */
+/**
+ * Returns the caller's agent and model: a fork that shares its parent's cache must use both. Throws where the call asks
+ * for others.
+ */
 function wholeForkPersona({ agent, model, place }: Omit<Given, "fork">, persona: Persona | undefined): Persona {
   if (!persona) throw new CallError("Your own agent and model could not be read. Try again. Nothing was launched.")
   const own = persona.model && modelKey(persona.model)

@@ -2,7 +2,9 @@ import type { Model } from "../../core/task.ts"
 import type { HistoryMessage } from "./ports.ts"
 import { type Load, loadOf, type Meter, sumWeights, weightOf, type Yield } from "./tokens.ts"
 
-/** Ratios outside these bounds compare different texts, for example after pruning, and are ignored. */
+/**
+ * Bounds of a credible ratio. A ratio outside them compares different texts, for example after pruning, and is ignored.
+ */
 const LEAST_FACTOR = 0.5
 const MOST_FACTOR = 3
 /** Amount of recent history compared with the provider's counts, in bytes and tokens. */
@@ -11,8 +13,8 @@ const LEAST_COUNT = 2000
 const ROUNDING = 1e-6
 
 /**
- * Factor between a meter's and the provider's token counts, from two requests of this history; system prompt and tools
- * cancel out. 1 without two credible counts.
+ * Returns the provider's token count divided by the meter's, measured between two requests of this history. System
+ * prompt and tools cancel out; without two credible counts the factor is 1.
  */
 export async function calibrate(
   messages: readonly HistoryMessage[],

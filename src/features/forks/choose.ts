@@ -3,13 +3,16 @@ import type { HistoryMessage, HistoryPart } from "./ports.ts"
 import { addWeights, loadOf, type Meter, NO_WEIGHT, tokensOf, type Weight, weighMessage, weightOf } from "./tokens.ts"
 import type { NewestMessages, Weighed } from "./weigh.ts"
 
-/** A single user message longer than this share of the limit is shortened to it. */
+/** Share of the limit that a single user message may fill. A longer message is shortened to this share. */
 const ANCHOR_SHARE = 0.25
-/** First guess for a length that fits, and limit for counting a text whole. */
+/**
+ * Characters per token, assumed for a first guess of the length that fits. A text with more than `MOST_CHARS_PER_TOKEN`
+ * is not counted whole.
+ */
 const USUAL_CHARS_PER_TOKEN = 4
 const MOST_CHARS_PER_TOKEN = 20
 
-/** Characters kept of the message that begins the history, in UTF-16 units. */
+/** The message that begins the history was shortened: `kept` of its `of` characters are left, in UTF-16 units. */
 export type Shortened = { readonly kept: number; readonly of: number; readonly files: readonly string[] }
 
 export type MessageSelection = {
@@ -20,8 +23,8 @@ export type MessageSelection = {
 }
 
 /**
- * Newest messages that fit into `limit` tokens. They begin as a session may: at the history's start, at a compaction's
- * kept tail, or with a user's message, that of the current turn if it must be split.
+ * Selects the newest messages that fit into `limit` tokens. They begin at the history's start, at a compaction's kept
+ * tail, or with a user's message; where a turn must be split, its user message is put first.
  */
 export async function selectMessages(
   messages: readonly HistoryMessage[],
@@ -68,7 +71,7 @@ function countTooMany(newest: readonly Weighed[], factor: number, limit: number,
 
 type Opening = { readonly weighed: Weighed; readonly shortened?: Shortened }
 
-/** Drops a message's files and cuts its texts where it exceeds `tokens`. */
+/** Drops a message's files and cuts its texts if the message exceeds `tokens`. */
 async function shorten(message: HistoryMessage, meter: Meter, factor: number, tokens: number): Promise<Opening> {
   const load = loadOf(message)
   if (load.text.length <= tokens * MOST_CHARS_PER_TOKEN) {

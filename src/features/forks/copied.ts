@@ -8,8 +8,8 @@ import type { ForkHost, HistoryPart, ToolHistoryPart } from "./ports.ts"
 const TASK_ID = /\bbg_[a-z0-9]{8}\b/g
 
 /**
- * Tasks that appear in a conversation's history only because the user forked it. A task's own session has none: its
- * preamble covers that.
+ * Tasks that appear in a conversation's history only because a user forked the conversation. Empty for a task's
+ * session: a forked task's preamble covers such tasks.
  */
 export async function copiedTasks(
   store: Runtime["store"],
@@ -17,7 +17,7 @@ export async function copiedTasks(
   { sessionID, messageID }: Parameters<NonNullable<FeatureBody["copied"]>>[0],
 ): Promise<readonly Task[]> {
   if (store.bySession(sessionID)) return []
-  // Without a readable history nothing is reported.
+  // If the history cannot be read, nothing is reported.
   const host = await forks()
   const past = await host.history(sessionID, messageID).catch(() => [])
   const results = past.flatMap(({ parts }) => parts.flatMap((part) => (isLaunch(part) ? [part.result] : [])))
@@ -28,7 +28,7 @@ export async function copiedTasks(
   })
 }
 
-/** Failed calls may name tasks that they did not launch. */
+/** Whether the part is a successful launch. The text of a failed call may name tasks that the call did not launch. */
 const isLaunch = (part: HistoryPart): part is ToolHistoryPart =>
   part.type === "tool" && part.tool === "superagents_task" && part.state === "completed"
 

@@ -12,12 +12,12 @@ export type CutResult = {
 
 /** Tool whose results are answers of agents. */
 const ANSWER_TOOL = "superagents_output"
-/** Longest agent's answer in a fork's history, in UTF-16 units. */
+/** Most characters kept of an agent's answer in a fork's history, in UTF-16 units. */
 export const MOST_ANSWER_CHARS = 20_000
 
 export const isAnswer = (tool: string): boolean => tool === ANSWER_TOOL
 
-/** Longest result kept of this tool; `most` applies to all but answers of agents. */
+/** Most characters kept of a result of this tool. `most` applies to every tool, but answers of agents keep more. */
 const limitOf = (tool: string, most: number): number => (isAnswer(tool) ? Math.max(most, MOST_ANSWER_CHARS) : most)
 
 /** Cuts tool results to `most` characters; returns the same object where none is longer. */
@@ -32,7 +32,7 @@ export function cutResults(message: HistoryMessage, most: number): HistoryMessag
 
 const NOTE = /\n\[Cut: (\d+) characters originally, the first (\d+) kept\.\]$/
 
-/** Length before the first cut. */
+/** Length of a text before the plugin first cut it. */
 export const originalLength = (text: string): number => Number(NOTE.exec(text)?.[1] ?? text.length)
 
 /** Length of the original text that is left. */

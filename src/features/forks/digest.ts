@@ -8,8 +8,8 @@ const TEXT_CHARS = 400
 export const DIGEST_TAG = "left_out_messages"
 
 /**
- * Summary of dropped messages within `tokens`: one line for each text and tool call. Keeps the first line and the
- * newest ones, with a count of those left out.
+ * Summarizes dropped messages within `tokens`: one line for each text and tool call. Keeps the first line and the
+ * newest lines, and states how many lines were left out.
  */
 export async function digest(
   messages: readonly HistoryMessage[],
@@ -59,7 +59,7 @@ export const paramsOf = (input: unknown): string =>
 const beginning = (value: unknown): unknown =>
   typeof value === "string" && value.length > 2 * PARAMS_CHARS ? value.slice(0, 2 * PARAMS_CHARS) : value
 
-/** One line, so that no text can imitate another speaker. Reads no more than is shown. */
+/** Puts a text on one line, so that it cannot imitate another speaker. Reads only the part that is shown. */
 function brief(text: string, most: number): string {
   const line = flat(head(text, most * 4))
   return line.length <= most && text.length <= most * 4 ? line : `${head(line, most)}...`

@@ -11,37 +11,40 @@ import { isCheaper, type UncutHistory, weighUncut, wholeForkObstacle } from "./w
 
 /** Share of a model's context that an inherited history may fill. */
 const CONTEXT_SHARE = 0.6
-/** Share of the limit for the digest, and its upper bound, in tokens. */
+/** Share of the limit that the digest may fill, and the digest's upper bound in tokens. */
 const DIGEST_SHARE = 0.1
 const DIGEST_TOKENS = 4000
-/** Longest time that OpenCode's one thread is blocked at a time, in ms. */
+/** Longest time for which counting may block OpenCode's one thread without a pause, in ms. */
 const SLICE_MS = 4
-/** Longest text counted whole, in UTF-16 units: one second of the counting thread. */
+/**
+ * Longest text that is counted whole, in UTF-16 units. Counting a text of this length takes the counting thread one
+ * second.
+ */
 const MOST_COUNTED_CHARS = 2_000_000
-/** Most cut results named, newest ones, and characters of each call. */
+/** How many of the newest cut results the record names, and how many characters of each call. */
 const MOST_NAMED = 20
 const CALL_CHARS = 60
 
 type ForkLimits = { readonly maxTokens: number; readonly maxToolResultChars: number }
 
 export type ForkRequest = {
-  /** Task being created, for the calling message of its parent. */
+  /** The task that is being created. Names the parent's message that called the tool. */
   readonly draft: TaskDraft
   readonly title: string
   readonly rules: readonly Rule[]
   readonly limits: ForkLimits
-  /** Data for sharing the parent's request prefix, if possible. */
+  /** Set if the fork should share the parent's request prefix. */
   readonly whole?: WholeRequest
 }
 
 export type WholeRequest = {
-  /** `cheaper`: chosen by price, not requested by the call. */
+  /** `asked`: the call requested a whole fork. `cheaper`: the plugin may choose one by price. */
   readonly choice: "asked" | "cheaper"
   /** Exact copy of the parent's rules. */
   readonly rules: readonly Rule[]
-  /** Tools that are offered because the parent has them, and refused on use. */
+  /** Tools that the model sees because the parent has them. The plugin refuses calls of them. */
   readonly refused: readonly string[]
-  /** Session whose request prefix it shares, and whether that includes the briefing of fresh agents. */
+  /** Session whose request prefix the fork shares, and whether that prefix includes the briefing of fresh agents. */
   readonly rides: string
   readonly briefed: boolean
 }
@@ -60,8 +63,8 @@ export type ForkPorts = {
 }
 
 /**
- * Creates a forked task's session: the parent's history up to the calling message, trimmed, and the preamble. Rejects
- * with a `OpencodeError`, leaving nothing behind; the parent is only read.
+ * Creates a forked task's session: the parent's history up to the calling message, trimmed, and the preamble. On
+ * failure, rejects with an `OpencodeError` and deletes the new session; the parent's session is only read.
  */
 export async function forkContext(ports: ForkPorts, request: ForkRequest): Promise<Forked> {
   const { forks, host } = ports
@@ -81,7 +84,7 @@ export async function forkContext(ports: ForkPorts, request: ForkRequest): Promi
   return { sessionID, info }
 }
 
-/** Kept history, its weight, and the preamble. */
+/** Content of a fork: the kept history, the history's tokens, and the text of the preamble. */
 type Inheritance = {
   readonly messages: readonly HistoryMessage[]
   readonly tokens: number
@@ -114,7 +117,10 @@ async function inheritance({ forks: host, models, isThread }: ForkPorts, request
   return { ...ride, info: { ...ride.info, why: CHOSEN } }
 }
 
-/** Whether the prefixes differ. Checked last, because it creates a session. */
+/**
+ * Returns why the fork's requests would not begin as the parent's do; undefined if they would, or if nothing is known.
+ * Called last, because the comparison creates a session.
+ */
 async function apart(
   host: ForkHost,
   { draft: { parentID, agent, model }, title }: ForkRequest,
@@ -131,7 +137,7 @@ const THREAD =
   "The system prompt of a thread of the board has its task, which is no other session's: this fork is trimmed."
 const CHOSEN = "Chosen as the cheaper way (option fork.whole)."
 
-/** The whole history, as in the parent's last request. */
+/** A fork with the whole history, as in the parent's last request. */
 function uncutFork(
   messages: readonly HistoryMessage[],
   { tokens, told }: UncutHistory,
@@ -153,7 +159,7 @@ function uncutFork(
   return { messages, tokens, rules, text, info }
 }
 
-/** History with long results cut, as far as it fits. */
+/** A fork whose history fits the limits: long results are cut, and oldest messages dropped. */
 async function trimmed(
   models: ModelFacts,
   { draft: { model }, limits, rules }: ForkRequest,
@@ -179,7 +185,10 @@ async function trimmed(
 const weighs = async (text: string, { meter, factor }: Trimmed): Promise<number> =>
   tokensOf(await weighText(text, meter), factor)
 
-/** Counts with the tokenizer if there is one, otherwise estimates. Only the beginning of very long texts is counted. */
+/**
+ * Meter that counts with the tokenizer if there is one, and estimates otherwise. A very long text is counted up to a
+ * limit, and the count is scaled to the whole length.
+ */
 function counting(models: ModelFacts, pause: Yield): Meter {
   const guess = estimating(pause)
   return async (texts) => {
@@ -213,7 +222,7 @@ const named = ({ tool, input, kept, of }: CutResult) => ({
   of,
 })
 
-/** Yields to other work every `ms`. */
+/** Returns a function that lets other work run whenever `ms` have passed since it last did. */
 function sliced(ms: number): Yield {
   let since = performance.now()
   return async () => {

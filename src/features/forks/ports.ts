@@ -11,7 +11,7 @@ export type HistoryPart =
       readonly tool: string
       readonly input: unknown
       readonly state: "pending" | "running" | "completed" | "error"
-      /** Output, or text of the error. */
+      /** Output of the call, or the text of its error. */
       readonly result: string
       /** Images and documents of the result. */
       readonly media: readonly Media[]
@@ -38,18 +38,24 @@ export type ProviderCount = {
 export type MessageSettings = {
   readonly agent: string
   readonly model: Model
-  /** Has its own system prompt or tool settings, so no other request begins alike. */
+  /**
+   * True if the message has a system prompt or tool settings of its own. No other request then begins with the same
+   * bytes.
+   */
   readonly own: boolean
 }
 
 export type HistoryMessage = {
   readonly id: string
   readonly role: "user" | "assistant"
-  /** For an assistant's message: count of its request. Absent where not known. */
+  /** For an assistant's message: the provider's token count of its request. Absent where not known. */
   readonly counted?: ProviderCount
-  /** For a user's message. Absent where not known. */
+  /** For a user's message: its settings. Absent where not known. */
   readonly asked?: MessageSettings
-  /** Compaction that begins the model's view: shown before the kept tail, which stands before it here. */
+  /**
+   * True for the compaction at which the model's view begins. The model sees the compaction before the kept tail, but
+   * here it stands after the tail.
+   */
   readonly opens?: boolean
   readonly parts: readonly HistoryPart[]
   readonly handle: unknown
@@ -61,22 +67,26 @@ export type WeighedMessages = { readonly messages: readonly HistoryMessage[]; re
 /** `messages`: content of the fork; tool results and texts may be shortened. */
 export type NewFork = NewSession &
   WeighedMessages & {
-    /** Stored as the session's record. */
+    /** The task, which is stored as the session's record. */
     readonly draft: TaskDraft
   }
 
 /** Calls of OpenCode that only forks need. Methods reject with `OpencodeError` only. */
 export interface ForkHost {
-  /** Model's view of the session before `messageID`. Rejects with `notFound` where either is missing. */
+  /**
+   * The messages before `messageID` as the model sees them. Rejects with `notFound` where the session or the message is
+   * missing.
+   */
   history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]>
   /**
-   * Whether a new session's requests would begin as its parent's last one, other plugins' changes included; undefined
-   * where not known. Sends nothing to a model. `briefed`: with the briefing of fresh agents.
+   * Whether a new session's requests would begin like its parent's last request, with the changes that other plugins
+   * make; undefined where not known. No model gets a request. `briefed`: the new session gets the briefing of fresh
+   * agents.
    */
   beginsAlike?(session: NewSession, history: WeighedMessages, briefed: boolean): Promise<boolean | undefined>
   /**
-   * Creates a session with exactly `messages`, record and rules, and no cost; returns its id. A partial session is
-   * deleted before this rejects.
+   * Creates a session with exactly these messages, this record and these rules, and without cost; returns its id. If
+   * creation fails, the partial session is deleted before the promise rejects.
    */
   fork(input: NewFork): Promise<string>
 }

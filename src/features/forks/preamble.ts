@@ -4,12 +4,12 @@ import { DIGEST_TAG } from "./digest.ts"
 import type { HistoryMessage } from "./ports.ts"
 import type { Trimmed } from "./trim.ts"
 
-/** Actual figures for the preamble. */
+/** Facts about the fork's history that the preamble states. */
 export type PreambleFacts = Pick<Trimmed, "kept" | "dropped" | "cut" | "shortened"> & {
   readonly maxToolResultChars: number
   /** Limit of the history, in tokens. */
   readonly maxTokens: number
-  /** Tools that are offered and refused on use. */
+  /** Tools that the model sees but may not use: the plugin refuses their calls. */
   readonly refused?: readonly string[]
 }
 
@@ -66,7 +66,7 @@ const cutLine = (what: string, cut: readonly CutResult[], most: number): string 
 const READ_AGAIN =
   "Context may be truncated. Read files again and repeat searches where you need their complete or current content."
 
-/** Advice about parts that are missing. */
+/** Advice for the fork's agent about parts that are missing in the history. */
 function advice({ dropped, cut, shortened }: PreambleFacts): string {
   if (dropped.length === 0 && cut.length === 0 && !shortened)
     return "A fork's context may be truncated; yours is complete. Read files again only where they may have changed since."

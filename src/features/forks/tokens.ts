@@ -2,15 +2,15 @@ import { byteLength, estimateTokens } from "./estimate.ts"
 import type { HistoryMessage, HistoryPart, Media } from "./ports.ts"
 
 /**
- * Weight of texts in tokens, by three methods in order: bytes as an upper bound; a meter (o200k in a worker thread,
- * else `estimateTokens`); and the provider's own count as a factor (`calibration.ts`).
+ * Measures the weight of texts in tokens, by three methods in order: the number of bytes, as an upper bound; a meter
+ * (o200k in a worker thread, else `estimateTokens`); and a factor from the provider's own count (`calibration.ts`).
  */
 
-/** Overhead of a message, and of a tool call. */
+/** Tokens added for each message, and for each tool call. */
 const MESSAGE_TOKENS = 6
 const CALL_TOKENS = 16
 const IMAGE_TOKENS = 2000
-/** Documents are read as text and as page images. */
+/** Bytes per token of a document. Models read a document as text and as page images. */
 const BYTES_PER_DOCUMENT_TOKEN = 20
 /** Tolerance for rounding in sums. */
 const ROUNDING = 1e-6
@@ -18,10 +18,10 @@ const ROUNDING = 1e-6
 /** Token count of each text before calibration. Must not reject. */
 export type Meter = (texts: readonly string[]) => Promise<readonly number[]>
 
-/** Awaited between slices of long work, so that others can run. */
+/** Long work awaits this function between its slices, so that other work can run. */
 export type Yield = () => Promise<void> | void
 
-/** Weight by bytes and by a meter. */
+/** Weight of a text: its bytes, and the count of a meter. */
 export type Weight = { readonly bytes: number; readonly count: number }
 
 export const NO_WEIGHT: Weight = { bytes: 0, count: 0 }
@@ -38,10 +38,10 @@ export const sumWeights = (weights: Iterable<Weight>): Weight => {
 export const tokensOf = (weight: Weight, factor: number): number =>
   Math.ceil(Math.min(weight.bytes, weight.count * factor) - ROUNDING)
 
-/** Characters estimated at a time: some 2 ms. */
+/** Characters estimated without a pause: this takes some 2 ms. */
 const SLICE_CHARS = 100_000
 
-/** The estimate as a meter, with `pause` after each slice of a text. */
+/** A meter that estimates, and awaits `pause` after each slice of a text. */
 export const estimating =
   (pause: Yield = () => {}): Meter =>
   async (texts) => {
@@ -64,7 +64,7 @@ export async function weighText(text: string, meter: Meter): Promise<Weight> {
   return { bytes: byteLength(text), count }
 }
 
-/** Content of a message: its texts joined, and fixed weight of the rest. */
+/** Content of a message: its joined texts, and a fixed weight for all other parts. */
 export type Load = { readonly text: string; readonly flat: number; readonly bytes: number }
 
 export function loadOf(message: HistoryMessage): Load {

@@ -18,14 +18,14 @@ export type Trimmed = {
   readonly shortened?: Shortened
   /** Upper bound of the kept messages' tokens. */
   readonly tokens: number
-  /** Calibration factor and meter, for texts added to the history. */
+  /** Calibration factor and meter. They also weigh texts that are added to the history. */
   readonly factor: number
   readonly meter: Meter
 }
 
 /**
- * Fits a history into `maxTokens` with the text of `beside`: long results are cut, then the oldest messages are
- * dropped. Calls and results stay together; the cost depends on what may be kept, not on the whole history.
+ * Fits a history and the text of `beside` into `maxTokens`: cuts long results, then drops the oldest messages, but
+ * never a call without its result. The time needed depends on the messages that may be kept, not on the whole history.
  */
 export async function trim(
   messages: readonly HistoryMessage[],

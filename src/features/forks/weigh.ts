@@ -20,11 +20,11 @@ const BATCH_CHARS = 200_000
 
 export type Weighed = { readonly message: HistoryMessage; readonly weight: Weight }
 
-/** `model`: the one that will read the history. */
+/** `model`: the model that will read the history. */
 export type WeighingPorts = { readonly meter: Meter; readonly model: Model | undefined; readonly pause: Yield }
 
 export type NewestMessages = {
-  /** Newest messages, cut and weighed, oldest first: all that can fit, and one more if there is one. */
+  /** Newest messages, cut and weighed, oldest first: all that can fit, and one more message if the history has one. */
   readonly newest: readonly Weighed[]
   /** Calibration factor of the weights. */
   readonly factor: number
@@ -32,7 +32,10 @@ export type NewestMessages = {
   readonly meter: Meter
 }
 
-/** Weighs as much of a history as can fit into `maxTokens`. Messages that fit by bytes are estimated, not counted. */
+/**
+ * Weighs the newest messages of a history, as far as they can fit into `maxTokens`. If all fit by their bytes, their
+ * tokens are estimated, not counted.
+ */
 export async function weighNewest(
   messages: readonly HistoryMessage[],
   { maxToolResultChars, maxTokens }: { readonly maxToolResultChars: number; readonly maxTokens: number },
@@ -75,7 +78,7 @@ async function guessed(looked: readonly Loaded[], pause: Yield): Promise<NewestM
   return { newest: (await weighBatch(looked, meter)).reverse(), factor: 1, meter }
 }
 
-/** Yields messages weighed for the calibration first, then the rest. */
+/** Takes the next messages to weigh: first those that were loaded before the calibration, then the rest. */
 async function nextBatch(looked: Loaded[], walk: Generator<Loaded, void>, pause: Yield): Promise<readonly Loaded[]> {
   const batch: Loaded[] = []
   for (let chars = 0; chars < BATCH_CHARS; ) {

@@ -14,13 +14,13 @@ export type UncutHistory = {
   readonly tokens: number
   /** Tokens before the messages: system prompt and tools. */
   readonly before: number
-  /** The provider reported its cache for the last step; absent where it never did. */
+  /** Whether the provider reported its cache for the last counted step; absent if no step was counted. */
   readonly told?: boolean
 }
 
 /**
- * Tokens of the request that these messages end: the provider's count of the last step and an estimate of the rest; an
- * estimate of all without such a count.
+ * Tokens of a request with these messages: the provider's count of the last step plus an estimate of later messages.
+ * Without such a count, all messages are estimated.
  */
 export async function weighUncut(
   messages: readonly HistoryMessage[],
@@ -41,7 +41,7 @@ export async function weighUncut(
 const isOf = (one: Model | undefined, other: Model | undefined): boolean =>
   one !== undefined && one.provider === other?.provider && one.id === other.id
 
-/** Why a fork cannot share its parent's prefix, a sentence; undefined where it can. */
+/** Sentence that says why a fork cannot share its parent's prefix; undefined if it can. */
 export async function wholeForkObstacle(
   models: Pick<ModelFacts, "room">,
   { agent, model }: Pick<TaskDraft, "agent" | "model">,
@@ -58,6 +58,9 @@ export async function wholeForkObstacle(
   return `The history, about ${formatInteger(tokens)} tokens, leaves the model too little room (${formatInteger(room)}): this fork is trimmed.`
 }
 
-/** Compares a shared cache with a trimmed fork, which is written once and read in each step. */
+/**
+ * Whether a whole fork, read from the cache in each step, costs less than a trimmed one. A trimmed fork is written to
+ * the cache once and read in each step.
+ */
 export const isCheaper = (whole: number, trimmed: number, { cached, anew }: Prices): boolean =>
   STEPS * whole * cached < trimmed * anew + STEPS * trimmed * cached

@@ -3,18 +3,21 @@ import type { Clock } from "../../core/ports.ts"
 import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, textOf } from "./frames.ts"
 import { type CallEnd, endIn, type Hint, hintIn, type Order, type PingReply, type RelayHello } from "./orders.ts"
 
-/** Starts the relay on a host without an installation: a shell line, and a script that it reads. */
+/**
+ * This module starts the relay on a host where nothing of the plugin is installed: a shell line there reads the relay's
+ * script from stdin.
+ */
 
 /**
- * Only argument of the transport. It contains no double quotes, newlines or exclamation marks, so that it survives a
- * second shell; everything else comes over stdin, unquoted.
+ * Shell line that the transport runs on the host; all other text comes over stdin, unquoted. `LINE` contains no double
+ * quotes, newlines or exclamation marks, so that a second shell does not change it.
  */
 export const LINE = "exec sh -c 'IFS= read -r s; eval \"$s\"'"
 
-/** Printed in place of the marker where the host has no OpenCode. */
+/** The host's shell prints this text to stderr, and starts no relay, if it finds no OpenCode. */
 export const NOT_FOUND = "superagents: no opencode"
 
-/** Folders of OpenCode's installers, searched after PATH. */
+/** Folders into which OpenCode's installers put the program. The host's shell searches them after PATH. */
 const FOLDERS = [".opencode/bin", ".local/bin", ".bun/bin"]
 const ELSEWHERE = ["/usr/local/bin", "/opt/homebrew/bin"]
 
@@ -24,16 +27,16 @@ const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 const inHome = (path: string): string => (path.startsWith("~/") ? `"$HOME"/${quoted(path.slice(2))}` : quoted(path))
 
 /**
- * First two lines for the host: a shell script that finds OpenCode and starts it as Bun, and the relay's JavaScript.
- * All later bytes belong to the relay.
+ * Returns the first two lines for the host: a shell script that finds OpenCode and starts it as Bun, and the relay's
+ * JavaScript. The relay reads all bytes after them.
  */
 export function bootstrapLines(relay: string, settings: unknown, opencode: string): string {
   const path = [...FOLDERS.map((folder) => `$HOME/${folder}`), ...ELSEWHERE].join(":")
   const wanted = opencode === "" ? "opencode" : opencode
   const shell = [
-    // A sign of life: the next steps may take long on a busy host.
+    // Print something first, to show that the connection works: the next steps may take long on a busy host.
     "echo",
-    // The login folder may be gone.
+    // Begin in a folder that exists: the login folder may be gone.
     'cd "$HOME" 2>/dev/null || cd /',
     `PATH="$PATH:${path}"`,
     "export PATH",
@@ -49,7 +52,7 @@ export function bootstrapLines(relay: string, settings: unknown, opencode: strin
   return `${shell}\n${oneLineOf(script)}\n`
 }
 
-/** JSON allows U+2028 and U+2029 unescaped, which old script parsers reject. */
+/** Escapes U+2028 and U+2029: JSON allows them unescaped, but old JavaScript parsers reject them. */
 const oneLineOf = (script: string): string => script.replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029")
 
 /** Characters of the transport's stderr that are kept to explain its end. */
@@ -58,24 +61,26 @@ const MOST_COMPLAINT_CHARS = 4000
 /** Callbacks for parts of a call's result. */
 type Receiver = {
   readonly head?: (body: string) => void
-  /** If it returns a promise, the chunk's credit is returned when that resolves. */
+  /**
+   * Takes a chunk. If `data` returns a promise, the chunk's credit goes back to the host once this promise resolves.
+   */
   readonly data?: (body: Uint8Array) => void | Promise<void>
   readonly errors?: (body: Uint8Array) => void
 }
 
-/** The connection was lost during the call. */
+/** Error of a call without a connection, or of one whose connection was lost during the call. */
 export class ConnectionLost extends Error {
   override readonly name = "ConnectionLost"
 }
 
 export type CallOptions = {
-  /** Body of the request. */
+  /** Data sent after the order, such as a request's body or a command's stdin. */
   readonly input?: Uint8Array | AsyncIterable<Uint8Array>
   readonly receiver?: Receiver
   readonly signal?: AbortSignal
 }
 
-/** End of a channel: the transport's last output; `byItself` where it was not closed here. */
+/** How a channel ended. `complaint`: the transport's last output. `byItself`: false if this process called `close`. */
 type Closed = { readonly complaint: string; readonly byItself: boolean; readonly started: boolean }
 
 type Waiting = {
@@ -86,21 +91,21 @@ type Waiting = {
 }
 
 export type ChannelPorts = {
-  /** Command of the transport, which gets one more argument. */
+  /** Command of the transport. The channel adds `LINE` as the last argument. */
   readonly command: readonly string[]
   /** First lines sent to the host. */
   readonly opening: string
-  /** Called at the host's first output of any kind: the connection works. */
+  /** Called at the host's first output of any kind, which shows that the connection works. */
   readonly heard: () => void
   /** Called when the relay has started. */
   readonly opened: (hello: RelayHello) => void
   readonly closed: (closed: Closed) => void
 }
 
-/** ssh must not ask for a password, on a terminal or in a window: nobody could answer. */
+/** Environment in which ssh asks for no password, neither on a terminal nor in a window: nobody could answer. */
 const unasked = () => ({ ...process.env, SSH_ASKPASS_REQUIRE: "never" })
 
-/** One transport process and its calls. Never reused once closed. */
+/** One transport process and its calls. A closed channel is never used again. */
 export class Channel {
   readonly #ports: ChannelPorts
   readonly #child: ChildProcess
@@ -117,7 +122,7 @@ export class Channel {
   constructor(ports: ChannelPorts) {
     this.#ports = ports
     const [program = "", ...args] = ports.command
-    // Own process group: signals from OpenCode's terminal must not reach it.
+    // The transport gets its own process group, so that signals from OpenCode's terminal do not reach it.
     this.#child = spawn(program, [...args, LINE], {
       stdio: ["pipe", "pipe", "pipe"],
       detached: true,
@@ -161,13 +166,13 @@ export class Channel {
     return ended
   }
 
-  /** Asks for a sign of life. Never rejects; the caller closes the channel on a timeout. */
+  /** Asks the relay for an answer. Never rejects: the caller closes the channel if no answer comes in time. */
   ping(answered: (pong: PingReply) => void): void {
     this.#pong = answered
     this.#write(encode("ping", 0))
   }
 
-  /** Closes the connection; pending calls are cut. */
+  /** Closes the connection. Pending calls reject with `ConnectionLost`. */
   close(): void {
     this.#byItself = false
     this.#child.stdin?.destroy()
@@ -186,7 +191,7 @@ export class Channel {
     await this.#write(encode("end", number))
   }
 
-  /** Resolves when the stream can take more; at once when it is closed. */
+  /** Writes to the transport's stdin. Resolves when the stream can take more; at once when the stream is closed. */
   #write(bytes: Uint8Array): Promise<void> | undefined {
     const { stdin } = this.#child
     if (this.#isClosed || !stdin?.writable || stdin.write(bytes)) return undefined
@@ -241,29 +246,32 @@ export class Channel {
     this.#ports.closed({ complaint, byItself: this.#byItself, started: this.#isOpen })
   }
 
-  /** Kills the whole group: children of a wrapper would keep the connection open. */
+  /** Kills the transport's whole process group: children of a wrapper command would keep the connection open. */
   #kill(): void {
     try {
       if (this.#child.pid !== undefined) process.kill(-this.#child.pid, "SIGKILL")
     } catch {
-      // It has ended.
+      // The process has ended already.
     }
   }
 }
 
-/** Delay after a failed connection, doubled each time, in ms. */
+/** Delay before the event stream is opened again, in ms. Each further failure doubles the delay. */
 const FIRST_PAUSE_MS = 10_000
 const LONGEST_PAUSE_MS = 300_000
 
 export type RemoteEventStreamPorts = {
   readonly clock: Clock
-  /** Rejects without contact. */
+  /** Sends an order to the host. Rejects if there is no contact. */
   readonly call: (order: Order, options: CallOptions) => Promise<CallEnd>
-  /** Called with hints of activity; undefined: events arrive from now on, and earlier ones may be lost. */
+  /**
+   * Called with a hint about a session's activity. `undefined`: events arrive from now on, and earlier ones may be
+   * lost.
+   */
   readonly heard: (hint: Hint | undefined) => void
 }
 
-/** Event stream of a remote server. Events are hints, and polling finds out the same without them. */
+/** Event stream of a remote server. Events are only hints: polling finds every change without them, but later. */
 export class RemoteEventStream {
   readonly #ports: RemoteEventStreamPorts
   #stop: AbortController | undefined
@@ -280,7 +288,7 @@ export class RemoteEventStream {
     return this.#hears
   }
 
-  /** Listens while there is contact, until `rest`. */
+  /** Listens for events while there is contact, until `rest` is called. */
   listen(): void {
     this.rest()
     this.#pause = FIRST_PAUSE_MS
@@ -294,7 +302,7 @@ export class RemoteEventStream {
     this.#stop = undefined
   }
 
-  /** Never rejects. */
+  /** Reads events until the stream ends, then schedules the next attempt. Never rejects. */
   async #listen(): Promise<void> {
     const stop = new AbortController()
     this.#stop = stop
@@ -314,7 +322,7 @@ export class RemoteEventStream {
     try {
       await this.#ports.call({ do: "listen" }, { receiver, signal: stop.signal })
     } catch {
-      // The next contact starts it again.
+      // The next contact starts the event stream again.
       if (isOurs()) this.rest()
     }
     if (!isOurs()) return

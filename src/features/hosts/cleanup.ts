@@ -5,7 +5,10 @@ import { jsonFile, jsonNames, readJson, replaceFile } from "../../lib/atomic-fil
 import { SerialQueue, succeeds } from "../../lib/promises.ts"
 import type { RemoteSession } from "./remote-session.ts"
 
-/** Delays after failures during contact, in ms; after the last one the connection is not kept for it. */
+/**
+ * Delays in ms after cleanups that failed during contact. When all are used, the cleanups no longer keep the connection
+ * open.
+ */
 const PAUSES_MS = [5000, 15_000, 45_000, 135_000, 405_000]
 
 type CleanupPorts = {
@@ -16,10 +19,10 @@ type CleanupPorts = {
   readonly has: (host: string) => boolean
   readonly add: (remote: RemoteSession) => void
   readonly drop: (remote: RemoteSession) => void
-  /** Keeps the host's connection for it. */
+  /** Keeps the host's connection open for the cleanup of this session. */
   readonly wanted: (remote: RemoteSession) => void
   readonly isReached: (host: string) => boolean
-  /** No longer keeps the connection for it. */
+  /** Stops keeping the host's connection open for this session. */
   readonly unwanted: (remote: RemoteSession) => void
   /** Performs the cleanup of a session. */
   readonly pay: (remote: RemoteSession) => Promise<unknown>
@@ -27,27 +30,30 @@ type CleanupPorts = {
 }
 
 /**
- * Pending work on hosts, also after a restart: fetching the work of cleared tasks, and removing folders whose work is
- * here.
+ * Runs pending work on hosts, also after a restart: fetches the work of cleared tasks, and removes folders whose work
+ * has been fetched.
  */
 export class Cleanup {
   readonly #ports: CleanupPorts
   readonly #owed = new Set<RemoteSession>()
-  /** By host with failures during contact: their number, and a function that cancels the next attempt. */
+  /**
+   * For each host on which cleanups failed during contact: number of failures, and a function that cancels the next
+   * attempt.
+   */
   readonly #failed = new Map<string, { times: number; cancel: (() => void) | undefined }>()
-  /** By host. */
+  /** Runs the cleanups of each host one after another. */
   readonly #payQueue = new SerialQueue()
 
   constructor(ports: CleanupPorts) {
     this.#ports = ports
   }
 
-  /** Stores a cleanup, to run as soon as its host is in contact. */
+  /** Stores a cleanup, which runs as soon as there is contact with the host. */
   async owe(remote: RemoteSession): Promise<void> {
     this.#owed.add(remote)
     this.#ports.wanted(remote)
     await this.#ports.cleanupQueue.write(remote)
-    // While contact lasts, no event starts another attempt.
+    // Schedule an attempt: while contact lasts, no event starts the cleanup.
     this.#later(remote.host)
   }
 
@@ -58,7 +64,7 @@ export class Cleanup {
     await this.#ports.cleanupQueue.drop(remote)
   }
 
-  /** Loads entries of earlier processes. */
+  /** Loads cleanups that earlier processes have stored. */
   async takeUp(): Promise<void> {
     const { cleanupQueue, known, has, add, wanted } = this.#ports
     for (const debt of await cleanupQueue.read()) {
@@ -78,7 +84,7 @@ export class Cleanup {
     return this.#payQueue.take(() => this.#payAll(name), name)
   }
 
-  /** Stops all attempts. */
+  /** Cancels all scheduled attempts. */
   close(): void {
     for (const { cancel } of this.#failed.values()) cancel?.()
     this.#failed.clear()
@@ -94,11 +100,12 @@ export class Cleanup {
     const { cleanupQueue, pay, drop, unwanted, log } = this.#ports
     const isHome = remote.home !== undefined
     try {
-      // Another process may have done it, and a later run may use the folder again.
+      // Clean up only if the entry is still stored: another process may have done the cleanup, and a later run may use
+      // the folder again.
       if (await cleanupQueue.has(remote)) await pay(remote)
       if (this.#owed.has(remote)) unwanted(remote)
       await this.forgive(remote)
-      // A task whose work is fetched stays known.
+      // Only the session of a cleared task is forgotten. A task whose work was fetched before stays known.
       if (!isHome) drop(remote)
     } catch (error) {
       const what = isHome ? "folder" : "work"
@@ -108,7 +115,10 @@ export class Cleanup {
     }
   }
 
-  /** Without contact it runs when contact is back. */
+  /**
+   * Schedules the next attempt of a host's cleanups. Without contact nothing is scheduled: they run when contact is
+   * back.
+   */
   #later(name: string): void {
     const { clock, isReached, unwanted } = this.#ports
     const failed = this.#failed.get(name) ?? { times: 0, cancel: undefined }
@@ -139,9 +149,9 @@ export class Cleanup {
 export type CleanupQueue = {
   write(remote: RemoteSession): Promise<void>
   drop(remote: RemoteSession): Promise<void>
-  /** False where another process has done the cleanup. */
+  /** Whether the entry is still stored. False if another process has done the cleanup. */
   has(remote: RemoteSession): Promise<boolean>
-  /** Entries of this folder's tasks. */
+  /** Reads the entries of tasks whose parent works in this folder. */
   read(): Promise<readonly RemoteSession[]>
 }
 
@@ -170,7 +180,7 @@ type Written = Pick<
 
 function remoteSessionIn(known: Written | undefined, parentFolder: string): readonly RemoteSession[] {
   if (known?.parentFolder !== parentFolder) return []
-  // A fetched session is not read any more.
+  // If the work has been fetched already, messages are no longer read on the host.
   const live = known.home === undefined
   return [{ ...known, model: undefined, live, sent: true, asked: live, asks: [], owesAbort: live }]
 }

@@ -2,17 +2,19 @@ import { oneLine } from "../../lib/text.ts"
 import { NOT_FOUND } from "./channel.ts"
 
 /**
- * State machine of a host's connection: attempts, delays, and states for readers. Pure; `connection.ts` carries it out.
+ * State machine of a host's connection: decides about attempts and delays, and names the states for readers. Pure:
+ * `connection.ts` opens and closes the connection.
  */
 
-/** State of a host's connection. */
 export type ConnectionState =
-  /** No task needs it. */
+  /** No task needs the connection. */
   | { readonly phase: "idle" }
   /** A first attempt is under way. `since`: when the host was first needed. */
   | { readonly phase: "connecting"; readonly since: number; readonly tries: number; readonly why?: string }
   | { readonly phase: "contact" }
-  /** Contact was lost. `tries`: attempts since; `nextAt`: the next one, absent during an attempt. */
+  /**
+   * Contact was lost. `tries`: number of attempts since then; `nextAt`: time of the next attempt, absent during one.
+   */
   | {
       readonly phase: "no contact"
       readonly since: number
@@ -20,27 +22,27 @@ export type ConnectionState =
       readonly nextAt?: number
       readonly why?: string
     }
-  /** First contact failed: the next user starts again. */
+  /** All attempts to reach the host for the first time failed. The next task that needs the host starts new ones. */
   | { readonly phase: "ended"; readonly why: string }
 
 export type ConnectionInput =
-  /** `known`: there was contact before. */
+  /** A task needs the connection. `known`: there was contact with the host before. */
   | { readonly type: "wanted"; readonly known: boolean }
   | { readonly type: "opened" }
-  /** A connection or attempt has ended. `byItself`: the command exited, rather than hung. */
+  /** A connection or attempt has ended. `byItself`: true if the command exited, false if it hung. */
   | { readonly type: "closed"; readonly why: string; readonly byItself: boolean; readonly fatal?: boolean }
   | { readonly type: "due" }
   | { readonly type: "unwanted" }
 
-/** Attempts before a first contact if the command exits by itself. */
+/** Number of attempts for a first contact. Only attempts whose command exited by itself count. */
 const FIRST_TRIES = 3
 const FIRST_PAUSES_MS = [1500, 3000]
-/** Delays of attempts after a loss; the last one repeats. */
+/** Delays in ms before the attempts after contact was lost. The last delay applies to all further attempts. */
 const PAUSES_MS = [0, 1000, 2000, 4000, 5000]
 
 export const IDLE: ConnectionState = { phase: "idle" }
 
-/** Next state. `begins`: an attempt was started. */
+/** Returns the state that follows an input. */
 export function step(state: ConnectionState, input: ConnectionInput, now: number): ConnectionState {
   switch (input.type) {
     case "wanted":
@@ -94,7 +96,7 @@ export function lastLine(text: string): string {
   return lines.findLast((line) => line !== "") ?? ""
 }
 
-/** Patterns in error output, with advice. */
+/** Patterns in a transport's error output, each with advice that is added to the reason. */
 const ADVICE: readonly (readonly [RegExp, (name: string) => string])[] = [
   [
     /could not resolve hostname|name or service not known/i,

@@ -38,8 +38,8 @@ const PONG_LIMIT_MS = 10_000
 const SILENT = "OpenCode there does not answer any more"
 
 /**
- * Pings a connection until it is stopped. `died` is called once with the reason; OpenCode's server is watched
- * separately, because it may hang while the connection works.
+ * Pings the relay until `stop` is called. `died` is called once with the reason: no answer came, or OpenCode's server
+ * hangs although the connection works.
  */
 class Heartbeat {
   readonly #line: Pick<Channel, "ping">
@@ -102,11 +102,14 @@ type LinkSettings = {
 
 type LinkPorts = {
   readonly clock: Clock
-  /** Source of the relay. */
+  /** Reads the relay's JavaScript source. */
   readonly script: () => Promise<string>
-  /** Called on each change of state. */
+  /** Called when the phase changes, and when a new user of an idle connection gets contact. */
   readonly changed: (state: ConnectionState, before: ConnectionState) => void
-  /** Called with hints of activity; undefined: events arrive from now on, and earlier ones may be lost. */
+  /**
+   * Called with a hint about a session's activity. `undefined`: events arrive from now on, and earlier ones may be
+   * lost.
+   */
   readonly heard: (hint: Hint | undefined) => void
   readonly log: (text: string) => void
   readonly open?: (ports: ChannelPorts) => Line
@@ -115,19 +118,19 @@ type LinkPorts = {
 const NOT_OURS =
   "what answers there is not the script that was sent. Its command has to run a line of shell there, and to pass what that prints through unchanged."
 
-/** A channel as used here. */
+/** The methods of a channel that this module uses. */
 type Line = Pick<Channel, "call" | "ping" | "close">
 
-/** The host is out of reach, for now or for good. */
+/** Error of a call to a host that is out of reach, for now or for good. */
 export class NoContact extends Error {
   override readonly name = "NoContact"
 }
 
 /** Facts that a host reported at the present contact. */
 export type Contact = {
-  /** Difference of its clock to this one's, in ms. */
+  /** The host's clock minus this machine's, in ms. */
   readonly skew: number
-  /** Path of its cache folder. */
+  /** Path of the host's cache folder. */
   readonly cache: string
   readonly server: RemoteServerState
 }
@@ -147,7 +150,7 @@ export class HostConnection {
   #pulse: Heartbeat | undefined
   readonly #eventStream: RemoteEventStream
   #cancelRest: () => void = () => {}
-  /** Kept without users: OpenCode there may end meanwhile. */
+  /** True while the connection is kept without users. OpenCode's server on the host may end in this time. */
   #rests = false
 
   constructor(settings: LinkSettings, ports: LinkPorts) {
@@ -157,7 +160,7 @@ export class HostConnection {
     this.#eventStream = new RemoteEventStream({ clock, heard, call: (order, options) => this.call(order, options) })
   }
 
-  /** The host reports activity by events, so polling may be rare. */
+  /** True while the host reports activity by events, so that polling may be rare. */
   get hears(): boolean {
     return this.#eventStream.hears
   }
@@ -166,7 +169,7 @@ export class HostConnection {
     return this.#state
   }
 
-  /** Undefined without contact. */
+  /** Facts about the host; undefined without contact, and while the connection has no users. */
   get contact(): Contact | undefined {
     return this.#state.phase === "contact" && !this.#rests ? this.#contact : undefined
   }
@@ -180,7 +183,7 @@ export class HostConnection {
     this.#put({ type: "wanted", known })
   }
 
-  /** Removes a user. */
+  /** Removes a user. Some time after the last one has left, the connection is closed. */
   release(user: string): void {
     if (!this.#users.delete(user) || this.#users.size > 0) return
     this.#eventStream.rest()
@@ -210,7 +213,7 @@ export class HostConnection {
     })
   }
 
-  /** Rejects with `NoContact` without contact, and where it is lost during the call. */
+  /** Runs an order on the host. Rejects with `NoContact` if there is no contact, or contact is lost during the call. */
   async call(order: Order, options?: CallOptions): Promise<CallEnd> {
     const channel = this.#channel
     if (!this.contact || !channel) throw new NoContact(`there is no contact with ${this.#settings.name}`)
@@ -225,7 +228,6 @@ export class HostConnection {
     }
   }
 
-  /** Closes the connection. */
   close(): void {
     this.#cancelRest()
     this.#cancelPause()
@@ -267,7 +269,7 @@ export class HostConnection {
     const { command, relay, opencode, connectTimeout } = this.#settings
     try {
       const text = bootstrapLines(await script(), relay, opencode)
-      // The last user may have left.
+      // No attempt is due any more: the last user may have left meanwhile.
       if (pauseBefore(this.#state, clock.now()) === undefined && this.#state.phase !== "no contact") {
         this.#opening = false
         return
@@ -303,7 +305,7 @@ export class HostConnection {
     this.#opening = false
   }
 
-  /** The relay has started: start OpenCode's server and compare clocks. */
+  /** Called when the relay has started: compares the clocks and starts OpenCode's server. */
   async #greet(channel: Line, hello: RelayHello): Promise<void> {
     if (!isHello(hello)) return this.#refuse(channel, NOT_OURS)
     const { now, cache } = hello
@@ -312,7 +314,7 @@ export class HostConnection {
     await this.#served(channel)
   }
 
-  /** Starts OpenCode's server there; contact begins when it answers. */
+  /** Starts OpenCode's server on the host. Contact begins when the server answers. */
   async #served(channel: Line): Promise<void> {
     this.#contact = undefined
     try {
@@ -328,16 +330,16 @@ export class HostConnection {
       this.#contact = { ...this.#far, server }
       const known = this.#state
       this.#put({ type: "opened" })
-      // A new user of an idle connection gets the same notice as after a loss, and starts pending cleanups.
+      // Report contact to the new user of an idle connection as after a loss. The report also starts pending cleanups.
       if (known.phase === "contact") this.#ports.changed(this.#state, known)
       for (const look of [...this.#waiting]) look()
       this.#eventStream.listen()
     } catch {
-      // The loss was reported already.
+      // The loss of the connection was reported already.
     }
   }
 
-  /** The host is in reach, but OpenCode there is unusable. */
+  /** Closes the channel to a host that answers but cannot be used. `why`: the reason. */
   #refuse(channel: Line, why: string): void {
     if (this.#channel !== channel) return
     this.#leave()
@@ -345,7 +347,7 @@ export class HostConnection {
     this.#put({ type: "closed", byItself: true, why: `${this.#settings.name} cannot be used: ${why}` })
   }
 
-  /** Forgets the channel. */
+  /** Forgets the channel, and stops its pings and events. */
   #leave(): void {
     this.#channel = undefined
     this.#pulse?.stop()
@@ -360,7 +362,7 @@ export class HostConnection {
     this.#lost({ type: "closed", byItself: false, why: `${this.#settings.name}: ${why}` })
   }
 
-  /** Not reopened without users. */
+  /** Handles the loss of a connection, which is opened again only if it has users. */
   #lost(closed: ConnectionInput): void {
     if (this.#users.size > 0) this.#put(closed)
     else this.close()

@@ -2,22 +2,25 @@ import type { HostConnection } from "./connection.ts"
 import { textOf } from "./frames.ts"
 import type { CallHead, FilesOrder, Order } from "./orders.ts"
 
-/** Placeholder address for OpenCode's client: requests to it go over the connection only. */
+/** Placeholder address for OpenCode's client, which sends all its requests over the connection. */
 export const BASE_URL = "http://host.invalid"
 
 /** Longest accepted response or output. */
 const MOST_ANSWER_BYTES = 64 * 2 ** 20
 const MOST_OUTPUT_BYTES = 16 * 2 ** 20
-/** All answers of one host that are on their way, together. */
+/** Most bytes of all answers of one host together whose calls are not over yet. */
 const MOST_IN_FLIGHT_BYTES = 256 * 2 ** 20
 
 /** Receives a chunk; a returned promise delays the next one. */
 type Take = (body: Uint8Array) => void | Promise<void>
 
-/** How many bytes of answers are kept of each link until their calls are over. */
+/** For each connection: number of received bytes of answers whose calls are not over yet. */
 const inFlight = new WeakMap<object, number>()
 
-/** Throws where more comes than so many bytes, for this answer or all of its link. `over`: nothing of it is kept any more. */
+/**
+ * Wraps `take` so that it throws after `most` bytes of one answer, or after too many bytes of all answers of the
+ * connection. `over`: call it when the answer is no longer kept.
+ */
 function within(link: object, most: number, take: Take): { take: Take; over: () => void } {
   let size = 0
   const add = (bytes: number) => {
@@ -59,7 +62,7 @@ export const fetchOver =
         cancel: () => stop.abort(),
       })
       let isWanted: Promise<void> | undefined
-      // Until the reader takes more, the host sends no more than its credit.
+      // The promise resolves when the reader wants more. Until then, the host gets no new credit.
       const enqueue = (chunk: Uint8Array): Promise<void> | undefined => {
         body?.enqueue(chunk)
         if ((body?.desiredSize ?? 1) > 0) return undefined
@@ -72,12 +75,12 @@ export const fetchOver =
       }
       const head = (text: string) => {
         const { status, headers: told } = JSON.parse(text) as CallHead
-        // The body arrives decoded.
+        // Drop headers that no longer apply: the body arrives decoded.
         const { "content-encoding": _encoding, "content-length": _length, ...rest } = told
         const empty = status === 204 || status === 304
         resolve(new Response(empty ? null : stream, { status, headers: rest }))
       }
-      // The reader cancelled, or the body is too long.
+      // `take` throws if the reader has cancelled, or the body is too long.
       const { take, over } = within(link, MOST_ANSWER_BYTES, enqueue)
       const data = untilRefused(take, (error) => {
         ended(() => body?.error(error))
@@ -98,12 +101,12 @@ export const fetchOver =
     })
   }
 
-/** Ignores that the stream may be closed already. */
+/** Calls `close`, and ignores the error if the stream was closed before. */
 function ended(close: () => void): void {
   try {
     close()
   } catch {
-    // Closed already.
+    // The stream was closed before.
   }
 }
 
@@ -126,7 +129,7 @@ export type HostCommandResult = { readonly code: number | null; readonly out: Ui
 
 export type RunOptions = {
   readonly cwd?: string
-  /** Receives output in chunks instead of collecting it. A throw stops the command. */
+  /** Receives the output in chunks, which are not collected then. If `take` throws, the command is stopped. */
   readonly take?: Take
   readonly input?: Uint8Array | AsyncIterable<Uint8Array>
   readonly signal?: AbortSignal

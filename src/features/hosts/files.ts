@@ -17,12 +17,12 @@ import { textOf } from "./frames.ts"
 import { type CommitResult, type FilesOrder, namesIn, parseCommitResult, parseLookResult } from "./orders.ts"
 import type { HostRepositoryFolders } from "./rooms.ts"
 
-/** Large repositories take long. */
+/** Time limit of each git command that imports a bundle, in ms. Large repositories take long. */
 const IMPORT_LIMIT_MS = 900_000
-/** Longest header: one line for each ref. */
+/** Most bytes that are read for a bundle's header, which has one line for each ref. */
 const MOST_HEAD_BYTES = 1_048_576
 const KIND = /^# v[23] git bundle$/
-/** Other capabilities mean that objects are left out. */
+/** The only accepted capability of a bundle: others mean that objects are left out. */
 const CAPABILITY = /^@object-format=/
 
 type IncomingBundle = {
@@ -34,21 +34,24 @@ type IncomingBundle = {
     /** Ref of the commit within the bundle. */
     readonly ref: string
     readonly commit: string
-    /** Last known state of the task; absent for none. */
+    /** Commit of the task's last known state; undefined if there is none. */
     readonly since: string | undefined
   }[]
 }
 
-/** How many files and folders it may have more than that, and how many bytes more their names and contents together. */
+/**
+ * Limits for what a fetched state may have more than the last known one: files and folders, bytes of their names, and
+ * bytes of their contents.
+ */
 const MOST_ADDED = 200_000
 const MOST_NAME_BYTES = 32 * 2 ** 20
 const MOST_CONTENT_BYTES = 16 * 2 ** 30
-/** Mode, kind, hash and name of an entry: no file system has a longer path. */
+/** Longest accepted entry of a tree: mode, kind, hash and path. No file system has a longer path. */
 const MOST_ENTRY_BYTES = 65_536
 
 /**
- * Adds a host's bundle to the repository with each object verified, which git before 2.46 does not do. None of its refs
- * is used, and nothing stays where anything is wrong.
+ * Adds a host's bundle to the repository and verifies each object, which git before 2.46 does not do. None of the
+ * bundle's refs is used, and nothing stays if anything is wrong.
  */
 async function importBundle(to: Checkout, { name, file, heads }: IncomingBundle): Promise<void> {
   const head = await headOf(file)
@@ -80,8 +83,8 @@ async function importBundle(to: Checkout, { name, file, heads }: IncomingBundle)
 }
 
 /**
- * Whether a state can be listed and written out. A few bytes can name a tree that has itself in it again and again, or
- * files that unpack to more than a disk holds. Folders count, too: they may be empty.
+ * Whether a state is small enough to be listed and written out. A few bytes can name a tree with the same subtree again
+ * and again, or files that unpack to more than a disk holds. Folders count, too, since they may be empty.
  */
 async function isBounded(to: Checkout, since: string | undefined, commit: string): Promise<boolean> {
   const blobs = new Map<string, number>()
@@ -120,7 +123,7 @@ async function listedIn(to: Checkout, state: string, most: typeof NOTHING, onBlo
   return { ...size, isMore }
 }
 
-/** Total size of these blobs in bytes. Each counts as often as a file has its content. */
+/** Total size of these blobs in bytes. A blob counts once for each file that has its content. */
 async function contentsOf(to: Checkout, blobs: ReadonlyMap<string, number>): Promise<number> {
   const asked = [...blobs].filter(([, times]) => times > 0)
   if (asked.length === 0) return 0
@@ -172,10 +175,10 @@ function createFileSink(path: string, name: string, mostBytes: number) {
   }
 }
 
-/** Large repositories take long. */
+/** Time limit of the git command that makes a bundle, in ms. Large repositories take long. */
 const LONG_MS = 900_000
 const OLDEST_GIT = [2, 38] as const
-/** Largest result that a run may send back. */
+/** Largest bundle that a host may send back, in bytes. */
 const MOST_HOME_BYTES = 4 * 2 ** 30
 /** Characters quoted of an error on the host. */
 const MOST_PROBLEM_CHARS = 400
@@ -194,13 +197,13 @@ export type Sending = {
   readonly commit: string
   /** Patterns of ignored files to copy. */
   readonly copy: readonly string[]
-  /** The folder exists, and its ignored files are kept. */
+  /** True if the remote folder exists: it is updated, and its ignored files are kept. */
   readonly inPlace?: boolean
 }
 
 /**
- * Creates a task's remote folder from a commit that a local ref keeps, sent as a bundle without what the host has.
- * Throws a `CallError` where git is missing there or too old.
+ * Creates a task's remote folder from a commit that a local ref keeps, after sending a bundle of the objects that the
+ * host lacks. Throws a `CallError` if the host's git is missing or too old.
  */
 export async function send(
   there: RepositoryHost,
@@ -234,7 +237,10 @@ export async function send(
   await sendIgnored(there, from, taskID, await ignoredIn(from, copy))
 }
 
-/** A host with these commits has that one too: git refuses to make an empty bundle. */
+/**
+ * Whether a host with the commits `haves` has this commit, too. No bundle is made then, because git refuses to make an
+ * empty one.
+ */
 async function isWithin(from: Checkout, commit: string, haves: readonly string[]): Promise<boolean> {
   if (haves.length === 0) return false
   return (await gitLine(["rev-list", "--max-count=1", commit, "--not", ...haves], gitOptions(from))) === ""
@@ -273,7 +279,7 @@ async function look(there: RepositoryHost): Promise<readonly string[]> {
   )
 }
 
-/** Host's commits that exist here: the bundle is based on them. */
+/** Returns the commits of the host that exist in the local repository, too. A sent bundle leaves out their objects. */
 async function knownHere(from: Checkout, commits: readonly string[]): Promise<readonly string[]> {
   if (commits.length === 0) return []
   const { out } = await git(["cat-file", "--batch-check=%(objectname) %(objecttype)"], {
@@ -289,7 +295,7 @@ async function shallowOf(from: Checkout): Promise<readonly string[]> {
   return text.split("\n").filter((line) => line !== "")
 }
 
-/** Temporary ref of fetched work, until the task's own ref has it. */
+/** Temporary ref that keeps fetched work until the task's own ref does. */
 const incoming = (taskID: string): string => `refs/superagents-incoming/${taskID}`
 
 /**
@@ -315,7 +321,7 @@ export async function fetchWork(
     to,
     all.map((head) => head.commit),
   )
-  // A bundle has no ref of what is known.
+  // Import only commits that do not exist here: the bundle has no refs for known ones.
   const heads = all.filter((head) => !known.includes(head.commit))
   if (heads.length === 0) return sent
   await inFolder(async (folder) => {
@@ -328,7 +334,7 @@ export async function fetchWork(
   return sent
 }
 
-/** Files in a task's remote folder that match the globs and are in no commit of it. */
+/** Files in a task's remote folder that match the globs and are in none of the folder's commits. */
 export async function hiddenOnHost(
   there: RepositoryHost,
   taskID: string,
@@ -352,12 +358,12 @@ function committedBy(name: string, out: Uint8Array): CommitResult | null {
 export const dropIncomingRef = (to: Checkout, taskID: string): Promise<unknown> =>
   git(["update-ref", "-d", incoming(taskID)], sharedGitOptions(to))
 
-/** Removes a task's remote folder; with `commit`, only if that is its last committed state. */
+/** Removes a task's remote folder; with `commit`, only if this is the folder's last committed state. */
 export async function removeRemoteFolder(there: RepositoryHost, taskID: string, commit?: string): Promise<void> {
   await asked(there, { do: "remove", rooms: there.rooms, taskID, commit })
 }
 
-/** Result of an order. Throws where it failed; `what` begins the message. */
+/** Sends an order and returns its result. Throws if the order failed; the message has `what` before the reason. */
 async function asked(there: RepositoryHost, order: FilesOrder, options?: RunOptions, what = ""): Promise<Uint8Array> {
   const { name } = there
   const { out, problem } = await there.ask(order, options)

@@ -9,13 +9,13 @@ export type Frame = { readonly kind: Kind; readonly call: number; readonly body:
 /** Longest body of a frame; longer data is split. */
 export const MOST_BODY_BYTES = 65_536
 
-/** First bytes of the relay. Output of a login shell before it is skipped. */
+/** First bytes that the relay sends. All output before them, such as a login shell's, is skipped. */
 export const MARKER = "\u0002superagents-relay-1\u0003"
 
 const LENGTH_BYTES = 4
 /** Length of a frame's header. */
 export const HEAD_BYTES = LENGTH_BYTES + 1 + 4
-/** Most bytes of a call in flight in one direction. */
+/** Most bytes of a call that may be on their way in one direction. */
 export const WINDOW_BYTES = 1_048_576
 /** A longer frame means that something else wrote into the stream. */
 const MOST_FRAME_BYTES = 1_048_576
@@ -43,13 +43,13 @@ export function* inFrames(kind: Kind, call: number, body: Uint8Array): Iterable<
     yield encode(kind, call, body.subarray(from, from + MOST_BODY_BYTES))
 }
 
-/** Send credit of a call: each byte uses credit, which the reader returns after taking it. */
+/** Credit of a call's sender. Each sent byte uses credit, which the reader gives back after it has taken the byte. */
 export class Credit {
   #left = WINDOW_BYTES
   #isOver = false
   readonly #waiting = new Set<() => void>()
 
-  /** Waits for credit and uses it. */
+  /** Waits until there is credit, then uses it for these bytes. */
   async spend(bytes: number): Promise<void> {
     while (this.#left <= 0 && !this.#isOver) await new Promise<void>((resolve) => this.#waiting.add(resolve))
     this.#left -= bytes
@@ -61,7 +61,7 @@ export class Credit {
     this.#wake()
   }
 
-  /** The reader is gone: release waiting senders. */
+  /** Called when the reader is gone: ends the wait of all senders. */
   end(): void {
     this.#isOver = true
     this.#wake()
@@ -73,7 +73,7 @@ export class Credit {
   }
 }
 
-/** Received bytes of a call that were not taken yet. */
+/** Counts the bytes of a call that have arrived and that the reader has not taken yet. */
 export class Intake {
   #open = 0
   #taken = 0
@@ -87,7 +87,7 @@ export class Intake {
   /** Throws where the sender exceeds its credit. */
   arrive(bytes: number): void {
     this.#open += bytes
-    // Each of its streams may have begun a frame with its last byte of credit.
+    // Each of a call's two streams may have sent a whole frame when only one byte of credit was left.
     if (this.#open > WINDOW_BYTES + 2 * MOST_BODY_BYTES) throw new Error("more was sent than was asked for")
   }
 
@@ -115,7 +115,7 @@ export class Frames {
     return this.#skips
   }
 
-  /** Completed frames. Throws where the stream is corrupt. */
+  /** Takes received bytes and returns the frames that are complete now. Throws where the stream is corrupt. */
   take(bytes: Uint8Array): readonly Frame[] {
     this.#rest = joined(this.#rest, bytes)
     if (this.#skips && !this.#skip()) return []

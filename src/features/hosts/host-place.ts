@@ -66,7 +66,8 @@ export class HostPlace implements Place {
     const doing = (what: Preparing | undefined) => this.#hosts.tell(remote, { type: "preparing", what })
     const { name } = this.#machine
     remote.live = true
-    // Until its prompt is sent the folder must not be read: OpenCode would start an instance for a missing folder.
+    // Until the prompt is sent, the remote folder must not be read: OpenCode would start an instance for a folder that
+    // does not exist.
     remote.asked = false
     const waiting = { taskID, signal, waits: () => doing(`connecting to ${name}`) }
     try {
@@ -89,7 +90,7 @@ export class HostPlace implements Place {
       remote.far = { folder: far, session }
       return { directory: folder, preface: prefaceOf(name, far, again, begun) }
     } catch (error) {
-      // Sent files are removed after the run's end.
+      // If files were sent, the connection is still needed: they are removed after the run's end.
       if (!remote.sent) this.#machine.link.release(taskID)
       if (error instanceof NoContact) throw new PlaceError(error.message, "host")
       throw error
@@ -125,7 +126,7 @@ export class HostPlace implements Place {
     return { ...(await changedBetween(here, start, commit, globs)), tree: await treeOf(here, start) }
   }
 
-  /** Fetches the work, merges the parent's current state here, and sends the result. */
+  /** Fetches the work, merges the parent's current state in the local repository, and sends the result to the host. */
   async bringIn(taskID: string, folder: string): Promise<MergeResult> {
     const there = await this.#there(folder)
     const here = await requireCheckout(folder)
@@ -141,7 +142,7 @@ export class HostPlace implements Place {
     })
   }
 
-  /** Runs a check on the host. It survives a lost connection and is found again. */
+  /** Runs a check on the host. The command goes on while the connection is lost, and its result is read afterwards. */
   run(taskID: string, command: string, limits: PlaceRunLimits): Promise<CommandResult> {
     const { far } = this.#remoteSessionOf(taskID)
     if (!far) throw new Error(`there is no contact with ${this.#machine.name}`)
@@ -152,13 +153,13 @@ export class HostPlace implements Place {
     if (hasRemoteWork(this.#hosts.remoteSessionOf(taskID))) await untilReached(this.#machine, taskID, signal)
   }
 
-  /** Changes are fetched and verified before anything is removed. */
+  /** Archives a task's work. The changes are fetched and verified before anything is removed on the host. */
   async putAway(taskID: string, folder: string): Promise<ArchiveResult> {
     const { name, link } = this.#machine
     try {
       return await this.#putAway(taskID, folder)
     } catch (error) {
-      // A lost connection fails everything that was under way.
+      // A lost connection makes all running calls fail, some of them with other errors than `NoContact`.
       if (hasRemoteWork(this.#hosts.remoteSessionOf(taskID)) && (error instanceof NoContact || !link.contact))
         throw workUnreachableError(name, messageOf(error))
       throw error
@@ -177,11 +178,11 @@ export class HostPlace implements Place {
       await removeBare(this.#hosts, this.#machine, remote, () => this.#there(folder))
       return this.#worktrees.putAway(taskID, folder)
     }
-    // Retried with the next contact.
+    // Ask for a connection, because archiving is tried again at the next contact.
     if (!link.contact) link.use(taskID, true)
     const there = await this.#there(folder)
     const far = folderIn(there.rooms, taskID)
-    // The process that ended the run may not have reached the host.
+    // Abort the remote session: the process that ended the run may not have reached the host.
     if (!remote.rules) remote.owesAbort = true
     await this.#hosts.regain(remote)
     this.#hosts.fetches(remote, true)
@@ -195,20 +196,21 @@ export class HostPlace implements Place {
       .finally(() => this.#hosts.fetches(remote, false))
     await this.#hosts.keep(remote)
     this.#hosts.rest(remote)
-    // An entry in the cleanup queue keeps the connection.
+    // Release the connection, unless an entry in the cleanup queue still needs it.
     if (remote.home === undefined) link.release(taskID)
     const archived = await this.#worktrees.putAway(taskID, folder)
     if (unsaved.length === 0) return archived
     return { ...archived, held: `${far} on ${name}`, unsaved: [...archived.unsaved, ...unsaved] }
   }
 
-  /** The work is here: a folder that cannot be removed now enters the cleanup queue. */
+  /** Removes the remote folder of fetched work. If this fails, the cleanup queue gets an entry for the folder. */
   async #remove(there: RepositoryHost, remote: RemoteSession, sent: CommitResult | undefined): Promise<void> {
     const { taskID } = remote
     try {
-      // Fails where the server is gone, which has no instance then. Without contact the removal fails as well.
+      // Ignore an error: a server that is gone has no instance either, and without contact the removal below fails as
+      // well.
       if (sent) await this.#machine.server.leave(folderIn(there.rooms, taskID)).catch(() => {})
-      // Without a folder, an earlier removal may have been interrupted.
+      // Remove also without a complete folder: an earlier removal may have been interrupted.
       await removeRemoteFolder(there, taskID, sent?.commit)
     } catch (error) {
       if (!sent) throw error
@@ -217,7 +219,10 @@ export class HostPlace implements Place {
     }
   }
 
-  /** Removes a folder of the cleanup queue if it still equals the fetched state: a later run may use it. */
+  /**
+   * Removes a folder of the cleanup queue if its state is still the fetched one. Otherwise a later run may use the
+   * folder.
+   */
   async removeLeft(remote: RemoteSession): Promise<void> {
     const { taskID, parentFolder, home } = remote
     const there = await this.#there(parentFolder)
@@ -232,7 +237,7 @@ export class HostPlace implements Place {
     return this.#worktrees.merge(taskID, folder)
   }
 
-  /** Work that cannot be fetched now enters the cleanup queue, which survives a restart. */
+  /** Clears tasks. Work that is still on the host gets an entry in the cleanup queue, which survives a restart. */
   async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
     for (const id of taskIDs) {
       const remote = this.#hosts.remoteSessionOf(id)
@@ -267,7 +272,7 @@ export class HostPlace implements Place {
     return sent
   }
 
-  /** Sends the state for a run; for a later run with the parent's current state. */
+  /** Sends the state with which a run begins. With `bringIn`, a later run gets the parent's current state, too. */
   async #send(
     there: RepositoryHost,
     folder: string,
@@ -283,10 +288,11 @@ export class HostPlace implements Place {
       const remote = this.#remoteSessionOf(taskID)
       if (remote.home === undefined) {
         const sent = await this.#fetch(there, from, taskID)
-        // The folder stays where it holds what no commit can.
+        // Keep the folder if it has files that no commit can hold.
         inPlace = sent !== undefined && sent.unsaved.length > 0
       } else {
-        // Removes the marker too, by which another process would remove the folder.
+        // Removing the folder also removes its work ref on the host, by which another process would remove the new
+        // folder.
         await removeRemoteFolder(there, taskID)
         await this.#hosts.cleanup.forgive(remote)
       }
@@ -319,10 +325,12 @@ export function versionProblem(host: string, version: string): string | undefine
   return `${host} has OpenCode ${version}; ${LEAST.join(".")} or newer, below 2, is needed.`
 }
 
-/** Remove it in any state: it holds no work. */
+/** Value of `home` for a folder without work, which may be removed in any state. */
 const WHATEVER = ""
 
-/** Removes the folder in which tries were checked again. A failure enters the cleanup queue. */
+/**
+ * Removes the folder in which tries were checked again. If this fails, the cleanup queue gets an entry for the folder.
+ */
 async function removeBare(
   hosts: Pick<Hosts, "rest" | "cleanup">,
   { link, inTurn }: Pick<Machine, "link" | "inTurn">,

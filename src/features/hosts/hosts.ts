@@ -24,7 +24,7 @@ import {
 } from "./remote-session.ts"
 import { folderIn, hostRepositoryFolders } from "./rooms.ts"
 
-/** Shorter states are not written, in ms. */
+/** Delay before a state is written, in ms. States that end sooner are never written. */
 const SETTLED_MS = 500
 
 type Ports = {
@@ -121,7 +121,7 @@ export const commandOf = ({ ssh, command }: Pick<HostSettings, "ssh" | "command"
     ssh ?? "",
   ]
 
-/** How long a relay stays without a sign of this side, in ms: a lost connection may go unnoticed. */
+/** How long a relay goes on without a message from this process, in ms: the relay may not notice a lost connection. */
 const PATIENCE_MS = 30_000
 /** How long OpenCode's server on a host runs after the last task. */
 const KEPT_MS = 600_000
@@ -140,7 +140,7 @@ type HostsPorts = {
   readonly script?: () => Promise<string>
 }
 
-/** Built next to the plugin; sent to a host at each connection. */
+/** File with the relay's code, built next to the plugin. Each new connection sends the code to the host. */
 const RELAY = new URL(import.meta.url.endsWith(".ts") ? "../../../dist/relay.cjs" : "./relay.cjs", import.meta.url)
 
 /** A host's connection and server. */
@@ -151,7 +151,7 @@ export type Machine = {
   readonly server: RemoteServer
   run(line: string, options?: RunOptions): ReturnType<typeof runOnHost>
   ask(order: FilesOrder, options?: RunOptions): Promise<OrderResult>
-  /** In order: git's list of worktrees allows no concurrent changes. */
+  /** Runs `work` after all earlier calls have ended, because git's list of worktrees allows no concurrent changes. */
   inTurn<Value>(work: () => Promise<Value>): Promise<Value>
 }
 
@@ -161,12 +161,12 @@ export class Hosts {
   readonly #machines = new Map<string, Machine>()
   readonly #bySession = new Map<string, RemoteSession>()
   readonly #byTask = new Map<string, RemoteSession>()
-  /** Stores the answer of a run. */
+  /** Stores the answer of a run in the local session. `RemoteHost` sets this function. */
   keep: (remote: RemoteSession) => Promise<void> = async () => {}
   /** Fetches and removes what a task left on a host. */
   pay: (remote: RemoteSession) => Promise<unknown> = async () => {}
   readonly cleanup: Cleanup
-  /** Hosts whose loss the user was told of, and whose return must be told, too. */
+  /** Hosts for which a toast has reported the loss of contact. Another toast must report the next contact. */
   readonly #toldLost = new Set<string>()
   readonly #uiMetadata: UiMetadataWriter
   #hear: (taskID: string, news: PlaceEvent | RemoteActivity) => void = () => {}
@@ -195,13 +195,13 @@ export class Hosts {
     return Object.keys(this.#ports.settings)
   }
 
-  /** `answered`: called at each contact with a host. */
+  /** Sets the callbacks. `hear`: gets news of a task on a host; `answered`: called at each contact with a host. */
   listen(hear: (taskID: string, news: PlaceEvent | RemoteActivity) => void, answered: (host: string) => void): void {
     this.#hear = hear
     this.#answered = answered
   }
 
-  /** Tells the supervisor of the task, and the terminal. */
+  /** Passes an event to the supervisor of the task, and shows the new state in the terminal. */
   tell(remote: RemoteSession, event: PlaceEvent): void {
     if (event.type === "preparing") remote.preparing = event.what
     else remote.lost = event.lost !== undefined
@@ -220,7 +220,7 @@ export class Hosts {
     this.#uiMetadata.show(remote)
   }
 
-  /** Nothing of the task is left on the host. */
+  /** Called when nothing of the task is left on the host. From then on, its messages are read in the local session. */
   rest(remote: RemoteSession): void {
     remote.live = false
     this.show(remote)
@@ -230,7 +230,7 @@ export class Hosts {
     return name !== undefined && Object.hasOwn(this.#ports.settings, name)
   }
 
-  /** Throws where the options have no such host. */
+  /** Connection and server of a host. Throws if the options have no host of this name. */
   machine(name: string): Machine {
     const known = this.#machines.get(name)
     if (known) return known
@@ -321,7 +321,7 @@ export class Hosts {
     }
   }
 
-  /** A hint hastens the next read of its session. When events begin, all sessions are read. */
+  /** Makes the supervisor read the session of a hint soon. Without a hint, when events begin, all sessions are read. */
   #heard(name: string, hint: Hint | undefined): void {
     for (const remote of this.live()) {
       if (remote.host !== name || !remote.asked || (hint && remote.far?.session.id !== hint.session)) continue
@@ -331,7 +331,7 @@ export class Hosts {
     }
   }
 
-  /** At contact: finds sessions of earlier processes and runs cleanups before contact is reported. */
+  /** Called at contact: finds the sessions of earlier processes, reports contact, then runs the cleanups. */
   async #arrive(name: string, here: readonly RemoteSession[]): Promise<void> {
     const { link } = this.machine(name)
     for (const remote of here) {
@@ -360,7 +360,7 @@ export class Hosts {
     return session && { folder, session }
   }
 
-  /** Finds a task's session from an earlier process, and stops it if that is pending. */
+  /** Finds the remote session that an earlier process created. Aborts the session if this is still pending. */
   async regain(remote: RemoteSession): Promise<void> {
     const { link, server } = this.machine(remote.host)
     if (!link.contact) return

@@ -31,7 +31,10 @@ export const hostKind = (hosts: Hosts, worktrees: () => Promise<Place>, options:
   },
 })
 
-/** Remote hosts as places, with wrappers of `OpencodeApi` and `UserActions` for their tasks. Loaded only with the option. */
+/**
+ * Opens remote hosts as places, with wrappers of `OpencodeApi` and `UserActions` for their tasks. This module is loaded
+ * only with the option `hosts`.
+ */
 export function openHosts({
   connection,
   options,

@@ -2,13 +2,13 @@ import { z } from "zod"
 import { MAX_TIMER_MS } from "../../core/ports.ts"
 import { count, type MergeRule, milliseconds, option, shownValue, TO_ALLOW, type ValuesOf } from "../../options/spec.ts"
 
-/** A name of a host: what a task's place is called by. */
+/** Name of a host, by which tasks name it as their place. */
 const HOST_NAME = /^[a-z0-9][a-z0-9-]{0,31}$/
-/** Refuses a leading hyphen: ssh would read it as an option. */
+/** Destination of ssh. A leading hyphen is refused, because ssh would read the destination as an option. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
 const SSH_NAME = /^[^-\s\u0000-\u001f][^\s\u0000-\u001f]*$/
 const NO_SSH_NAME = "a destination is one word, and does not begin with a hyphen"
-/** A model of its host's; "" for none. */
+/** Model on the host, as `provider/model`; "" for none. */
 const HOST_MODEL = /^$|^[^/\s]+\/\S+$/
 const isOneLine = (text: string) => !/[\n\r\0]/.test(text)
 const isInside = (pattern: string) => !pattern.split("/").includes("..")
@@ -18,7 +18,7 @@ const hostNameProblem = (name: string): string | undefined => {
   return HOST_NAME.test(name) ? undefined : "a host's name has lower-case letters, digits and hyphens, 32 at most"
 }
 
-/** One host, as the object that it may be written as. */
+/** Schema of a host that is written as an object. */
 const hostSchema = () =>
   z
     .strictObject({
@@ -72,7 +72,7 @@ const hostSchema = () =>
 
 export type HostSettings = z.infer<ReturnType<typeof hostSchema>>
 
-/** The name alone stands for ssh's. */
+/** Schema of a host that is written as an object, or as a text: the destination of ssh. */
 const hostEntry = () =>
   z.union([
     z
@@ -82,7 +82,7 @@ const hostEntry = () =>
     hostSchema(),
   ])
 
-/** Each host by itself: a bad one is left out, the others hold. */
+/** Reads each host by itself: a bad host is left out with a problem, and the others are used. */
 function readHosts(input: Record<string, unknown>, problems: string[]): Record<string, HostSettings> {
   const hosts: Record<string, HostSettings> = {}
   for (const [name, value] of Object.entries(input)) {
@@ -101,7 +101,7 @@ const hostProblem = ({ issues }: z.ZodError): string => {
 
 type Names = Readonly<Record<string, unknown>>
 
-/** The user's value holds: a host is reached by a command that runs as the user. */
+/** The user's value applies, not the project's: a host is reached by a command that runs as the user. */
 const users: MergeRule = {
   meet: (own) => own,
   sift(own, theirs) {

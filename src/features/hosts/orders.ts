@@ -4,7 +4,7 @@ import type { HostRepositoryFolders } from "./rooms.ts"
 /** Orders to a relay and their results: an order is the JSON body of an `open` frame. */
 
 export type Order =
-  /** A line for `sh`; the `data` frames that follow are its stdin, until `end`. */
+  /** Runs a line in `sh`. The `data` frames that follow, up to `end`, are the stdin of the line. */
   | { readonly do: "run"; readonly line: string; readonly cwd?: string }
   /** A request to OpenCode's server. Its body follows in `data` frames, until `end`. */
   | {
@@ -18,11 +18,11 @@ export type Order =
   | { readonly do: "serve" }
   /** Reports activity of tasks' sessions, one hint for each `data` frame; the `head` comes once events arrive. */
   | { readonly do: "listen" }
-  /** No task is left: the server may end soon. */
+  /** Tells the relay that this client has no task left: the server may end soon. */
   | { readonly do: "rest" }
   | FilesOrder
 
-/** Orders on a task's files; `rooms`: folders of its repository. */
+/** Orders on a task's files. `rooms`: the host's folders for the task's repository. */
 export type FilesOrder = {
   readonly rooms: HostRepositoryFolders
 } & (
@@ -35,7 +35,7 @@ export type FilesOrder = {
           readonly ref?: string
           /** The bundle also has ignored files of earlier runs. */
           readonly ignored?: boolean
-          /** Commits whose parents are missing here, too. */
+          /** Commits whose parents are missing on this machine, too. */
           readonly shallow: readonly string[]
           /** The folder exists and its state is committed: its ignored files are kept. */
           readonly inPlace?: boolean
@@ -44,9 +44,9 @@ export type FilesOrder = {
       | { readonly do: "copy" }
       | { readonly do: "commit" }
       | { readonly do: "bundle" }
-      /** Untracked files that match these pathspecs; `tree`: state at the run's start. */
+      /** Asks for untracked files that match these pathspecs. `tree`: state at the run's start. */
       | { readonly do: "hidden"; readonly tree: string; readonly specs: readonly string[] }
-      /** `commit`: the folder is removed only if this is its last committed state. */
+      /** Removes the folder; with `commit`, only if this is the folder's last committed state. */
       | { readonly do: "remove"; readonly commit?: string }
     ))
 )
@@ -54,25 +54,28 @@ export type FilesOrder = {
 /** Result of `look`; empty where git is missing. */
 export type LookResult = { readonly git?: string; readonly commits?: readonly string[] }
 
-/** Result of `commit`, `null` without a folder: its commit, one of ignored files, and paths that no commit can hold. */
+/**
+ * Result of `commit`, `null` without a folder: a commit of the folder's state, a commit of ignored files, and paths
+ * that no commit can hold.
+ */
 export type CommitResult = { readonly commit: string; readonly ignored?: string; readonly unsaved: readonly string[] }
 
-/** First message to a relay. */
+/** Settings of a relay, sent to the host with its script. */
 export type RelaySettings = {
-  /** Names this side among users of the same server. */
+  /** Name of this client among all clients of the same server. */
   readonly client: string
-  /** How long the server runs without a sign of anybody, in ms. */
+  /** How long the server goes on when no client with tasks sends a ping, in ms. */
   readonly unattended: number
   /** How long the server runs without tasks, in ms. */
   readonly kept: number
-  /** How long the relay stays without a sign of this side, in ms. */
+  /** How long the relay goes on without a message from this client, in ms. */
   readonly patience: number
 }
 
 /** First message of a relay. */
 export type RelayHello = { readonly now: number; readonly cache: string; readonly pid: number }
 
-/** Answer to a ping. `server`: whether OpenCode's server answers; undefined where none was started or asked. */
+/** Answer to a ping. `server`: whether OpenCode's server answers; undefined if no server was started or asked. */
 export type PingReply = { readonly now: number; readonly server?: boolean }
 
 /** State of OpenCode's server. `id` changes with each start. */
@@ -88,30 +91,30 @@ export type CallEnd = { readonly code?: number | null; readonly problem?: string
 
 export type CallHead = { readonly status: number; readonly headers: Readonly<Record<string, string>> }
 
-/** Activity in a remote session. `urgent`: it may have ended, or asks something. */
+/** Activity in a remote session. `urgent`: the run may have ended, or the agent asks something. */
 export type Hint = { readonly session: string; readonly urgent: boolean }
 
-/** A relay is not trusted: its message is validated. */
+/** Validates the first message of a relay, because a relay is not trusted. */
 export const isHello = (given: unknown): given is RelayHello => {
   const { now, cache } = (given ?? {}) as Partial<RelayHello>
   const isPath = typeof cache === "string" && PATH.test(cache)
   return typeof now === "number" && Math.abs(now) < MOST_TIME_MS && isPath
 }
 
-/** Undefined where it cannot be read. */
+/** Reads the state of a server; undefined if the text is invalid. */
 export function parseServerState(text: string): RemoteServerState | undefined {
   const { id, version, since } = partsOf<RemoteServerState>(text)
   if (!isWord(id) || !isWord(version)) return undefined
   return { id, version, ...(typeof since === "number" && { since }) }
 }
 
-/** Undefined where it cannot be read. */
+/** Reads a hint; undefined if the text is invalid. */
 export function hintIn(text: string): Hint | undefined {
   const { session, urgent } = partsOf<Hint>(text)
   return isWord(session) ? { session, urgent: urgent === true } : undefined
 }
 
-/** End of a call, as far as readable. */
+/** Reads the end of a call. Invalid fields are left out. */
 export function endIn(text: string): CallEnd {
   const { code, problem, isServerGone } = partsOf<CallEnd>(text)
   return {
@@ -128,7 +131,7 @@ export function parseLookResult(text: string): LookResult {
   return { ...(typeof git === "string" && { git }), commits: known }
 }
 
-/** Committed state of a task's folder; null for none. Throws where it is invalid. */
+/** Reads the committed state of a task's folder; null without a folder. Throws if a commit is invalid. */
 export function parseCommitResult(text: string): CommitResult | null {
   if (text === "null") return null
   const { commit, ignored, unsaved } = partsOf<CommitResult>(text)
@@ -138,13 +141,13 @@ export function parseCommitResult(text: string): CommitResult | null {
   return { commit, ...(ignored && { ignored }), unsaved: names.map((name) => oneLine(String(name))) }
 }
 
-/** Valid file names. */
+/** Reads a list of file names. Returns an empty list for an invalid text. */
 export function namesIn(text: string): readonly string[] {
   const names = partsOf<readonly unknown[]>(text)
   return Array.isArray(names) ? names.slice(0, MOST_UNSAVED).map((name) => oneLine(String(name))) : []
 }
 
-/** Only single fields are validated, since the sender is not trusted. */
+/** Parses a text without validating its fields. Callers must check each field, because the sender is not trusted. */
 function partsOf<Told>(text: string): Partial<Told> {
   try {
     return (JSON.parse(text) ?? {}) as Partial<Told>
@@ -157,7 +160,7 @@ function partsOf<Told>(text: string): Partial<Told> {
 const MOST_PROBLEM_CHARS = 4000
 const MOST_COMMITS = 100
 const MOST_UNSAVED = 100
-/** A full commit id: other names could mean a local branch. */
+/** Whether this is a full commit id. Other names are refused, because they could mean a local branch. */
 const isCommit = (given: unknown): given is string =>
   typeof given === "string" && /^([0-9a-f]{40}|[0-9a-f]{64})$/.test(given)
 

@@ -23,7 +23,7 @@ const movedPrompt = (prompt: Prompt, sessionID: string, skew: number): Prompt =>
   messageID: movedID(prompt.messageID, skew),
 })
 
-/** Adds the interruption by a server's death to messages that do not show an end. */
+/** Adds an interrupted answer to messages without an end, because the server that worked on them has died. */
 function withServerDeath(messages: readonly Message[], host: string): readonly Message[] {
   const asked = messages.findLast(({ role }) => role === "user")
   const last = messages.at(-1)
@@ -42,7 +42,7 @@ function withServerDeath(messages: readonly Message[], host: string): readonly M
   return [...messages, death as Message]
 }
 
-/** Stored answers are user messages in the local session; readers get them as answers. */
+/** Turns stored answers back into answers: the local session holds them as user messages. */
 function withStoredAnswers(messages: readonly Message[]): readonly Message[] {
   return messages.map((message, at) =>
     at > 0 && isAnswer(message.id)
@@ -63,7 +63,7 @@ const isAnswer = (id: string): boolean => ANSWER.test(id)
 /** Generation of the run whose prompt this is. */
 const generationOf = (promptID: string): number => Number.parseInt(promptID.slice(-5), 36) || 0
 
-/** Folder reads within this time are shared, in ms. */
+/** Time in ms within which reads of a folder share one request. */
 const SAME_LOOK_MS = 400
 
 type Answering = {
@@ -73,8 +73,8 @@ type Answering = {
 }
 
 /**
- * Wraps `Host` so that sessions of remote tasks are read and written on their hosts. Hosts out of reach are reported by
- * `activity`.
+ * Wraps `OpencodeApi` so that sessions of remote tasks are read and written on their hosts. `activity` reports which
+ * sessions cannot be reached.
  */
 export class RemoteHost {
   readonly #local: OpencodeApi
@@ -85,7 +85,7 @@ export class RemoteHost {
     this.#hosts = hosts
   }
 
-  /** `local` with overrides for remote sessions. */
+  /** Returns `local` with methods replaced for remote sessions. */
   static over(local: OpencodeApi, hosts: Hosts): OpencodeApi {
     const far = new RemoteHost(local, hosts)
     hosts.keep = (remote) => far.#keep(remote)
@@ -171,7 +171,7 @@ export class RemoteHost {
     return records
   }
 
-  /** The prompt is also stored locally; it is sent with the next contact. */
+  /** Stores the prompt in the local session, and sends it to the host as soon as there is contact. */
   async #prompt(prompt: Prompt): Promise<void> {
     const remote = this.#hosts.remote(prompt.sessionID)
     if (!remote) return this.#local.prompt(prompt)
@@ -188,20 +188,23 @@ export class RemoteHost {
         await machine.server.prompt(movedPrompt(prompt, session.id, session.skew))
         return
       } catch (error) {
-        // It may have been accepted: a repeated id stores nothing new.
+        // Send the prompt again. If the host has already accepted it, the repeated id stores nothing new.
         if (!isCut(error, machine) || !remote.live) throw error
       }
     }
   }
 
-  /** The local session shows the prompt, without agents and models that may not exist here. */
+  /**
+   * Stores a prompt in the local session, to be shown there. If this fails, agent and model are left out: they may not
+   * exist on this machine.
+   */
   async #stored(prompt: Prompt): Promise<void> {
     const { agent: _agent, model: _model, ...bare } = prompt
     const kept = { ...bare, noReply: true }
     await this.#local.prompt({ ...prompt, noReply: true }).catch(() => this.#local.prompt(kept).catch(() => {}))
   }
 
-  /** The task's remote session. Rejects with `NoContact`, or where it does not exist. */
+  /** The task's remote folder and session. Rejects with `NoContact` if they are not known yet. */
   async place(remote: RemoteSession): Promise<NonNullable<RemoteSession["far"]>> {
     if (remote.far) return remote.far
     throw new NoContact(`the folder of ${remote.taskID} on ${remote.host} is not known yet`)
@@ -276,7 +279,7 @@ export class RemoteHost {
       const askedAt = found.findLast(({ role }) => role === "user")?.createdAt
       const messages = (await this.#wasLeft(remote, machine, askedAt)) ? withServerDeath(moved, remote.host) : moved
       remote.read = { since: messageID, messages }
-      // Stored before the end is known, because a later process may tell it without the host.
+      // Store the answer before the end is reported: a later process may have to report the end without the host.
       if (classify(messages, "working")) await this.#keep(remote)
       return messages
     } catch (error) {
@@ -285,7 +288,7 @@ export class RemoteHost {
     }
   }
 
-  /** Without contact: messages of the last read, else the stored answer. */
+  /** Messages for a reader without contact: those of the last read, else the stored answer. */
   async #remembered({ read, sessionID }: RemoteSession, messageID: string): Promise<readonly Message[]> {
     if (read?.since === messageID) return read.messages
     const kept = withStoredAnswers(await this.#local.messagesSince(sessionID, messageID))
@@ -293,8 +296,8 @@ export class RemoteHost {
   }
 
   /**
-   * True where another server now owns the session and does not work on it: the one that was asked has died. For a
-   * prompt of an earlier process, a server started after the prompt is another one.
+   * True if the server that got the prompt has died: another server runs now, and does not work on the session. If an
+   * earlier process sent the prompt, a server that was started after the prompt is another one.
    */
   async #wasLeft(remote: RemoteSession, machine: Machine, askedAt = Number.POSITIVE_INFINITY): Promise<boolean> {
     const { id, since } = machine.link.contact?.server ?? {}
@@ -309,7 +312,9 @@ export class RemoteHost {
     return [...near, ...this.#hosts.live().flatMap(({ asks }) => asks)]
   }
 
-  /** Stores the run's answer locally, so that it can be read without the host. Repeatable. */
+  /**
+   * Stores the run's answer in the local session, so that it can be read without the host. May be called repeatedly.
+   */
   async #keep(remote: RemoteSession): Promise<void> {
     const { read, sessionID, taskID } = remote
     const last = read?.messages.at(-1)
@@ -350,14 +355,16 @@ const skewsOf = ({ link }: Machine, { skew }: Answering["far"]["session"]) => ({
   clock: link.contact?.skew ?? 0,
 })
 
-/** Its work is still on the host. */
+/** True while the task's work may still be on the host. */
 const isUnsettled = (task: Task): boolean => isActive(task) || task.outcome?.work === undefined
 
-/** The call failed for lack of contact, not by an answer of the host. */
+/** Whether a call failed for lack of contact, and not by an answer of the host. */
 const isCut = (error: unknown, { link }: Machine): boolean =>
   error instanceof NoContact || (error instanceof OpencodeError && !error.notFound && !link.contact)
 
-/** An object with some of its methods replaced; all else is its own, with its own private fields. */
+/**
+ * Returns an object with some methods replaced. All other methods run on the target itself, with its private fields.
+ */
 export function override<Target extends object>(target: Target, own: Partial<Target>): Target {
   return new Proxy(target, {
     get(_target, name) {

@@ -15,8 +15,8 @@ import type { Machine } from "./hosts.ts"
 import { type RemoteSession, type RemoteSessionInfo, skewOfIDs } from "./remote-session.ts"
 
 /**
- * Longest wait of a call that somebody waits for: `contactTimeout` may be hours, while short losses end within 40 s. In
- * ms.
+ * Longest wait for contact while a caller waits for the answer, in ms. `contactTimeout` may be hours, while short
+ * losses of contact end within 40 s.
  */
 const MOST_WAIT_MS = 60_000
 
@@ -61,7 +61,7 @@ export async function inContact<Value>(
     try {
       return await work(contact)
     } catch (error) {
-      // A lost connection fails everything that was under way.
+      // A lost connection makes all running calls fail, some of them with other errors than `NoContact`.
       const isLost = error instanceof NoContact || (!link.contact && !(error instanceof CallError))
       if (!isLost || signal?.aborted) throw error
     }
@@ -98,7 +98,7 @@ const NOT_OFFERED = ["superagents_*", "tasks_*", "task"]
 type SessionRequest = {
   readonly folder: string
   readonly contact: Contact
-  /** An earlier run had a session. */
+  /** True if an earlier run of the task had a session. */
   readonly again: boolean
 }
 
@@ -130,7 +130,7 @@ export async function ensureRemoteSession(
     title,
     agent,
     model,
-    // What is allowed in local folders means nothing there.
+    // Pass on only refusals and rules about questions: what is allowed in local folders means nothing on the host.
     rules: [...rules.filter((rule) => rule.action === "deny" || rule.permission === QUESTIONS), ...refusals],
     taskID,
     skew: skewOfIDs(contact.skew),
@@ -140,7 +140,7 @@ export async function ensureRemoteSession(
 export type AgentAndModel = {
   readonly agent: string
   readonly model?: Model
-  /** The launching call named the model: use no other. */
+  /** Set if the launching call named the model: no other model may be used. */
   readonly isModelNamed?: boolean
 }
 
@@ -186,12 +186,12 @@ type Job = {
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
 const LOOK_MS = 300
-/** Bytes read of a job's output: its tail. */
+/** Most bytes that are read from the end of a job's output. */
 const MOST_OUTPUT_BYTES = 65_536
 
 /**
- * Runs a command on a host that survives a lost connection: it writes into files and is found again. Rejects only where
- * the host cannot run it.
+ * Runs a command on a host so that a lost connection does not end it: its output and exit code go into files, which are
+ * read later. Rejects only if the host cannot run the command.
  */
 export async function runJob(
   machine: Machine,
@@ -232,19 +232,25 @@ export async function runJob(
   }
 }
 
-/** Characters quoted of a failed setup's output: its tail. */
+/** Most characters quoted from the end of a failed setup's output. */
 const MOST_SETUP_CHARS = 1000
 
 type SettingUp = {
   readonly folder: string
-  /** Mark of the folder, to which the command's files are no work of the agent's. */
+  /**
+   * Path of the folder's marker. The marker's time is renewed after the command, whose files do not count as the
+   * agent's work.
+   */
   readonly made: string
   readonly taskID: string
   readonly timeLimit: number
   readonly signal: AbortSignal | undefined
 }
 
-/** Runs the setup command in a task's remote folder; "" for none. Throws a `CallError` where it fails. */
+/**
+ * Runs the setup command in a task's remote folder, if `command` is not empty. Throws a `CallError` if the command
+ * fails.
+ */
 export async function setUp(
   machine: Machine,
   command: string,

@@ -2,10 +2,10 @@ import type { Activity, AgentInfo, Message, NewSession, Prompt } from "../../cor
 import type { Ask, Preparing, Task } from "../../core/task.ts"
 import type { AskOptions, Reply } from "../../runtime/user-actions.ts"
 
-/** A session on a host. `skew`: the host's clock minus this one's at its creation, in ms. */
+/** A session on a host. `skew`: the host's clock minus this machine's when the session was created, in ms. */
 export type RemoteSessionInfo = { readonly id: string; readonly skew: number }
 
-/** Data for a remote session, by which it is found again. */
+/** Data for a new remote session. By `folder` and `taskID` the session is found again. */
 export type NewRemoteSession = Omit<NewSession, "parentID"> & {
   readonly folder: string
   readonly taskID: string
@@ -43,10 +43,10 @@ export interface RemoteServer {
 /** Creates a client for the server that `fetch` leads to. */
 export type OpenRemote = (fetch: (request: Request) => Promise<Response>, baseUrl: string) => RemoteServer
 
-/** Location of a task's files on its host, once it was reached. */
+/** Folder and session of a task on its host, known once the host was reached. */
 export type RemotePlace = { readonly folder: string; readonly session: RemoteSessionInfo }
 
-/** Of a task without a remote session. */
+/** Placeholder for a task without a remote session. */
 export const NO_SESSION: RemoteSessionInfo = { id: "", skew: 0 }
 
 /**
@@ -65,40 +65,40 @@ export type RemoteSession = {
   readonly isModelNamed?: boolean
   /** Absent for a session that an earlier process created. */
   readonly rules?: NewSession["rules"]
-  /** A group: it has no remote session, only a folder for checks. */
+  /** Set for a group, which has no remote session, only a folder for checks. */
   readonly bare?: boolean
   /** True while messages are read on the host; otherwise in the local session. */
   live: boolean
-  /** Files may exist on the host. */
+  /** True if files of the task may exist on the host. */
   sent: boolean
-  /** Commit of the fetched work whose folder is still to be removed; "" for no work. */
+  /** Commit of the fetched work whose remote folder is still to be removed; "" for a folder without work. */
   home?: string
   /** The prompt has been sent, perhaps by an earlier process. */
   asked: boolean
   far?: RemotePlace
-  /** Last read of its folder. */
+  /** Last read of the remote folder. */
   look?: { readonly at: number; readonly found: Promise<RemoteFolder> }
-  /** Result of the last read. */
+  /** Messages of the last read. `since`: the message id from which they were read. */
   read?: { readonly since: string; readonly messages: readonly Message[] }
-  /** Id of the last message of the locally stored answer. */
+  /** Id of the last remote message of the answer that is stored in the local session. */
   kept?: string
   asks: readonly Ask[]
   /** Preparation shown in the terminal. */
   preparing?: Preparing
-  /** Its changes are being fetched. */
+  /** True while the task's changes are fetched. */
   fetches?: boolean
   lost?: boolean
-  /** Id of the server's start that got the last prompt. */
+  /** Id of the server that got the last prompt: each start of a server has its own id. */
   server?: string
-  /** Stopped without contact: abort it with the next contact. */
+  /** True if the session was stopped without contact: the remote session is aborted at the next contact. */
   owesAbort: boolean
 }
 
-/** The task's changes may exist only on the host. */
+/** Whether the task's changes may exist only on the host. */
 export const hasRemoteWork = (remote: RemoteSession | undefined): remote is RemoteSession =>
   remote?.live === true && remote.sent
 
-/** State for a task of an earlier or another process. */
+/** State of the remote session of a task that an earlier or another process has launched. */
 export const remoteSessionOf = (task: Task, live: boolean): RemoteSession | undefined => {
   const { id, sessionID, place, description, agent, model, group } = task
   if (!place) return undefined
@@ -120,7 +120,7 @@ export const remoteSessionOf = (task: Task, live: boolean): RemoteSession | unde
   }
 }
 
-/** Smaller clock differences do not matter for ids, which only order messages. */
+/** Clock differences below this limit do not matter for ids, which only order messages. */
 const SAME_CLOCK_MS = 60_000
 const TIMED = /^((?:msg|prt)_)([0-9a-f]{12})(.*)$/
 

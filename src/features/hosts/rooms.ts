@@ -8,7 +8,10 @@ export const hostRepositoryFolders = (cache: string, key: string): HostRepositor
   return { room, store: join(room, "store") }
 }
 
-/** Marks a complete folder: files missing from an unmarked one were not deleted by anybody. Its time: when the run began. */
+/**
+ * Path of the marker of a complete folder. In a folder without marker, missing files were never written, so that nobody
+ * has deleted them; the marker's time tells when the run began.
+ */
 export const completeMarkerPath = ({ room }: HostRepositoryFolders, taskID: string): string =>
   join(room, "made", taskID)
 

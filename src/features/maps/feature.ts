@@ -15,7 +15,7 @@ declare module "../../options/options.ts" {
   interface Options extends ValuesOf<typeof options> {}
 }
 
-/** Most items directly below the caller's session. */
+/** Most items of a map whose sessions lie directly below the caller's session. */
 const MOST_NEAR = 25
 
 export const maps: Feature = {

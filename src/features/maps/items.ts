@@ -2,11 +2,11 @@ import { CallError } from "../../core/errors.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { fileIn, type MayRead, textIn } from "../../runtime/launch/argument-file.ts"
 
-/** Items of a map, and the prompt of each. */
+/** This module reads the items of a map, and makes the prompt of each item. */
 
 const refused = (why: string): CallError => new CallError(`Argument \`each\`: ${why} Nothing was launched.`)
 
-/** Throws a `CallError` for unusable or no items. */
+/** Returns the items of a call. Throws a `CallError` if there are none, or they cannot be used. */
 export async function itemsGiven(
   given: readonly unknown[] | string,
   { folder, most, prompt }: { readonly folder: string; readonly most: number; readonly prompt: string },
@@ -49,10 +49,13 @@ function parsed(text: string, what: string): unknown {
   }
 }
 
-/** Blanks around a field are trimmed later: matching them in the pattern takes quadratic time. */
+/**
+ * Placeholder in a prompt. Blanks around a field are trimmed later, because matching them in the pattern takes
+ * quadratic time.
+ */
 const PLACE = /\{\{\s*item(?:\.([^{}]+)|\s*)\}\}/g
 
-/** Fields named by a prompt; undefined for a whole item. */
+/** Fields that a prompt's placeholders name; undefined for a placeholder of the whole item. */
 const fieldsIn = (prompt: string): readonly (string | undefined)[] =>
   [...prompt.matchAll(PLACE)].map(([, field]) => field?.trimEnd())
 
@@ -61,7 +64,7 @@ const fieldOf = (item: unknown, field: string): unknown =>
     ? (item as Record<string, unknown>)[field]
     : undefined
 
-/** Prompt of an item; placeholders within the item are left alone. */
+/** Prompt of an item. Placeholders within the item's own text are not replaced. */
 export const fillPrompt = (prompt: string, item: unknown): string =>
   prompt.replace(PLACE, (_whole, field?: string) => textOf(field === undefined ? item : fieldOf(item, field.trimEnd())))
 

@@ -3,12 +3,12 @@ import { countItems, failureText, type GroupState, type GroupStep, type MemberSt
 import { type Ending, isActive, type Task } from "../../core/task.ts"
 import { count, formatInteger } from "../../lib/text.ts"
 
-/** A map stops after this many invalid ends in a row: the fault is common to all items. */
+/** A map stops after this many failed items in a row, because the fault is then common to all items. */
 const MOST_IN_A_ROW = 10
 /** Longest head start of the first item, which fills the provider's cache for the others. */
 const ALONE_MS = 10_000
 
-/** Next members to create. Pure: the result of each item stands in its own record. */
+/** Next members to create. Pure: the result of each item is read from the record of its member. */
 export function nextItems(plan: ItemsPlan, members: readonly MemberState[], state: GroupState): GroupStep {
   const { coming, generation, done, now } = state
   const own = members.filter(({ task }) => task.member?.run === generation)
@@ -31,7 +31,10 @@ const failed = (text: string): Ending => ({ type: "failed", reason: { code: "ite
 
 const endedAt = ({ run }: Task): number => run.endedAt ?? 0
 
-/** The first item begins alone: the others read their common beginning from the provider's cache. */
+/**
+ * Number of items that may begin now. The first item begins alone, so that the others read their common beginning from
+ * the provider's cache.
+ */
 function mayBegin(own: readonly MemberState[], coming: readonly number[], { room, now }: GroupState): number {
   if (own.length === 0) return coming.length > 0 ? 0 : Math.min(1, room)
   const isUnder = own.some(({ task, began }) => began || !isActive(task) || now >= aloneUntil(task))

@@ -1,25 +1,28 @@
 import type { PassingKind } from "../../core/refusal.ts"
 
 /**
- * Circuit breaker of one model: tripped by a provider's refusals, reset by the first part of an answer. Runs that meet
- * it tripped are parked; a model that was never refused has none.
+ * Circuit breaker of one model; a model that was never refused has none. Refusals of the provider trip the breaker,
+ * which then parks the model's runs, and the first part of an answer resets it.
  */
 export type Breaker = {
   readonly closedAt: number
   /** Time at which a probe may be sent. */
   readonly opensAt: number
-  /** True where the provider told the time; otherwise `opensAt` is a guess that doubles with each refusal. */
+  /** True if the provider stated the time. Otherwise `opensAt` is a guess, whose distance doubles with each refusal. */
   readonly told: boolean
   readonly kind: PassingKind
   /** The provider's error message. */
   readonly why: string
-  /** Consecutive refusals without a time since the last complete answer. */
+  /** Consecutive refusals that stated no time, since the last complete answer. */
   readonly refused: number
-  /** The run that was sent as a probe. */
+  /** The run whose request tests whether the provider answers again. */
   readonly probe?: { readonly taskID: string; readonly at: number }
-  /** Present while the breaker resets: size of the current wave, runs sent in it, and time of the last one sent. */
+  /**
+   * Present while the breaker resets: size of the current wave, runs of this wave that were sent, and time of the last
+   * one.
+   */
   readonly recovery?: { readonly wave: number; readonly gone: readonly string[]; readonly at: number }
-  /** No run waits for it: drop the breaker at `opensAt`. */
+  /** True if no run waits for the model: the breaker is dropped at `opensAt`. */
   readonly deserted?: boolean
 }
 
@@ -29,21 +32,21 @@ export type Trip = {
   readonly until?: number
 }
 
-/** Wait after a refusal that tells no time; each refused probe doubles it. */
+/** Wait after a refusal that states no time. Each refused probe doubles the wait. */
 const FIRST_WAIT_MS = 5000
 const MOST_WAIT_MS = 300_000
-/** Times nearer than this count as "at once". */
+/** A provider's time that is nearer than this counts as "at once", in ms. */
 const AT_ONCE_MS = 1000
-/** A request without an answer for this long no longer holds back the others, in ms. */
+/** A request without an answer for this long no longer keeps other requests waiting, in ms. */
 const UNHEARD_MS = 30_000
 /** Number of runs admitted after the probe is answered; each further wave is twice as large. */
 const FIRST_WAVE = 2
-/** A wave of this size admits everybody. */
+/** Largest size of a wave. A wave of this size holds no run back. */
 const MOST_WAVE = 1024
 
 /**
- * Records a refusal. A request sent before the breaker tripped changes neither probe nor wait, but a time that its
- * answer tells is believed.
+ * Records a refusal. The refusal of a request sent before the breaker tripped changes neither probe nor wait, but a
+ * time that it states is used.
  */
 export function recordRefusal(
   breaker: Breaker | undefined,
@@ -55,7 +58,7 @@ export function recordRefusal(
     if (breaker.recovery || until === undefined || (breaker.told && until <= breaker.opensAt)) return breaker
     return { ...breaker, opensAt: until, told: true, kind, why }
   }
-  // A provider that says "at once" and refuses the probe again would otherwise be asked without end.
+  // Such a time is not believed from a probe: a provider that always says "at once" would be asked without end.
   const isBelieved = until !== undefined && (until - now > AT_ONCE_MS || !breaker || breaker.recovery !== undefined)
   if (isBelieved) return { closedAt: now, opensAt: until, told: true, kind, why, refused: 0 }
   const refused = (breaker?.refused ?? 0) + 1
@@ -72,7 +75,8 @@ export function sentThrough(breaker: Breaker, taskID: string, now: number): Brea
 }
 
 /**
- * Removes a run that was sent and will not answer (ended, cancelled, waits for something else), so that another may go.
+ * Removes a run that was sent and will not answer, because it ended, was cancelled or waits for something else. Another
+ * run may be sent in its place.
  */
 export function withdraw(breaker: Breaker, taskID: string): Breaker {
   const { recovery } = breaker
@@ -87,15 +91,15 @@ export function withdraw(breaker: Breaker, taskID: string): Breaker {
 export const underWay = ({ recovery, probe }: Breaker): readonly string[] =>
   recovery?.gone ?? (probe ? [probe.taskID] : [])
 
-/** Drops requests that had no answer for too long: others may be sent in their place. */
+/** Removes requests that had no answer for too long, so that other requests may be sent. */
 export function withoutUnheard(breaker: Breaker, now: number): Breaker {
   const since = breaker.recovery?.at ?? breaker.probe?.at ?? now
   return now - since < UNHEARD_MS ? breaker : underWay(breaker).reduce(withdraw, breaker)
 }
 
 /**
- * Records the first part of an answer, or all of it. A request sent before the breaker tripped proves nothing; while it
- * resets, only an answer from the current wave starts the next one.
+ * Records the first part of an answer, or a complete answer. An answer to a request from before the breaker tripped
+ * proves nothing; while the breaker resets, only an answer to the current wave starts the next wave.
  */
 export function answered(
   breaker: Breaker,
@@ -116,15 +120,18 @@ export function freeRequests(breaker: Breaker, now: number): number {
   return breaker.probe === undefined && now >= breaker.opensAt ? 1 : 0
 }
 
-/** Whether requests are blocked while the breaker is open; the probe's own requests are not. */
+/** Whether the open breaker blocks a request. A request of the probe's own run is not blocked. */
 export const isClosedFor = (breaker: Breaker | undefined, taskID: string | undefined): boolean =>
   breaker !== undefined && breaker.recovery === undefined && (taskID === undefined || breaker.probe?.taskID !== taskID)
 
-/** Whether a run that has not begun must wait. It begins as the probe or in a wave. */
+/** Whether a run that has not begun must wait, because it is neither the probe nor in the current wave. */
 export const mustWaitForBreaker = (breaker: Breaker | undefined, taskID: string): boolean =>
   breaker !== undefined && !underWay(breaker).includes(taskID)
 
-/** Next time at which the clock alone admits a run: the breaker opens, or the requests under way have timed out. */
+/**
+ * Next time at which a run may be sent without any event: when the breaker opens, or when the requests under way have
+ * had no answer for too long.
+ */
 export function nextProbe({ recovery, probe, opensAt }: Breaker): number {
   if (recovery) return recovery.gone.length > 0 ? recovery.at + UNHEARD_MS : Number.POSITIVE_INFINITY
   return probe ? probe.at + UNHEARD_MS : opensAt

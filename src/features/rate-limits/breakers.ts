@@ -27,38 +27,40 @@ import { LimitNotices, notParkedText } from "./limit-notices.ts"
 import { refusalIn } from "./refusal-event.ts"
 import { UnpaidModels } from "./unpaid-models.ts"
 
-/** Requests of a task, known for as long as its handle. */
+/** Requests of a task. The entry lives as long as the task's handle in the store. */
 type Requests = {
-  /** Last refused request: OpenCode reports it several times. */
+  /** Last refused request of the task. OpenCode reports the same refusal several times. */
   refused?: string
-  /** Compaction request of its session, while it is the last request; its agent may use another model. */
+  /**
+   * The session's compaction request, as long as no later request was sent. The compaction agent may use another model.
+   */
   compaction?: { readonly model: string; readonly at: number }
-  /** Its model was replaced while it was parked. */
+  /** Set if the task's model was replaced while the task was parked. */
   isSwitched?: boolean
 }
 
 /** A model counts as overloaded or unreachable at the second refusal of that kind within this time, in ms. */
 const TWICE_WITHIN_MS = 10_000
 
-/** Queued runs are stored as parked only for longer limits. */
+/** Queued runs are stored as parked only if the breaker opens later than this, in ms. */
 const WORTH_KEEPING_MS = 5000
 
 /**
- * Circuit breakers by `provider/model`: runs that meet an open one are parked and continue when it resets. Models that
- * never refused have no state.
+ * Circuit breakers by `provider/model`. Runs that use a model with an open breaker are parked, and continue when it
+ * resets; a model that never refused has no breaker.
  */
 export class Breakers implements FeatureBody, Pauser {
   readonly pauser = this
   readonly #runtime: Runtime
   readonly #breakers = new Map<string, Breaker>()
-  /** Models that have answered in this process: a failed connection to them is no wrong address. */
+  /** Models that have answered in this process. If a connection to such a model fails, its address is not wrong. */
   readonly #answering = new Set<string>()
   readonly #unpaid = new UnpaidModels()
   readonly #notices: LimitNotices
   readonly #fallbackModels: FallbackModels
-  /** Last overload or failed connection of each model without a breaker. */
+  /** Time of the last overload or failed connection, for each model without a breaker. */
   readonly #failedAt = new Map<string, number>()
-  /** By task handle. */
+  /** Requests of each task, by its handle in the store. */
   readonly #requests = new WeakMap<object, Requests>()
 
   constructor(runtime: Runtime) {
@@ -73,7 +75,10 @@ export class Breakers implements FeatureBody, Pauser {
     })
   }
 
-  /** Temporary refusals of a run at work trip its model's breaker, the first part of an answer resets it. */
+  /**
+   * A temporary refusal of a working run trips the breaker of the run's model. The first part of an answer resets the
+   * breaker.
+   */
   onEvent(event: OpencodeEvent, task: Task | undefined): void {
     if (!this.#runtime.options.gate || !task || !isActive(task) || isQueued(task)) return
     const said = event.type === "answered" ? event.model : undefined
@@ -85,7 +90,7 @@ export class Breakers implements FeatureBody, Pauser {
     if (refusal) this.#heardRefusal(task, key, refusal)
   }
 
-  /** Its provider refuses for lack of credit. */
+  /** Returns why the provider refuses the model for lack of credit, if it does. */
   refusesModel(model: Model): string | undefined {
     return this.#unpaid.reason(modelKey(model), this.#runtime.clock.now())
   }
@@ -101,7 +106,7 @@ export class Breakers implements FeatureBody, Pauser {
     }
     if (kind === "other") return
     const before = this.#breakerOf(key)
-    // OpenCode reports a refusal by its event and by every poll until its next attempt.
+    // OpenCode reports one refusal several times: by an event, and by every poll until the next attempt.
     const isKnown = this.#isKnown(task, refusal)
     if (isKnown && before && underWay(before).includes(task.id)) return
     if (!before && (isKnown || (kind !== "limit" && until === undefined && !this.#failsAgain(key, refusal, now))))
@@ -122,7 +127,10 @@ export class Breakers implements FeatureBody, Pauser {
     return false
   }
 
-  /** A single overload or broken connection is left to OpenCode's retry, unless that has ended. */
+  /**
+   * Whether a refusal trips the breaker. A first overload or broken connection does not, because OpenCode retries it,
+   * unless OpenCode has stopped retrying.
+   */
   #failsAgain(key: string, { attempt }: Refusal, now: number): boolean {
     const before = this.#failedAt.get(key) ?? Number.NEGATIVE_INFINITY
     this.#failedAt.set(key, now)
@@ -136,19 +144,22 @@ export class Breakers implements FeatureBody, Pauser {
     if (requests) requests.compaction = other && { model: modelKey(other), at: now }
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     if (key === undefined || !breaker || !isClosedFor(breaker, task.id)) return false
-    // Due, with no probe under way.
+    // The breaker's time has come and no probe is under way: this request becomes the probe.
     if (freeRequests(breaker, now) > 0) {
       this.#breakers.set(key, sentThrough(breaker, task.id, now))
       this.#runtime.wakeAt(nextProbe(sentThrough(breaker, task.id, now)))
       return false
     }
     this.#park(task, key, breaker)
-    // Requests that cannot be parked (a user's turn) are retried by OpenCode.
+    // A request that cannot be parked, such as a user's turn, goes on: OpenCode retries it.
     const after = this.#runtime.store.get(task.id)
     return !after || !isActive(after) || isPaused(after)
   }
 
-  /** While a breaker is tripped, runs that wait for its model go one by one: as the probe, then in waves. */
+  /**
+   * While a breaker is tripped, runs that wait for its model are sent in order: one as the probe, then the others in
+   * waves.
+   */
   blocks(task: Task): Block | undefined {
     if (task.group || !(isQueued(task) || isPaused(task))) return undefined
     const key = this.#modelOf(task)
@@ -162,7 +173,8 @@ export class Breakers implements FeatureBody, Pauser {
   }
 
   #letsGo(breaker: Breaker, task: Task): boolean {
-    // Whose session is still being made would go to see too late.
+    // A task whose session is still being created is not sent: its request would show too late whether the provider
+    // answers.
     if (!this.#runtime.store.get(task.id)) return false
     return !mustWaitForBreaker(breaker, task.id) || freeRequests(breaker, this.#runtime.clock.now()) > 0
   }
@@ -190,7 +202,10 @@ export class Breakers implements FeatureBody, Pauser {
     return parked && this.#runtime.options.gate ? () => this.#restore(task, parked) : undefined
   }
 
-  /** Restores the breaker of a run that was parked by an earlier process. A run on a fallback model stays on it. */
+  /**
+   * Restores the breaker of a run that an earlier process parked. A run that already uses a fallback model keeps that
+   * model.
+   */
   #restore(task: Task, { at, until, model, why, kind = "limit" }: Parked): void {
     if (modelKeyOf(task) !== model) return this.#switched(task)
     const breaker = recordRefusal(this.#breakers.get(model), { kind, why, until }, at, at)
@@ -211,7 +226,7 @@ export class Breakers implements FeatureBody, Pauser {
     return { model: waitsFor, others: this.#waiting(waitsFor).filter(({ id }) => id !== task.id).length }
   }
 
-  /** Ends who has waited for too long, and keeps what has not begun. */
+  /** Ends runs that have been parked for too long, and stores queued runs that wait for a model as parked. */
   review(): void {
     const now = this.#runtime.clock.now()
     this.#notices.look()
@@ -221,7 +236,10 @@ export class Breakers implements FeatureBody, Pauser {
     }
   }
 
-  /** An unused breaker is dropped when its time has come, whether or not the clock ran until then. */
+  /**
+   * Returns a model's breaker. A breaker for which no run waits is dropped once its time has come, even if the clock
+   * did not run in between.
+   */
   #breakerOf(key: string): Breaker | undefined {
     const breaker = this.#breakers.get(key)
     if (!breaker?.deserted || freeRequests(breaker, this.#runtime.clock.now()) === 0) return breaker
@@ -241,7 +259,7 @@ export class Breakers implements FeatureBody, Pauser {
     if (requests) requests.isSwitched = isSwitched
   }
 
-  /** Also of a task whose session is still being made. */
+  /** Returns the task's requests, also while its session is still being created. */
   #requestsOf({ id }: Task): Requests | undefined {
     const handle = this.#runtime.store.handle(id)
     if (!handle) return undefined
@@ -259,7 +277,7 @@ export class Breakers implements FeatureBody, Pauser {
     this.#runtime.reschedule()
   }
 
-  /** Send time of the request under way. */
+  /** Time at which the task's current request was sent. */
   #askedAt(task: Task): number {
     const { id, run } = task
     return this.#requestsOf(task)?.compaction?.at ?? this.#runtime.store.run(id)?.requestedAt ?? run.startedAt ?? 0
@@ -279,7 +297,7 @@ export class Breakers implements FeatureBody, Pauser {
       this.#runtime.wakeAt(now + LONG_CLOSED_MS)
       this.#goRound(model, breaker, now)
     }
-    // Another run may probe the provider.
+    // The parked run is removed from the breaker, so that another run may probe the provider.
     const next = withdraw(this.#breakers.get(model) ?? breaker, task.id)
     this.#breakers.set(model, next)
     this.#runtime.wakeAt(nextProbe(next))
@@ -306,7 +324,7 @@ export class Breakers implements FeatureBody, Pauser {
     this.#runtime.wakeAt(nextProbe(breaker))
   }
 
-  /** Whether a run that went still asks a model before long: one whose place is made ready first does not. */
+  /** Whether a run that was sent will soon ask a model. A run whose place is still being prepared will not. */
   #isAsking(id: string): boolean {
     const { store } = this.#runtime
     const task = store.get(id)
@@ -314,7 +332,7 @@ export class Breakers implements FeatureBody, Pauser {
     return task !== undefined && isActive(task) && !this.#runtime.waitsForTasks(task) && !(run && isHeldUp(run))
   }
 
-  /** Gives runs with fallback models another one where this model stays closed for long. */
+  /** Gives runs with fallback models another model if this one stays blocked for long. */
   #goRound(key: string, breaker: Breaker, now: number): void {
     if (breaker.recovery) return
     const isLong = breaker.told && breaker.opensAt - now > LONG_CLOSED_MS
@@ -331,14 +349,14 @@ export class Breakers implements FeatureBody, Pauser {
     return modelKeyOf(task) === model && this.#fallbackModels.isDue(task)
   }
 
-  /** Those that wait for a model, derived from the tasks at each look. */
+  /** Tasks that wait for a model, found anew at each call. */
   #waiting(key: string): readonly Task[] {
     const waits = (task: Task) =>
       isPaused(task) || (isQueued(task) && !task.group && !this.#runtime.waitsForTasks(task))
     return this.#runtime.store.active().filter((task) => this.#modelOf(task) === key && waits(task))
   }
 
-  /** The model for which a task waits, or would: its own, but for one that another model has refused, and that stands still. */
+  /** The model for which a task waits, or would wait: its own, or, for a parked task, the model that refused it. */
   #modelOf(task: Task): string | undefined {
     const { parked } = task.run
     return parked && !this.#requestsOf(task)?.isSwitched ? parked.model : modelKeyOf(task)
@@ -347,7 +365,8 @@ export class Breakers implements FeatureBody, Pauser {
   #endOverdue(key: string, now: number): void {
     const { maxParked } = this.#runtime.options
     const breaker = this.#breakerOf(key)
-    // A probe is due, perhaps after a long sleep: only runs refused then have waited too long.
+    // If a probe is due, perhaps after a long sleep, no run ends yet: only a run that is then refused has waited too
+    // long.
     if (maxParked === 0 || !breaker || breaker.recovery || breaker.probe || freeRequests(breaker, now) > 0) return
     for (const task of this.#waiting(key)) {
       const { parked, parkedMs = 0 } = task.run

@@ -1,8 +1,8 @@
 import type { PassingKind, Refusal } from "../../core/refusal.ts"
 
 /**
- * Meaning of a provider's refusal: whether it passes by itself, and when. Formats are those seen in answers of
- * providers and in what OpenCode makes of them.
+ * Classifies a provider's refusals: whether a refusal passes by itself, and when. The formats were seen in answers of
+ * providers and in what OpenCode makes of such answers.
  */
 
 /**
@@ -10,50 +10,55 @@ import type { PassingKind, Refusal } from "../../core/refusal.ts"
  */
 type RefusalKind = PassingKind | "money" | "other"
 
-/** `until`: when the provider says requests are possible again. */
+/** `until`: time from which requests are possible again, as the provider states. */
 export type ClassifiedRefusal = { readonly kind: RefusalKind; readonly until?: number }
 
 const SECOND_MS = 1000
 const MINUTE_MS = 60_000
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** Shorter waits are raised to this. */
+/** A shorter wait is raised to this. */
 const SOONEST_MS = SECOND_MS
-/** Longer waits are taken for a mistake. */
+/** A longer wait is taken for a mistake of the provider. */
 const LATEST_MS = 8 * DAY_MS
 /** OpenCode retries after 2 s, doubled with each attempt, plus up to a quarter. */
 const HOST_FIRST_MS = 2000
 const HOST_JITTER = 1.25
-/** Longest part of a body, and of a value, that is read: a provider may send anything. */
+/** Longest part of a body, and of a value, that is read. A limit is needed because a provider may send any amount. */
 const MOST_BODY_CHARS = 16_384
 const MOST_VALUE_CHARS = 64
 /** Tolerated deviation from OpenCode's own retry schedule. */
 const HOST_SLACK_MS = 500
 
-/** Requests that are too large for any wait or payment, at any status. */
+/** Messages of requests that are too large: no wait and no payment helps, at any status. */
 const TOO_MUCH = /request too large|extra usage is required/i
-/** Context overflow; but so many tokens in a time are a limit. */
+/** Messages of context overflow. A number of tokens in a period of time is a rate limit instead. */
 const OVERFLOW =
   /context.{0,3}length|context window|maximum context|prompt is too long|too many (input )?tokens(?!.{0,40}\b(wait|per (second|min|minute|hour|day))\b)/i
 const MONEY = /insufficient[_ ]quota|credit balance|insufficient (credits?|funds|balance)|billing|payment required/i
 const LIMIT =
   /rate.?limit|usage.?limit|too many requests|(?<!disk |storage )quota|resource.?exhausted|too many (input )?tokens|(?<!\b(size|length|depth|count|memory|file|context) )limit (has been |was )?(reached|exceeded)|reached (your|the) .{0,40}limit/i
 const OVERLOAD = /overloaded|at capacity|over capacity|no capacity|temporarily unavailable/i
-/** OpenCode's messages where no answer came. */
+/** OpenCode's messages for a request without any answer. */
 const UNREACHABLE = /unable to connect|econn|fetch failed|socket|connection (was |has been )?(closed|reset|refused)/i
-/** Example: `EDQUOT: disk quota exceeded`: a fault of this machine, not of a provider. */
+/** A fault of this machine, not of a provider. Example: `EDQUOT: disk quota exceeded`. */
 const SYSTEM_ERROR = /\b(?!ERROR\b)E[A-Z]{2,}\d*[:,] (?=[a-z])/
 /** An error's type and code, in a body or in a message with a JSON body. */
 const CODES = /"(?:type|code|status|reason)"\s*:\s*"([^"\\]{1,64})"/g
-/** Codes or words that blame the request. OpenCode retries even these where the text mentions limits. */
+/**
+ * Codes or words that say that the request is wrong. OpenCode retries even such requests if the text mentions limits.
+ */
 const WRONG_REQUEST =
   /invalid[_ ](request|argument|schema|parameter|value|type|tool|function|image)|unsupported|unrecognized/i
-/** Quoted names come from the request, such as a tool's. */
+/** Names in quotes. They come from the request, such as a tool's name, so they are not searched for words. */
 const QUOTED = /(['"`])[\w.-]{1,64}\1/g
 
 /** Statuses of wrong requests: waiting never helps, whatever the text. */
 const WRONG_STATUSES = [401, 404]
-/** Other statuses that blame the request may quote anything from it: tool names, prompt, pictures. */
+/**
+ * 4xx statuses whose whole text is searched. The text of any other 4xx status may quote anything from the request: tool
+ * names, prompt, pictures.
+ */
 const WORDED_STATUSES = [402, 403, 429]
 
 /** `hasAnswered`: this model has answered in this process, so a failed connection is not a wrong address. */
@@ -73,13 +78,17 @@ function kindOf(refusal: Refusal, hasTime: boolean, hasAnswered: boolean, now: n
   if (status !== undefined && WRONG_STATUSES.includes(status)) return "other"
   if (status === 429 || status === 402 || LIMIT.test(text)) return "limit"
   if (status === 529 || status === 503 || OVERLOAD.test(text)) return "overload"
-  // A wait longer than OpenCode's own schedule came from the provider, whatever the words.
+  // OpenCode waits longer than its own schedule only if the provider stated the time, so this is a limit, whatever the
+  // text says.
   if (status === undefined && inHost(refusal, now) !== undefined) return "limit"
   const failed = refusal.unreachable || (status === undefined && UNREACHABLE.test(message))
   return failed && hasAnswered ? "unreachable" : "other"
 }
 
-/** Text that may tell of a limit: all words, or only type and code where the status blames the request. */
+/**
+ * Text that is searched for a limit: all words, or only type and code where the status or the text says that the
+ * request is wrong.
+ */
 function tellingIn({ status, message, body = "" }: Refusal): string {
   const text = `${message} ${body}`
   const codes = Array.from(text.matchAll(CODES), ([, code]) => code).join(" ")
@@ -88,16 +97,16 @@ function tellingIn({ status, message, body = "" }: Refusal): string {
   return isWrong || SYSTEM_ERROR.test(message) ? codes : `${text.replace(QUOTED, "")} ${codes}`
 }
 
-/** Without a status, or with one of a wrong request, words and code decide. */
+/** Whether a refusal with this status may mean lack of credit, if its words or its code say so. */
 const mayBeMoney = (status: number | undefined): boolean => status === undefined || (status >= 400 && status < 500)
 
 /**
- * When the provider may be asked again: the first future time in header, body, rate limit headers, message, and
- * OpenCode's retry.
+ * Time at which the provider may be asked again. The first future time is taken from header, body, rate limit headers,
+ * message and OpenCode's retry, in this order.
  */
 function timeOf(refusal: Refusal, now: number): number | undefined {
   const { headers = {}, message } = refusal
-  // A stream that broke off carries its error body in the message.
+  // If a stream broke off, the error body is in the message.
   const body = `${refusal.body ?? ""} ${message}`
   const at = refusedAt(refusal, now)
   const sources = [
@@ -119,7 +128,7 @@ function timeOf(refusal: Refusal, now: number): number | undefined {
 }
 
 const RETRY_FIELDS = ["retry-after-ms", "retry-after"]
-/** `retry-after: 0` means at once. */
+/** Whether a `retry-after` header is 0, which means at once. */
 const isZero = (value: string | undefined): boolean => value !== undefined && /^\s*0(\.0+)?\s*$/.test(shortened(value))
 
 function after(value: string | undefined, now: number, unit: number): number | undefined {
@@ -151,7 +160,8 @@ const LIMIT_HEADER = /^(anthropic-ratelimit-(.+)-reset|x-ratelimit-reset-(.+))$/
 const ALLOWED = /^\s*allowed/
 
 /**
- * Latest reset among used-up limits. A limit without a remaining count is used up unless its status allows requests.
+ * Latest reset time of the limits that are used up. A limit without a remaining count is taken as used up, unless its
+ * status allows requests.
  */
 function inLimits(headers: Readonly<Record<string, string>>, now: number): number | undefined {
   const times = Object.entries(headers).flatMap(([name, value]) => {
@@ -166,7 +176,10 @@ function inLimits(headers: Readonly<Record<string, string>>, now: number): numbe
   return times.length === 0 ? undefined : Math.max(...times)
 }
 
-/** A plain number of seconds: as seconds since the epoch it would be a date in the 1970s. */
+/**
+ * Whether a value is a plain number of seconds from now. As seconds since the epoch, such a small number would be a
+ * date in the 1970s.
+ */
 const isSpanInSeconds = (value: string): boolean => /^\s*\d{1,8}(\.\d+)?\s*$/.test(shortened(value))
 
 const UNITS_MS = { w: 7 * DAY_MS, d: DAY_MS, h: HOUR_MS, m: MINUTE_MS, s: SECOND_MS, ms: 1 } as const
@@ -175,13 +188,13 @@ const UNIT =
 const PIECE = `(\\d+(?:\\.\\d+)?)\\s*${UNIT}`
 const PIECES = new RegExp(`^(?:${PIECE})+`, "i")
 
-/** Duration with units, as `6m0s`, `1.5s`, `34.07s`, `500ms` or `2 hours`. */
+/** End of a duration with units, such as `6m0s`, `1.5s`, `34.07s`, `500ms` or `2 hours`. */
 function span(value: string | undefined, now: number): number | undefined {
   const text = shortened(value ?? "").trim()
   return PIECES.exec(text)?.[0] === text ? spanBefore(text, now) : undefined
 }
 
-/** The duration at the start of a text; words after it are ignored. */
+/** End of the duration at the start of a text. Words after the duration are ignored. */
 function spanBefore(text: string, now: number): number | undefined {
   const [found] = PIECES.exec(shortened(text)) ?? []
   if (found === undefined) return undefined
@@ -196,10 +209,13 @@ const IN_WORDS = /(?:try again|retry|reset(?:s|ting)?)(?: again)? (?:in|after) (
 const AT_WORDS = /(?:try again|retry|resets?)(?: again)? at (\d{1,2}):(\d{2})\s*(am\b|pm\b)?(.*)/i
 /** Time zone after a time of day, as `UTC`, `PST` or `(America/New_York)`. */
 const ZONE = /^\s*\(?(UTC|GMT|Z|[A-Z]{2,4}T|[A-Z]\w+\/\w+)\b/
-/** A time of day at most this long ago has just come; an earlier one is tomorrow's. */
+/** A time of day that passed at most this long ago means now. One that passed earlier means tomorrow. */
 const JUST_COME_MS = 15 * MINUTE_MS
 
-/** Examples: "try again in 6m0s", "resets at 14:30". A time of day without a zone is this machine's. */
+/**
+ * Reads a time from a message such as "try again in 6m0s" or "resets at 14:30". A time of day without a zone is taken
+ * in this machine's zone.
+ */
 function inWords(message: string, now: number): number | undefined {
   const spanned = IN_WORDS.exec(message)
   const found = spanned ? spanBefore(message.slice(spanned.index + spanned[0].length), now) : undefined
@@ -214,18 +230,21 @@ function inWords(message: string, now: number): number | undefined {
   if (isUniversal) time.setUTCHours(hours, Number(minute), 0, 0)
   else time.setHours(hours, Number(minute), 0, 0)
   if (time.getTime() > now) return time.getTime()
-  // A provider's clock may be some minutes late: such a time is not tomorrow's.
+  // A provider's clock may be some minutes slow: a time that has just passed does not mean tomorrow.
   return now - time.getTime() < JUST_COME_MS ? undefined : time.getTime() + DAY_MS
 }
 
-/** Arrival time of a refusal that OpenCode reports later, from its retry schedule. */
+/**
+ * Time at which a refusal arrived. OpenCode may report a refusal later, so the time is computed from its retry
+ * schedule.
+ */
 function refusedAt(refusal: Refusal, now: number): number {
   const { next, attempt = 1 } = refusal
   if (next === undefined || inHost(refusal, now) !== undefined) return now
   return Math.min(now, next - HOST_FIRST_MS * 2 ** (Math.max(1, attempt) - 1))
 }
 
-/** OpenCode's next attempt, where it is later than its own schedule: the provider told it. */
+/** Time of OpenCode's next attempt if it is later than OpenCode's own schedule: then the provider stated the time. */
 function inHost({ next, attempt = 1 }: Refusal, now: number): number | undefined {
   if (next === undefined) return undefined
   const own = HOST_FIRST_MS * 2 ** (Math.max(1, attempt) - 1) * HOST_JITTER + HOST_SLACK_MS

@@ -10,10 +10,10 @@ export type FallbackModelPorts = {
   readonly switched: (task: Task) => void
 }
 
-/** Only models closed for longer than this are replaced, in ms. */
+/** Only a model that stays blocked for longer than this is replaced, in ms. */
 export const LONG_CLOSED_MS = 60_000
 
-/** Other models for tasks whose own is at its limit, as named by the user. */
+/** Fallback models, named by the user, for tasks whose own model is at its limit. */
 export class FallbackModels {
   readonly #runtime: Runtime
   readonly #ports: FallbackModelPorts
@@ -35,7 +35,7 @@ export class FallbackModels {
     return this.#openFor(task) !== undefined
   }
 
-  /** Gives waiting tasks their next available model. `why`: reason of the closed one. */
+  /** Gives waiting tasks their next available model. `why`: reason why the present model is blocked. */
   choose(tasks: readonly Task[], why: string): void {
     const due = tasks.filter((task) => this.isDue(task))
     if (due.length === 0 || this.#choosing) return
@@ -51,7 +51,7 @@ export class FallbackModels {
     })
   }
 
-  /** `why`: reason for leaving the model before. */
+  /** Gives a task another model. `why`: reason for leaving the present one. */
   give({ id, run }: Task, model: Model, why: string): void {
     const { store, clock } = this.#runtime
     const step = (store.run(id)?.observed.ended ?? 0) + 1
@@ -91,7 +91,10 @@ export class FallbackModels {
     )
   }
 
-  /** A fork that shares its parent's cache must keep its parent's model. */
+  /**
+   * Fallback models of a task. None for a fork that shares its parent's cache, because such a fork must keep its
+   * parent's model.
+   */
   #namedFor({ agent, model, fork }: Task): readonly string[] {
     const { fallbackModels } = this.#runtime.options
     if (!model || fork?.whole) return []

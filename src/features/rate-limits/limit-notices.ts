@@ -9,21 +9,21 @@ import type { Breaker } from "./breaker.ts"
 
 /** Shorter waits are not reported. */
 const WORTH_TELLING_MS = 30_000
-/** Delay before affected runs are counted, so that they are parked by then, in ms. */
+/** Delay before the affected runs are counted, in ms. By then they are parked. */
 const GATHER_MS = 1000
 
 /** Delay before a busy parent is tried again, in ms. */
 const AGAIN_MS = 10_000
-/** A reported model is not reported again for this long, in ms, unless its time is later by as much. */
+/**
+ * After a report, the same model is not reported again for this long, in ms, unless its opening time moves by as much.
+ */
 const QUIET_MS = 600_000
 
-/**
- * Reports once that a model is at its limit: a toast for the user, a message without a turn for each affected parent.
- */
+/** Reports once that a model is at its limit: a toast for the user, and a note for each affected parent. */
 export class LimitNotices {
   readonly #runtime: Runtime
   readonly #breakerOf: (model: string) => Breaker | undefined
-  /** Last report for each model: when, and which opening time it named. */
+  /** Last report for each model: the time of the report, and the opening time that it stated. */
   readonly #told = new Map<string, { readonly at: number; readonly opensAt: number }>()
   /** Models with a report in preparation. */
   readonly #gathering = new Set<string>()
@@ -44,7 +44,7 @@ export class LimitNotices {
     }
   }
 
-  /** A breaker tripped, or tripped anew: `before` is its former state. */
+  /** Called when a breaker trips, or trips again. `before`: the breaker's former state. */
   closed(model: string, before: Breaker | undefined): void {
     if (this.#gathering.has(model) || !this.#isNews(model, before)) return
     this.#gathering.add(model)
@@ -54,7 +54,7 @@ export class LimitNotices {
     })
   }
 
-  /** An earlier process has reported this limit. */
+  /** Called when an earlier process has reported this limit. */
   wasTold(model: string, told: { readonly at: number; readonly opensAt: number }): void {
     this.#told.set(model, told)
   }
@@ -64,9 +64,9 @@ export class LimitNotices {
     const now = this.#runtime.clock.now()
     if (!breaker || breaker.opensAt - now < WORTH_TELLING_MS) return false
     const told = this.#told.get(model)
-    // A limit too short to report has become long.
+    // The limit was too short to report before, and has become long.
     if (told === undefined) return true
-    // A refused probe is not a new limit.
+    // If only a probe was refused, the limit is not new.
     const isNew = before === undefined || before.recovery !== undefined
     const isLater = breaker.told && breaker.opensAt - told.opensAt >= QUIET_MS
     return isLater || (isNew && now - told.at >= QUIET_MS)
@@ -99,7 +99,10 @@ export class LimitNotices {
     }
   }
 
-  /** A message during a turn would cause another step: the parent is told later, if the limit still holds. */
+  /**
+   * Notes that a busy parent must be told later, if the limit still holds. A message during a turn would cause another
+   * step.
+   */
   #owe(model: string, parentID: string): void {
     const at = this.#runtime.clock.now() + AGAIN_MS
     this.#owed.set(model, { parents: new Set([...(this.#owed.get(model)?.parents ?? []), parentID]), at })
@@ -116,7 +119,7 @@ function headline(model: string, { told, opensAt, kind }: Breaker, now: number):
   return `${model} ${conditionOf(kind)}${told ? " until" : ", next try"} ${formatTime(opensAt, now)}`
 }
 
-/** Reason why a task is not parked: the limit ends too late. */
+/** Reason why a task is ended instead of parked: its limit ends too late. */
 export const notParkedText = (model: string, { opensAt, why, kind }: Breaker, now: number): string =>
   `${model} ${conditionOf(kind)} until ${formatTime(opensAt, now)} (in ${duration(opensAt - now)}), longer than a task is parked (option maxParked): ${why}`
 

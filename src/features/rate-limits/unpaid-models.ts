@@ -1,6 +1,6 @@
 import { duration } from "../../lib/format.ts"
 
-/** Time for which an unpaid model is not tried again, in ms. */
+/** After a refusal for lack of credit, the model is not tried again for this long, in ms. */
 const UNPAID_MS = 60_000
 
 type Refusal = { readonly at: number; readonly why: string }

@@ -58,7 +58,10 @@ class Search {
     return this.#problem === undefined ? this.#found : { problem: this.#problem }
   }
 
-  /** A bracket in prose opens a value, broken JSON, or a few words without another bracket. */
+  /**
+   * Reads the prose before `until`. A bracket in prose opens a value, or broken JSON, or a few words without another
+   * bracket, which are skipped.
+   */
   #prose(until: number): void {
     while (this.#problem === undefined) {
       const at = this.#nextOpening()
@@ -76,8 +79,8 @@ class Search {
   }
 
   /**
-   * A block that is labelled as JSON, or begins like JSON, must be one JSON value. Any other block counts only if it is
-   * one.
+   * Reads a fenced block. A block that is labelled as JSON, or begins like JSON, must be one JSON value; any other
+   * block counts only if it is a JSON value.
    */
   #fence({ body, bodyEnd, label }: Fence): void {
     const content = this.#text.slice(body, bodyEnd)
@@ -136,7 +139,7 @@ function* fencesIn(text: string): Iterable<Fence> {
 const MOST_PROBLEMS = 10
 const MOST_PLACE_CHARS = 200
 const MOST_ERROR_CHARS = 300
-/** Keywords whose errors repeat those of nested ones. */
+/** Keywords whose errors only repeat the errors of nested keywords. */
 const APPLICATORS = new Set([
   "properties",
   "items",
@@ -151,7 +154,7 @@ const APPLICATORS = new Set([
   "dependentSchemas",
 ])
 
-/** Better texts for the validator's bare or wrong ones. */
+/** By keyword: a bare or wrong part of the validator's error text, and a better text for this part. */
 const REWORDED: Readonly<Record<string, readonly [RegExp, string]>> = {
   minimum: [/^\S+/, "The number"],
   maximum: [/^\S+/, "The number"],
@@ -170,7 +173,7 @@ export function checkValue(schema: Schema, text: string): ValidationResult {
   return valid ? { valid, at: found.at, length: found.length } : { valid: false, problems: problemsOf(errors) }
 }
 
-/** One line for each path, with the most specific error; names in a value may be long. */
+/** One line for each path, with the most specific error. Lines are cut, because names in a value may be long. */
 function problemsOf(errors: readonly OutputUnit[]): readonly string[] {
   const inner = errors.filter(({ keyword }) => !APPLICATORS.has(keyword))
   const byPlace = new Map<string, string>()

@@ -11,7 +11,7 @@ import { count, fewer, option, text, type ValuesOf } from "../../options/spec.ts
 /** Finds a valid value in a text. */
 export type Validate = (schema: Schema, text: string) => Promise<ValidationResult>
 
-/** Judges whether an answer is a value of its schema, and stores that in a file. */
+/** Judges whether an answer holds a value that is valid against the task's schema, and stores the value in a file. */
 export const validator = (runtime: Runtime, validate: Validate): FeatureBody => ({
   readsTextAlone: true,
   async verify({ id, member, run: { schema } }, { text, earlier: { value }, signal }) {
@@ -29,7 +29,8 @@ export const validator = (runtime: Runtime, validate: Validate): FeatureBody => 
         ask: { kind: "schema", text: invalidText(found.problems) },
         failure: invalidReason(asked, found.problems),
       }
-    // A group of tries stores its winner's value only, and a map stores its items' values in rows.
+    // Members store no file: a group of tries stores only its winner's value, and a map stores its items' values in
+    // rows.
     const file = member ? undefined : await runtime.keep(id, text.slice(found.at, found.at + found.length))
     return { ok: true, finding: { value: { ...found, ...(file !== undefined && { file }), ...counted } } }
   },
@@ -65,7 +66,7 @@ declare module "../../options/options.ts" {
   interface Options extends ValuesOf<typeof options> {}
 }
 
-/** Built next to the plugin. */
+/** Code of the worker thread, built next to the plugin. */
 const THREAD = new URL(import.meta.url.endsWith(".ts") ? "./validator-thread.ts" : "./validator.js", import.meta.url)
 
 const validate: Validate = async (schema, answer) => {

@@ -61,7 +61,7 @@ export function problemIn(given: unknown): string | undefined {
   if (size) return size
   const length = JSON.stringify(given).length
   if (length > MOST_SCHEMA_CHARS) return `it has ${length} characters; at most ${MOST_SCHEMA_CHARS} are taken`
-  // The validator modifies its input.
+  // Work on a copy, because the validator modifies its input.
   const schema = structuredClone(given)
   const places: Place[] = []
   const wrong = walk(schema, "", places)
@@ -75,7 +75,7 @@ export function problemIn(given: unknown): string | undefined {
   return ofCircle(schema, places)
 }
 
-/** Checks depth without recursion, and stops at the longest allowed schema. */
+/** Why a schema is too deep or too large. Uses no recursion, and stops at the limits. */
 function ofSize(schema: Schema): string | undefined {
   const open: { readonly value: object; readonly depth: number }[] = [{ value: schema, depth: 0 }]
   let seen = 0
@@ -90,7 +90,7 @@ function ofSize(schema: Schema): string | undefined {
   return undefined
 }
 
-/** The validator's reference table, or why it cannot build one. */
+/** The validator's table of references, or the reason why the validator cannot build the table. */
 function knownIn(schema: Schema): Readonly<Record<string, unknown>> | string {
   try {
     return dereference(schema as JsonSchema)
@@ -156,7 +156,7 @@ function ofPatterns({ pattern, patternProperties }: Schema, pointer: string): st
   return undefined
 }
 
-/** Keywords that the validator accepts in a wrong form. */
+/** Finds keywords whose value has a wrong form that the validator would accept. */
 function ofLists(schema: Schema, pointer: string): string | undefined {
   for (const [key, value] of Object.entries(schema)) {
     const where = below(pointer, key)
@@ -220,7 +220,7 @@ function decoded(text: string): string {
   }
 }
 
-/** Finds schemas that refer to themselves for the same value, which would never end. Visits each schema once. */
+/** Finds a schema that refers to itself for the same value: its validation would never end. Visits each schema once. */
 function ofCircle(root: Schema, places: readonly Place[]): string | undefined {
   const done = new Set<unknown>()
   for (const { schema } of places) {
@@ -264,7 +264,7 @@ export async function schemaGiven(given: Schema | string, folder: string, mayRea
   return schema as Schema
 }
 
-/** Leaves room for white space around the longest schema. */
+/** Longest schema file that is read, in bytes. The limit leaves room for white space around the longest schema. */
 const MOST_FILE_BYTES = 200_000
 
 const refused = (why: string): CallError => new CallError(`Argument \`schema\`: ${why} Nothing was launched.`)

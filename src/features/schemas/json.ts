@@ -8,12 +8,14 @@ export type JsonReadResult = { readonly end: number } | Flaw
 export type Flaw = {
   readonly at: number
   readonly why: string
-  /** The text so far was surely meant as JSON, not prose with a bracket. */
+  /** True if the text up to the fault was surely meant as JSON, not as prose with a bracket. */
   readonly begun: boolean
 }
 
 const SPACE = /[ \t\r\n]+/y
-/** A pattern with branches would use stack for each character of a long string. */
+/**
+ * Characters of a string without escapes. A pattern with branches would use stack for each character of a long string.
+ */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON forbids them within a text
 const PLAIN = /[^"\\\u0000-\u001f]+/y
 const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y
@@ -68,7 +70,7 @@ class Reader {
     while (this.#goesOn())
   }
 
-  /** Reads a scalar after its opening brackets, or the start of an empty container. */
+  /** Reads opening brackets and the scalar after them, or the start of an empty container. */
   #value(): void {
     for (;;) {
       this.#take(SPACE)

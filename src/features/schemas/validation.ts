@@ -7,9 +7,9 @@ export type ValueOrder = { readonly id: number; readonly schema: Schema; readonl
 export type ValueAnswer = { readonly id: number } & ValidationResult
 export type ValueThread = WorkerThread<ValueOrder, ValueAnswer>
 
-/** A schema's pattern can run for ever. */
+/** Time limit of a validation, in ms: a pattern in a schema can run for ever. */
 export const MOST_CHECK_MS = 2000
-/** Starting a thread on a busy machine may take long. */
+/** Time limit for starting a thread, in ms. On a busy machine the start may take long. */
 export const MOST_START_MS = 30_000
 const SLICES = 20
 /** Order that only tests whether the thread answers. */
@@ -26,7 +26,7 @@ export class Validation {
     this.#start = start
   }
 
-  /** Each answer has its own thread, so that a hanging one blocks no other. Never rejects. */
+  /** Validates an answer in a thread of its own, so that a thread that hangs blocks no other answer. Never rejects. */
   async check(schema: Schema, text: string): Promise<ValidationResult> {
     const limits = { idleMs: MOST_CHECK_MS, answerMs: MOST_CHECK_MS, restMs: 0 }
     const helper = new OnDemandWorker<ValueOrder, ValueAnswer>(this.#clock, limits, this.#start)
@@ -44,7 +44,7 @@ export class Validation {
     return { valid: false, problems: [`it could not be checked ${why}`] }
   }
 
-  /** Time limit counted in slices: when the process is held up, so is the thread. */
+  /** Waits for the time limit in slices, so that time in which the whole process is held up hardly counts. */
   #patience(): { readonly over: Promise<undefined>; readonly end: () => void } {
     let end = () => {}
     const over = new Promise<undefined>((resolve) => {

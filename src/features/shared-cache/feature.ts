@@ -5,7 +5,7 @@ import type { OpencodeEvent } from "../../core/ports.ts"
 import { isActive, isQueued, isUnattended, type Task } from "../../core/task.ts"
 import { milliseconds, option, projectWins, type ValuesOf } from "../../options/spec.ts"
 
-/** Providers keep a prefix for at least five minutes; within this time it counts as cached. */
+/** Time in which a prefix counts as cached, in ms. Providers keep a prefix for at least five minutes. */
 const KEPT_MS = 240_000
 
 /**
@@ -16,14 +16,14 @@ class CacheWarmUp implements FeatureBody {
   readonly #runtime: Runtime
   /** Models for which this process has seen cache tokens. */
   readonly #cached = new Set<string>()
-  /** Time of the last answer's beginning, by agent and model. */
+  /** By agent and model: time at which the last answer began. */
   readonly #began = new Map<string, number>()
 
   constructor(runtime: Runtime) {
     this.#runtime = runtime
   }
 
-  /** A task is held behind another from when it is about to be made, or never. */
+  /** Block of a task that is held behind another. Whether a task is held is decided when it is about to be made. */
   blocks(task: Task): Block | undefined {
     const { store, clock, options } = this.#runtime
     const behind = store.handle(task.id) ? task.run.heldBehind : this.#leaderOf(task)
@@ -60,7 +60,7 @@ class CacheWarmUp implements FeatureBody {
   }
 }
 
-/** With nothing of a past or a place of its own. */
+/** True for the first run of a task outside of groups, without `after`, a fork or a place of its own. */
 const isFresh = (task: Task): boolean => {
   const { fork, place, group, member, run } = task
   const isFirst = run.generation === 0 && run.after === undefined

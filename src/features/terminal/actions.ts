@@ -12,7 +12,7 @@ import type { ObservedTask } from "./view-model.ts"
 
 export type Actions = ReturnType<typeof createActions>
 
-/** Never reject: failures are shown as toasts. */
+/** A user's actions on tasks. They never reject: a failure is shown as a toast. */
 export function createActions(api: TuiPluginApi) {
   const requests = createRequests(api)
 
@@ -25,14 +25,17 @@ export function createActions(api: TuiPluginApi) {
     }
   }
 
-  /** True once the request is written. */
+  /** Sends a request to the server plugin. True once the request is written. */
   const requested = (sessionID: string, request: Request) =>
     attempt(request.action === "answer" ? "answer" : `${request.action} the task`, async () => {
       await requests.send(sessionID, request)
       return true
     })
 
-  /** Questions of remote tasks are answered by the server plugin, because this OpenCode does not know them. */
+  /**
+   * Answers a question. Questions of remote tasks are answered by the server plugin, because this OpenCode does not
+   * know them.
+   */
   const answered = (ask: Ask, reply: Reply, here: (where: { directory: string }) => Parameters<typeof dataOf>[0]) =>
     offersOf(ask)
       ? requested(ask.sessionID, { action: "answer", ask: ask.id, reply })
@@ -44,14 +47,14 @@ export function createActions(api: TuiPluginApi) {
     replyTo: (ask: Ask, reply: "once" | "always" | "reject") =>
       answered(ask, { reply }, (where) => api.client.permission.reply({ ...where, requestID: ask.id, reply })),
 
-    /** `answers`: chosen labels for each question. */
+    /** `answers`: for each question, the labels that the user has chosen. */
     answer: (ask: Ask, answers: string[][]) =>
       answered(ask, { answers }, (where) => api.client.question.reply({ ...where, requestID: ask.id, answers })),
 
     refuse: (ask: Ask) =>
       answered(ask, { dismiss: true }, (where) => api.client.question.reject({ ...where, requestID: ask.id })),
 
-    /** Undefined where the question is no longer open. */
+    /** The contents of a question. Undefined where the question is no longer open. */
     questionsOf: (ask: Ask): Promise<readonly QuestionInfo[] | undefined> =>
       attempt("read the question", async () => {
         const offers = offersOf(ask)
@@ -60,7 +63,7 @@ export function createActions(api: TuiPluginApi) {
         return open.find(({ id }) => id === ask.id)?.questions
       }),
 
-    /** Last text since the task's prompt. */
+    /** Last text that the agent has written since the task's prompt. */
     textOf: ({ task }: ObservedTask) =>
       attempt("read the answer", async () => {
         const { sessionID } = task
@@ -95,7 +98,7 @@ type Request =
   | { readonly action: "resume" | "tell"; readonly prompt: string }
   | { readonly action: "answer"; readonly ask: string; readonly reply: Reply }
 
-/** After this time the user is told that no server plugin answers. */
+/** If the server plugin has not answered after this time, the user is warned that it does not answer. In ms. */
 const ANSWER_WITHIN_MS = 5000
 
 type Metadata = Record<string, unknown>
@@ -110,7 +113,7 @@ function createRequests(api: TuiPluginApi) {
     if (metadata) await dataOf(api.client.session.update({ sessionID, metadata }))
   }
 
-  /** Removes an unanswered request, which a later start would carry out. */
+  /** Removes an unanswered request. Otherwise the server plugin would carry it out when it starts later. */
   const withdraw = (sessionID: string, id: string) =>
     editMetadata(sessionID, ({ [REQUEST_KEY]: request, ...others }) => {
       if ((request as { id?: string } | undefined)?.id !== id) return undefined
@@ -132,7 +135,7 @@ function createRequests(api: TuiPluginApi) {
   }
 
   return {
-    /** Resolves once written; rejects with OpenCode's error. */
+    /** Resolves once the request is written. Rejects with OpenCode's error. */
     async send(sessionID: string, request: Request): Promise<void> {
       const id = crypto.randomUUID()
       await editMetadata(sessionID, (metadata) => ({ ...metadata, [REQUEST_KEY]: { id, ...request } }))
@@ -145,7 +148,7 @@ function createRequests(api: TuiPluginApi) {
   }
 }
 
-/** Throws errors that the SDK only returns. */
+/** Data of a call. Throws the errors that the SDK would only return. */
 async function dataOf<Data>(call: Promise<{ data?: Data; error?: unknown }>): Promise<Data> {
   const { data, error } = await call
   if (error !== undefined) throw new Error(toError(error).message)

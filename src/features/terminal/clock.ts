@@ -2,15 +2,17 @@ import { type Accessor, createEffect, createMemo, createSignal, onCleanup } from
 
 const FRAMES = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"]
 /**
- * Each change redraws OpenCode's whole screen, which takes tens of ms: times and spinners therefore change together,
- * each second, and less often for many tasks.
+ * Interval of the display's clock, in ms; longer with many tasks. Each change redraws OpenCode's whole screen, which
+ * takes tens of ms, so all times and spinners change together.
  */
 const TICK_MS = 1000
 const TASKS_A_TICK = 3
 
 export type DrawingClock = { readonly now: Accessor<number>; readonly spinner: Accessor<string> }
 
-/** Time and spinner for display. The timer runs only with active tasks and a mounted component. */
+/**
+ * Time and spinner for the display. The timer runs only while there are active tasks and a component that shows them.
+ */
 export function createClock(running: Accessor<number>): DrawingClock {
   const [now, setNow] = createSignal(Date.now())
   const period = createMemo(() => TICK_MS * Math.ceil(running() / TASKS_A_TICK))

@@ -11,11 +11,14 @@ import { readable } from "./view-model.ts"
 type Words = {
   readonly title: string
   readonly placeholder: string
-  /** True once sent. */
+  /** Sends the message. True once it is sent. */
   readonly send: (text: string) => Promise<boolean | undefined>
 }
 
-/** Stays open until the message is sent, so that a failed send can be repeated. */
+/**
+ * Asks the user for a message. The dialog stays open until the message is sent, so that the user can repeat a failed
+ * send.
+ */
 export function askForWords(api: TuiPluginApi, { title, placeholder, send }: Words): void {
   const [busy, setBusy] = createSignal(false)
   let open = true
@@ -43,11 +46,11 @@ export function askForWords(api: TuiPluginApi, { title, placeholder, send }: Wor
   )
 }
 
-/** Rows used by OpenCode's dialog frame and the title. */
+/** Rows of the screen that OpenCode's dialog frame and the title take. */
 const FRAME_ROWS = 12
 const FEWEST_ROWS = 5
 
-/** Scrollable foreign text. */
+/** Dialog with a scrollable text of an agent. */
 export function AnswerDialog(props: { api: TuiPluginApi; title: string; text: string }) {
   const theme = () => props.api.theme.current
   const dimensions = useTerminalDimensions()
@@ -81,7 +84,10 @@ const SEND = { title: "Send what is ticked", value: "\u0000send" }
 const OWN_ANSWER = { title: "Type an answer", value: "\u0000own" }
 const REFUSE = { title: "Dismiss the question", value: "\u0000refuse" }
 
-/** Chosen labels, a refusal, or undefined: the dialog was closed and the question stays open. */
+/**
+ * The user's answer: chosen labels or a refusal. Undefined if the user closed the dialog, which leaves the question
+ * open.
+ */
 type Answer = readonly string[] | "refused" | undefined
 
 /** Shows a child's questions in turn and sends all answers together. */
@@ -123,7 +129,7 @@ function askOne(api: TuiPluginApi, question: QuestionInfo): Promise<Answer> {
       ...(question.custom === false ? [] : [OWN_ANSWER]),
       REFUSE,
     ]
-    // OpenCode also reports a close when a dialog is replaced: the first choice counts.
+    // OpenCode also reports a close when a dialog is replaced by another, so only the first choice counts.
     api.ui.dialog.replace(
       () => (
         <api.ui.DialogSelect

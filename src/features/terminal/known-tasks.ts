@@ -17,7 +17,7 @@ export type TrackedTask = {
   readonly row: Pick<Session, "parentID" | "directory">
 }
 
-/** Subject of an event: a session, its status, or a question. */
+/** Id of the object that an event is about: a session, a session's status, or a question. */
 export function keyOf({ type, properties }: RawEvent): string {
   const { info, sessionID, requestID, id } = (properties ?? {}) as Readonly<Record<string, unknown>>
   if (type === "session.status") return statusOf(String(sessionID))
@@ -27,8 +27,8 @@ export function keyOf({ type, properties }: RawEvent): string {
 const statusOf = (sessionID: string): string => `status of ${sessionID}`
 
 /**
- * A session with its children, and theirs where it `launches` tasks; empty where it is gone. Rejects where a read
- * fails.
+ * Reads a session and its children, and also the children of a child for which `launches` is true. Empty where the
+ * session is gone; rejects where a read fails.
  */
 export async function readSessions(
   api: TuiPluginApi,
@@ -44,7 +44,7 @@ export async function readSessions(
   return [data, ...below]
 }
 
-/** Undefined where the read failed. */
+/** Descendants of a session; undefined where a read failed. */
 async function readBelow(
   api: TuiPluginApi,
   sessionID: string,
@@ -60,8 +60,8 @@ async function readBelow(
 const isGone = (error: unknown): boolean => (error as { name?: unknown } | undefined)?.name === "NotFoundError"
 
 /**
- * Reads tool calls, retries and questions of runs that began earlier, except what was `heard` meanwhile. Limited to
- * each run's last `messages`, if given.
+ * Reads tool calls, retries and questions of runs that began before events arrived, except those in `heard`, which
+ * newer events have reported. `messages`: number of last messages that are read of each run.
  */
 export async function catchUp(
   api: TuiPluginApi,
@@ -84,7 +84,10 @@ export async function catchUp(
   ])
 }
 
-/** OpenCode reports statuses and questions by folder; those not reported are over. */
+/**
+ * Reads statuses and questions of a folder. A question that OpenCode does not report any more is over, and so is a
+ * retry.
+ */
 async function catchUpIn(
   api: TuiPluginApi,
   directory: string,
@@ -126,14 +129,14 @@ async function readCalls(api: TuiPluginApi, { task, tracker }: TrackedTask, limi
 
 const NO_SIGNS: UiMetadata = { asks: [] }
 
-/** Live state of a run for display. */
+/** Collects the live state of a run, for display. */
 class ProgressTracker {
   readonly #startedAt: number
   readonly #asks = new Map<string, Ask>()
   #observed = NOTHING_OBSERVED
   #retry: Progress["retry"]
   #uiMetadata: UiMetadata = NO_SIGNS
-  /** The session was seen at work. */
+  /** Set once the session was seen at work. */
   begun = false
 
   constructor(now: number) {
@@ -156,7 +159,7 @@ class ProgressTracker {
     this.#asks.delete(askID)
   }
 
-  /** Applies UI metadata of a remote task. Returns new questions. */
+  /** Applies the UI metadata of a remote task. Returns the questions that are new. */
   elsewhere(uiMetadata: UiMetadata = NO_SIGNS): readonly Ask[] {
     const before = this.#uiMetadata.asks
     this.#uiMetadata = uiMetadata
@@ -184,13 +187,15 @@ class ProgressTracker {
   }
 }
 
-/** Shortest interval of updates: a streaming child has hundreds of events a second. */
+/**
+ * Shortest interval between updates of the display, in ms: a child that streams text has hundreds of events a second.
+ */
 const TELL_EVERY_MS = 100
 
 /** A task's record before and after a change. */
 export type TaskChange = { readonly seen: ObservedTask; readonly before: Task | undefined }
 
-/** Called for each later change; must not throw. */
+/** Callbacks for changes after the first read. They must not throw. */
 export type Listeners = {
   readonly onChange?: (change: TaskChange) => void
   readonly onAsk?: (ask: Ask, change: TaskChange) => void
@@ -198,13 +203,13 @@ export type Listeners = {
 
 type TaskHandle = TrackedTask & { readonly usage: Usage; readonly fetches?: true }
 
-/** Tasks known to the terminal, with live state of running ones. */
+/** Tasks that the terminal knows. Tasks at work have live state. */
 export class KnownTasks {
   readonly #listeners: Listeners
   readonly #entries = new Map<string, TaskHandle>()
-  /** Cleared tasks whose cost still counts, by session. */
+  /** Cleared tasks by session. They are kept because their cost still counts. */
   readonly #cleared = new Map<string, ObservedTask>()
-  /** Sessions with events: those of this OpenCode process. */
+  /** Sessions whose events arrive here: those of this OpenCode process. */
   readonly #audible = new Set<string>()
   readonly #version = createSignal(0)
   #telling: ReturnType<typeof setTimeout> | undefined
@@ -214,7 +219,7 @@ export class KnownTasks {
     this.#listeners = listeners
   }
 
-  /** All tasks. Reactive, like the other readers. */
+  /** All tasks. A component that calls a reading method of this class is updated when the tasks change. */
   all(): readonly ObservedTask[] {
     this.#read()
     return this.entries().map(seenOf)
@@ -243,12 +248,14 @@ export class KnownTasks {
     return [...this.#entries.values()]
   }
 
-  /** Whether a task of this session runs without events here. */
+  /** Whether a task of this session is active in another process, whose events do not arrive here. */
   runsUnheard(parentID: string): boolean {
     return this.#of(parentID).some(({ task }) => isActive(task) && !this.#audible.has(task.sessionID))
   }
 
-  /** Adds a session. Only its record and usage count. */
+  /**
+   * Takes over a session's record and usage, and nothing else of the session. `live`: the session comes from an event.
+   */
   take(session: Session, live: boolean): void {
     const record = decodeRecord(session)
     const known = this.#entries.get(session.id)
@@ -291,12 +298,12 @@ export class KnownTasks {
     this.tell()
   }
 
-  /** The session's retry is over. */
+  /** Called when the session's retry is over. */
   calm(sessionID: string): void {
     this.#entries.get(sessionID)?.tracker?.retrying(undefined)
   }
 
-  /** Schedules an update of the readers. */
+  /** Updates the display after a short delay. */
   tell(): void {
     if (this.#isDisposed) return
     this.#telling ??= setTimeout(() => {
@@ -320,18 +327,18 @@ export class KnownTasks {
   }
 }
 
-/** Usage of the whole session, including the time before events arrived. */
+/** A task as the display shows it. The usage is the whole session's, even from before the first event. */
 const seenOf = ({ task, tracker, usage, fetches }: TaskHandle): ObservedTask => ({
   task,
   progress: tracker && { ...tracker.snapshot(), usage },
   ...(fetches && { fetches }),
 })
 
-/** True if the event changes the run's state. */
+/** Applies an event to a run's state. True if the state has changed. */
 function apply(task: Task, tracker: ProgressTracker, event: OpencodeEvent): boolean {
   switch (event.type) {
     case "tool":
-      // Message ids ascend in time: one before the prompt belongs to an earlier run.
+      // Message ids ascend in time, so a message before the prompt belongs to an earlier run.
       if (event.messageID <= task.run.promptID) return false
       tracker.tool(event.callID, event.tool, event.state, event.messageID)
       return true

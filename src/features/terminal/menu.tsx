@@ -12,7 +12,7 @@ export type MenuRow = {
   readonly footer?: string
   readonly category?: string
   readonly run: () => unknown
-  /** It is carried out at once where the menu has no other row. */
+  /** Set where the row is carried out at once if the menu has no other row. */
   readonly opensAlone?: true
 }
 

@@ -5,15 +5,15 @@ import type { Specs } from "../../options/spec.ts"
 import type { SessionLimits } from "./view-model.ts"
 
 /**
- * Options of the terminal plugin in tui.json. The key binding is an option because OpenCode drops unknown names from
- * `keybinds`.
+ * Options of the terminal plugin in tui.json. The key is an option here, because OpenCode drops names in `keybinds`
+ * that it does not know.
  */
 export type Settings = {
-  /** Key that opens the tasks; "none" or false for none. */
+  /** Key that opens the list of tasks. Users write "none" or false for no key. */
   readonly keybind: string | undefined
-  /** Desktop notifications of ends and questions. Default: the same option in opencode.json. */
+  /** Whether desktop notifications tell of ends and questions. Default: the option of this name in opencode.json. */
   readonly osNotifications: boolean
-  /** The server plugin is enabled and can carry out requests. */
+  /** Whether the server plugin is enabled, so that it can carry out requests. */
   readonly actions: boolean
   /** Statuses that a user may resume. */
   readonly resumable: Options["resumable"]
@@ -46,13 +46,16 @@ export function settingsFrom(given: unknown, server: Options): Settings {
 type Config = TuiPluginApi["state"]["config"]
 type Spec = Pick<TuiPluginMeta, "spec">
 
-/** Options of the server plugin, from OpenCode's configuration and the user's own files, as that plugin reads them. */
+/**
+ * Options of the server plugin, read as the server plugin reads them: from OpenCode's configuration and the user's own
+ * files.
+ */
 export function serverOptions(specs: Specs, config: Config, meta: Spec, own: UsersOptions): Options {
   const entry = entryOf(config, meta)
   return optionsFrom(specs, Array.isArray(entry) ? entry[1] : undefined, own).options
 }
 
-/** Whether opencode.json names the same package. */
+/** Whether opencode.json also names this package, so that the server plugin is loaded. */
 export const hasServerHalf = (config: Config, meta: Spec): boolean => entryOf(config, meta) !== undefined
 
 function entryOf(config: Config, { spec }: Spec): string | readonly [string, unknown] | undefined {
@@ -65,7 +68,7 @@ function keybindFrom(value: unknown): string | undefined {
   return typeof value === "string" && value.trim() !== "" ? value : DEFAULT_KEYBIND
 }
 
-/** `name` of `name@1.2.3` and `@scope/name@1.2.3`; paths are normalized. */
+/** Name of a package without its version: `name` of `name@1.2.3`, and also with a scope. Paths are normalized. */
 const packageOf = (spec: string): string =>
   spec.includes("://") || spec.startsWith("/") || spec.startsWith(".")
     ? spec.replace(/^file:\/\//, "")

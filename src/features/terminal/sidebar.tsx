@@ -21,12 +21,12 @@ import {
 
 /** Width of OpenCode's sidebar, until the layout is known. */
 const SIDEBAR_COLUMNS = 36
-/** OpenCode's own sections fold from the third line. */
+/** Number of tasks from which the section can be folded. OpenCode's own sections can be folded from the third line. */
 const FOLDS_FROM = 3
 
 type Props = { api: TuiPluginApi; source: TaskSource; sessionID: string; limits: () => SessionLimits }
 
-/** Sidebar section of a session's tasks; hidden without any. */
+/** Sidebar section with a session's tasks; hidden if there are none. */
 export function BackgroundAgents(props: Props) {
   const [open, setOpen] = createSignal(true)
   const [columns, setColumns] = createSignal(SIDEBAR_COLUMNS)
@@ -127,10 +127,13 @@ function colorOf(api: TuiPluginApi, tone: Tone): RGBA {
   return tone === "error" ? theme.error : theme.textMuted
 }
 
-/** OpenCode hides its sidebar up to this width. */
+/** Width of the terminal up to which OpenCode hides its sidebar. */
 const NARROW_COLUMNS = 120
 
-/** Number of running tasks, or an open question, beside the prompt where the sidebar is hidden. Uses no timer. */
+/**
+ * Shows the number of running tasks, or an open question, beside the prompt while the sidebar is hidden. Needs no
+ * timer.
+ */
 export function Badge(props: { api: TuiPluginApi; source: TaskSource; sessionID: string }) {
   const theme = () => props.api.theme.current
   const dimensions = useTerminalDimensions()
@@ -150,7 +153,7 @@ export function Badge(props: { api: TuiPluginApi; source: TaskSource; sessionID:
 /** Must fit one line of the sidebar. */
 const HINT = 'Try: "let three agents look at it"'
 
-/** Example request, shown until any agent was launched. `offered`: the tools are available. */
+/** Shows an example request until the first agent is launched. `offered`: whether the tools are available. */
 export function FirstUse(props: { api: TuiPluginApi; source: TaskSource; offered: () => boolean }) {
   const used = createUsed(props.api, () => props.source.all())
   return (

@@ -16,7 +16,9 @@ const EVENTS = [
   "question.rejected",
 ] as const
 
-/** Task data for the terminal, from session metadata and events. `deepest`: depth of tasks that are read, 0 for any. */
+/**
+ * Task data for the terminal, from session metadata and events. `deepest`: depth to which tasks are read, 0 for any.
+ */
 export function createSource(api: TuiPluginApi, listeners: Listeners = {}, deepest: () => number = () => 1) {
   const events = new EventReader()
   const known = new KnownTasks(listeners)
@@ -27,7 +29,7 @@ export function createSource(api: TuiPluginApi, listeners: Listeners = {}, deepe
         reading.heard(event as unknown as RawEvent)
         handle(event as unknown as RawEvent)
       } catch {
-        // Unknown events are ignored: a throw would end the terminal.
+        // An unknown event is ignored: an error thrown here would end the terminal.
       }
     })
   const infoOf = (event: RawEvent) => (event.properties as { info: Session }).info
@@ -40,7 +42,7 @@ export function createSource(api: TuiPluginApi, listeners: Listeners = {}, deepe
       on(type, (event) => {
         const heard = events.read(event, Date.now())
         if (heard) return known.hear(heard)
-        // The event reader has no idle status, which also ends a retry.
+        // The event reader reports no status `idle`, but this status ends a retry, too.
         if (type === "session.status") known.calm((event.properties as { sessionID: string }).sessionID)
       }),
     ),
@@ -60,23 +62,23 @@ export function createSource(api: TuiPluginApi, listeners: Listeners = {}, deepe
 }
 
 const RETRY_MS = 3000
-/** Interval for runs without events, and number of messages read each time. */
+/** Runs without events here are read at this interval, in ms, and of each run this number of messages. */
 const UNHEARD_MS = 15_000
 const UNHEARD_MESSAGES = 20
 
-/** Reads state without events: from before the start, and of other processes. */
+/** Reads state that no event reports: from before the start, and of other processes. */
 class Reading {
   readonly #api: TuiPluginApi
   readonly #known: KnownTasks
   readonly #deepest: () => number
   readonly #loading = new Map<string, Promise<void>>()
-  /** For each active read, entries with newer events, which it must not overwrite. */
+  /** For each read in progress, the ids of objects with newer events. The read must not overwrite their state. */
   readonly #reads = new Set<Set<string>>()
-  /** One timer per session; a new one replaces it. */
+  /** The pending timer of each session. A new timer replaces it. */
   readonly #timers = new Map<string, ReturnType<typeof setTimeout>>()
   #isDisposed = false
 
-  /** `deepest`: depth of tasks that are read, 0 for any. */
+  /** `deepest`: depth to which tasks are read, 0 for any. */
   constructor(api: TuiPluginApi, known: KnownTasks, deepest: () => number) {
     this.#api = api
     this.#known = known
@@ -87,12 +89,12 @@ class Reading {
     for (const heard of this.#reads) heard.add(keyOf(event))
   }
 
-  /** Reads earlier state, once per session. */
+  /** Reads the earlier state of a session, only once for each session. */
   load(sessionID: string): Promise<void> {
     return this.#loading.get(sessionID) ?? this.#load(sessionID)
   }
 
-  /** The connection was lost: reads everything again. */
+  /** Reads all sessions again, because events were missed while the connection was lost. */
   reload(): void {
     for (const sessionID of [...this.#loading.keys()]) void this.#load(sessionID)
   }
@@ -108,7 +110,9 @@ class Reading {
     return loaded
   }
 
-  /** Never rejects. A failed read keeps the known state and is repeated. */
+  /**
+   * Reads a session's tasks; never rejects. After a failed read the known state stays, and the read is repeated later.
+   */
   async #readAll(sessionID: string, messages?: number): Promise<void> {
     const heard = new Set<string>()
     this.#reads.add(heard)

@@ -16,7 +16,7 @@ export type TasksDialogPorts = {
   readonly settings: () => Settings
 }
 
-/** `/tasks`: tasks of the current session and, in a child, the way back to its parent. */
+/** The command `/tasks`: tasks of the current session. In a child, also the way back to its parent. */
 export async function openTasks(companion: TasksDialogPorts): Promise<void> {
   const { api, source } = companion
   const sessionID = currentSession(api)
@@ -30,7 +30,7 @@ export async function openTasks(companion: TasksDialogPorts): Promise<void> {
   api.ui.dialog.setSize("large")
 }
 
-/** Rows keep their position while the list is open; new ones come last. */
+/** List of tasks. Rows keep their position while the list is open, and new tasks come last. */
 function TaskList(props: { companion: TasksDialogPorts; sessionID: string; parentID: string | undefined }) {
   const { api, source, settings } = props.companion
   const order = new Set<string>()
@@ -63,7 +63,7 @@ function TaskList(props: { companion: TasksDialogPorts; sessionID: string; paren
   )
 }
 
-/** Not a valid session id. */
+/** Value of a row that stops all tasks. No session can have this id. */
 const CANCEL_ALL = "cancel all"
 
 const cancelAll = (running: number): TuiDialogSelectOption<string> => ({
@@ -72,7 +72,10 @@ const cancelAll = (running: number): TuiDialogSelectOption<string> => ({
   value: CANCEL_ALL,
 })
 
-/** Newest first: tasks that wait for others come later and must end as cancelled, not as stranded. */
+/**
+ * Stops tasks, newest first. A task that waits for others was launched after them and is cancelled first: otherwise it
+ * would end as stranded when they end.
+ */
 function stop({ api, actions }: TasksDialogPorts, running: readonly ObservedTask[]) {
   api.ui.dialog.clear()
   for (const { task } of running.toReversed()) void actions.request(task.sessionID, { action: "cancel" })

@@ -12,7 +12,7 @@ import { createSource } from "./source.ts"
 import { openTasks, type TasksDialogPorts } from "./tasks-dialog.tsx"
 import { USED_KEY } from "./use.ts"
 
-/** Between OpenCode's context (100) and its todos (400). */
+/** Position in the sidebar: after OpenCode's context (100) and before its todos (400). */
 const SIDEBAR_ORDER = 150
 const OPTIONS = optionsOf(FEATURES)
 const TASKS_COMMAND = "superagents.tasks"
@@ -20,13 +20,13 @@ const BOARD_COMMAND = "superagents.board"
 
 type Command = { readonly title: string; readonly desc: string; readonly slashName: string; readonly run: () => void }
 
-/** Entry of OpenCode's command list and slash commands. */
+/** A command for OpenCode's command list, which is also a slash command. */
 const command = (name: string, own: Command) => ({ name, category: "Session", namespace: "palette", ...own })
 
 const plugin: TuiPluginModule = {
   id: "superagents",
   async tui(api, given, meta) {
-    // OpenCode's configuration may load later than the plugin: read it on use.
+    // OpenCode's configuration may load later than the plugin, so each use reads it again.
     const own = usersOptions()
     const settings = () => settingsFrom(given, serverOptions(OPTIONS, api.state.config, meta, own))
     const attention = createAttention(api, () => settings().osNotifications)

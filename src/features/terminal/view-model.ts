@@ -23,28 +23,28 @@ import {
 import { budget as budgetText, dollars, duration, ticking } from "../../lib/format.ts"
 import { count, oneLine, short } from "../../lib/text.ts"
 
-/** Texts and rows for the terminal. Pure; widths are terminal columns. */
+/** Makes texts and rows for the terminal. All functions are pure, and widths are in terminal columns. */
 
-/** A task by its record, with its session's events while it runs. */
+/** A task from its record. While it runs, also the state that its session's events show. */
 export type ObservedTask = {
   readonly task: Task
   readonly progress?: Progress
-  /** Ended on another machine; its changes are being fetched. */
+  /** Set if the task has ended on another machine and its changes are still being fetched. */
   readonly fetches?: true
 }
 
-/** State for a row's colour. */
+/** State of a row, which decides about the row's colour. */
 export type Tone = "working" | "waiting" | "queued" | "completed" | "error" | "cancelled"
 
 export type Row = {
   readonly sessionID: string
   readonly tone: Tone
-  /** Absent while the row shows a spinner. */
+  /** Icon of the row; absent while the row shows a spinner. */
   readonly icon?: string
   readonly title: string
-  /** Duration, and tool calls of an ended task. */
+  /** Duration of the run. For an ended task, also the number of tool calls. */
   readonly facts: string
-  /** Activity of a running task, its open question, or pending work of an ended one. */
+  /** Activity or open question of a running task, or the work that is still to do for an ended task. */
   readonly detail?: string
 }
 
@@ -57,7 +57,7 @@ export type Section = {
   /** Number of tasks without a row. */
   readonly more: number
   readonly batches: readonly Batch[]
-  /** Spending with limits, in lines of the sidebar's width. */
+  /** Usage of the session with its limits, in lines that fit the sidebar. */
   readonly totals: readonly string[]
 }
 
@@ -110,7 +110,7 @@ export function inOrder(seen: readonly ObservedTask[]): readonly ObservedTask[] 
   ]
 }
 
-/** `all`: known tasks, among them this one's children, whose calls count for it. */
+/** Row of a task. `all`: all known tasks, among them the task's children, whose tool calls count for the task. */
 export function rowOf(seen: ObservedTask, all: readonly ObservedTask[], now: number): Row {
   const { task } = seen
   const phase = phaseIn(seen, all, now)
@@ -134,7 +134,7 @@ function stateIn(seen: ObservedTask, all: readonly ObservedTask[], now: number):
   return phase ? [phaseText(phase)] : [seen.task.status, ...(seen.fetches ? [FETCHING_WORK] : [])]
 }
 
-/** Results of a group's members, as far as known. */
+/** Results of a group's members, as far as the terminal knows them. */
 function groupTexts(task: Task, all: readonly ObservedTask[]): readonly string[] {
   const members = all.map((other) => ({ task: other.task, closed: !isActive(other.task), began: true }))
   const text = groupText(task, members)
@@ -153,7 +153,7 @@ export function badgeOf(
   return asking === 0 ? { text: agents, waiting: false } : { text: `${agents}, ${asking} waiting`, waiting: true }
 }
 
-/** Batches that run, or the latest one; single tasks have none. */
+/** Batches with running tasks, or else the latest batch. A single task has no batch here. */
 function batchesOf(tasks: readonly Task[]): Batch[] {
   const keys = new Set(tasks.filter(isActive).map(({ batch }) => batch))
   const latest = tasks.toSorted((a, b) => a.run.createdAt - b.run.createdAt).at(-1)
@@ -180,14 +180,14 @@ function usageOf({ task, progress }: ObservedTask): Usage {
   return addUsage(task.earlier.usage, task.outcome?.usage ?? NO_USAGE)
 }
 
-/** Tool calls of all runs of the task and its children, as in the tools' list. */
+/** Number of tool calls in all runs of a task and of its children. The list for models counts in this way, too. */
 function toolCallsOf({ task, progress }: ObservedTask, all: readonly ObservedTask[]): number {
   const own = task.earlier.toolCalls + ((isActive(task) ? progress?.toolCalls : task.outcome?.toolCalls) ?? 0)
   const launched = all.filter((other) => other.task.parentID === task.sessionID)
   return launched.reduce((sum, each) => sum + toolCallsOf(each, all), own)
 }
 
-/** Usage beside the listed tasks: descendants and cleared tasks. */
+/** Tasks that have no row but whose usage counts for the session: descendants and cleared tasks. */
 export function belowOf(
   sessionID: string,
   all: readonly ObservedTask[],
@@ -199,7 +199,7 @@ export function belowOf(
   return [...all.filter(({ task }) => task.parentID !== sessionID), ...cleared].filter(pays)
 }
 
-/** Example: `12.3K tokens · $0.0123`, with `≥` where more was used. */
+/** Example: `12.3K tokens · $0.0123`. With `≥` where the real usage is higher. */
 function totalsOf(usage: Usage, { tokens, cost }: SessionLimits): readonly string[] {
   const atLeast = usage.atLeast ? "≥ " : ""
   const used = `${atLeast}${short(billedTokens(usage))}${tokens > 0 ? ` of ${short(tokens)}` : ""} tokens${usage.cacheRead > 0 ? ` + ${short(usage.cacheRead)} from the cache` : ""}`
@@ -207,7 +207,7 @@ function totalsOf(usage: Usage, { tokens, cost }: SessionLimits): readonly strin
   return tokens > 0 && cost > 0 ? [used, spent] : [`${used} · ${spent}`]
 }
 
-/** Duration of its run, or time in the queue. */
+/** Duration of a task's run. While the task is queued, its time in the queue. */
 export function timeOf(task: Task, now: number): string {
   if (!isActive(task)) return duration(elapsed(task, now))
   return ticking(isQueued(task) ? waited(task, now) : elapsed(task, now))
@@ -219,7 +219,7 @@ export function cut(text: string, columns: number): string {
   return columns < 1 ? "" : `${trimTo(text, columns - 1)}…`
 }
 
-/** An agent's text without control characters, which OpenCode would pass to the terminal. */
+/** Text of an agent without control characters, because OpenCode would pass them on to the terminal. */
 export const readable = (text: string): string => text.replace(/\r\n?/g, "\n").replace(CONTROL, "")
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
@@ -251,7 +251,7 @@ function phaseIn({ task, progress }: ObservedTask, all: readonly ObservedTask[],
   const tasks = all.map((other) => other.task)
   const others = waitsFor(task, (id) => tasks.find((other) => other.id === id))
   const pause = pauseAmong(task, tasks)
-  // Those that have not begun wait for the limit at which others of their model are parked.
+  // Tasks that have not begun wait, too, if other tasks of their model are parked.
   const limit =
     isQueued(task) && tasks.map((other) => pauseAmong(other, tasks)).find((each) => each?.waitsFor === modelKeyOf(task))
   const waiting = others.length === 0 && limit ? [waitsForText(limit, now)] : others

@@ -15,7 +15,10 @@ const DIGEST_OUTPUT_LINES = 60
 const DIGEST_OUTPUT_CHARS = 4000
 const DIGEST_FILES = 50
 
-/** Prompt of a later try, after the results of earlier ones. These are data between tags that they cannot close. */
+/**
+ * Prompt of a later try, after the results of earlier tries. The results stand as data between tags that they cannot
+ * close.
+ */
 export function withDigest(prompt: string, groupID: string, earlier: readonly Task[]): string {
   if (earlier.length === 0) return prompt
   const share = Math.floor(DIGEST_CHARS / earlier.length)
@@ -50,7 +53,7 @@ function digestOf(task: Task): string {
 
 const MOST_TRIES = 5
 
-/** Model of a ladder's step. */
+/** Model of a try in a ladder, which names a model for each try. */
 function rungOf({ ladder }: TriesPlan, nth: number): Model | undefined {
   const rung = ladder?.[nth]
   if (rung === undefined) return undefined

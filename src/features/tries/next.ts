@@ -4,7 +4,10 @@ import { isActive, type Task } from "../../core/task.ts"
 
 const NOTHING: GroupStep = { begin: [] }
 
-/** `coming`: indexes of members that are being created. `generation`: the group's run. */
+/**
+ * Decides which tries begin next, or how the group ends. `coming`: indexes of members that are being created;
+ * `generation`: the group's run.
+ */
 export function nextTries(
   plan: TriesPlan,
   members: readonly MemberState[],
@@ -27,7 +30,10 @@ export function nextTries(
   return { begin: [], ending: { type: "failed", reason: { code: "check", text } } }
 }
 
-/** A try that was cancelled or interrupted in an earlier run, or before it began, is started again. */
+/**
+ * Whether a try counts for this run. A try that was cancelled or interrupted in an earlier run, or before it began, is
+ * started again.
+ */
 const isTried = (task: Task, generation: number): boolean => {
   if (task.member?.run === generation) return isBegunIn(task, generation)
   return isActive(task) || (task.status === "error" && task.outcome?.reason?.code !== "interrupted")

@@ -4,7 +4,7 @@ import { basename, dirname, join } from "node:path"
 import { createOnce, readJson, replaceFileSync } from "../../lib/atomic-file.ts"
 import { stateFolder } from "../../lib/repository.ts"
 
-/** 128 bits in base64url. */
+/** Length of a secret: 128 bits in base64url. */
 const SECRET_CHARS = 22
 const CODE = /^c\.([\w-]+)\.([\da-z]+)\.[\w-]+$/
 
@@ -16,13 +16,16 @@ export const macOf = (key: string, text: string): string => createHmac("sha256",
 
 export const randomPart = (bytes: number): string => randomBytes(bytes).toString("base64url")
 
-/** Code for a link: valid once, for this server process, until `expires` (0: while it runs). */
+/**
+ * Code for a link, valid once and only for this server process. `expires`: end of its validity; 0 as long as the
+ * process runs.
+ */
 export function newCode(key: string, boot: string, expires = 0): string {
   const id = `c.${boot}.${expires.toString(36)}.${randomPart(6)}`
   return `${id}.${secretOf(key, id)}`
 }
 
-/** Contents of a code's id; undefined for another id. */
+/** Contents of a code's id: the server process and the end of the validity. Undefined for any other id. */
 export function codeIn(id: string): { boot: string; expires: number } | undefined {
   const [, boot, expires] = CODE.exec(id) ?? []
   return boot === undefined || expires === undefined ? undefined : { boot, expires: Number.parseInt(expires, 36) }
@@ -31,21 +34,21 @@ export function codeIn(id: string): { boot: string; expires: number } | undefine
 /** Address and keys of the page, in a file per project that only the user can read. */
 export type Address = {
   readonly url: string
-  /** Token for scripts, sent with each request. It survives restarts. */
+  /** Token that scripts send with each request. A restart does not change it. */
   readonly token: string
-  /** Key for links and sessions; never sent. */
+  /** Key from which secrets of links and web sessions are derived. The server never sends it. */
   readonly key: string
-  /** Id of the serving process: links are valid only for it. */
+  /** Id of the serving process. A link is valid only for the process that made it. */
   readonly boot: string
 }
 
 const KEY_BYTES = 32
 const KEY = /^[A-Za-z0-9_-]{43}$/
 const FILE = /^web-[\da-f]{16}\.json$/
-/** Validity of a displayed link, in ms. */
+/** How long a link is valid that a user is shown, in ms. */
 const LINK_MS = 600_000
 
-/** Next to OpenCode's state. */
+/** Path of a project's file, in the plugin's folder next to OpenCode's state. */
 export function addressFile(project: string, env: NodeJS.ProcessEnv = process.env): string {
   const name = createHash("sha256").update(project).digest("hex").slice(0, 16)
   return join(stateFolder(env), `web-${name}.json`)
@@ -57,10 +60,13 @@ export const webSessionsFile = (file: string): string => file.replace(/\.json$/,
 export const linkOf = ({ url, key, boot }: Address, now = Date.now()): string =>
   `${url}/#code=${newCode(key, boot, now + LINK_MS)}`
 
-/** A link that opens the page once while the server runs, for the file. */
+/** A link for the file. It opens the page once, and is valid as long as the server runs. */
 const lastingLink = ({ url, key, boot }: Address): string => `${url}/#code=${newCode(key, boot)}`
 
-/** Undefined for a missing or broken file, or one that others can read, whose key is not secret. */
+/**
+ * Reads the file. Undefined where it is missing or broken, or where other users can read it, because then its key is
+ * not secret.
+ */
 export function readAddress(file: string): Address | undefined {
   try {
     if (process.platform !== "win32" && (statSync(file).mode & 0o077) !== 0) return undefined
@@ -72,7 +78,9 @@ export function readAddress(file: string): Address | undefined {
   return KEY.test(token) && KEY.test(key) ? { url, token, key, boot } : undefined
 }
 
-/** The project's keys, created if missing. Of several processes one wins. */
+/**
+ * The project's keys. They are created if missing; if several processes do this at once, the keys of one process count.
+ */
 export function ensureKeys(file: string): Pick<Address, "token" | "key"> {
   const known = keysIn(file)
   if (known) return known
@@ -87,11 +95,11 @@ function keysIn(file: string): Pick<Address, "token" | "key"> | undefined {
   return token === undefined || key === undefined ? undefined : { token, key }
 }
 
-/** Includes an unused link for whoever reads the file. */
+/** Writes the file. For the user who reads it, a link is added that is not used yet. */
 export const writeAddress = (file: string, address: Address): void =>
   replaceFileSync(file, JSON.stringify({ ...address, ...(address.url !== "" && { link: lastingLink(address) }) }))
 
-/** Last ports of other projects, to be left free for them. */
+/** Ports on which the pages of other projects were served last. They should be left free for these projects. */
 export function portsOfOthers(file: string): ReadonlySet<number> {
   const ports = new Set<number>()
   try {
@@ -101,7 +109,7 @@ export function portsOfOthers(file: string): ReadonlySet<number> {
       if (port !== undefined) ports.add(port)
     }
   } catch {
-    // No file exists.
+    // The folder cannot be read, so no ports of other projects are known.
   }
   return ports
 }

@@ -43,13 +43,15 @@ export function agentsRoutes(source: () => Source): Hono {
   }
 }
 
-/** Answers read per request, so that results appear while the rest is read. */
+/** Number of answers that one request reads, so that first results appear while the page requests the rest. */
 const AT_ONCE = 10
-/** Only this many newest ended tasks are searched. */
+/** Number of newest ended tasks that are searched. */
 const MOST_SEARCHED = 500
 const MOST_FILTER_CHARS = 200
 
-/** Searches answers of ended tasks in their sessions; there is no index. */
+/**
+ * Routes that search the answers of ended tasks. Answers are read from the tasks' sessions, because there is no index.
+ */
 function searchRoutes(source: () => Source): Hono {
   const routes = new Hono()
   routes.get("/", async (context) => {
@@ -62,7 +64,7 @@ function searchRoutes(source: () => Source): Hono {
       .slice(0, MOST_SEARCHED)
     const found: AnswersFound["found"][number][] = []
     for (const { task } of ended.slice(from, from + AT_ONCE)) {
-      // Unreadable sessions have no matches.
+      // A session that cannot be read counts as one without matches.
       const hit = hitIn(filter, await agents.answer(task.id).catch(() => ""))
       if (hit) found.push({ id: task.id, ...hit })
     }
@@ -82,7 +84,7 @@ function wanted(context: Context): { readonly filter: string; readonly from: num
   return { filter, from: Number(from) }
 }
 
-/** Arguments of `superagents_task`, which validates them. */
+/** Body of a launch: arguments of `superagents_task`. Only the tool itself validates them. */
 const launch = z.looseObject({ session: z.string().min(1).max(200).optional() })
 const args = z.looseObject({})
 
@@ -93,8 +95,8 @@ const selection = z.union([
 ])
 
 /**
- * A user's actions on background tasks. Launches, messages, resumes and merges are calls of `superagents_task`, with
- * its checks and errors.
+ * Routes for a user's actions on background tasks. Launches, messages, resumes and merges are calls of
+ * `superagents_task`, with the checks and errors of this tool.
  */
 export function actsRoutes(source: () => Source): Hono {
   const routes = new Hono()
@@ -107,11 +109,12 @@ export function actsRoutes(source: () => Source): Hono {
   routes.post("/cancel", async (context) => {
     const { agents } = source()
     const ids = chosen(source(), await bodyOf(context, selection)).map(({ task }) => task.id)
-    // Newest first: tasks that wait for others come later and must end as cancelled, not as stranded.
+    // Newest first: a task that waits for others was launched after them and is cancelled first. Otherwise it would end
+    // as stranded when they end.
     const ended = await Promise.all(ids.toReversed().map(async (id) => ((await agents.cancel(id)) ? [id] : [])))
     return context.json({ stopped: ended.flat() })
   })
-  // A merge has no other arguments.
+  // A merge has no other arguments, so its body is not read.
   for (const act of ACTS)
     routes.post(`/:id/${act}`, async (context) =>
       answer(context, act, act === "merge" ? {} : await bodyOf(context, args)),
@@ -124,7 +127,7 @@ export function actsRoutes(source: () => Source): Hono {
     return person.call(given, session)
   }
 
-  /** A new conversation is removed if the launch fails. */
+  /** Launches a task in a new conversation. The conversation is removed if the launch fails. */
   async function launchInNew(given: Readonly<Record<string, unknown>>): Promise<ToolCallResult> {
     const person = requireUserActions(source())
     const session = await person.open(String(given.description ?? "").slice(0, 200) || "Launched from the page")
@@ -146,7 +149,7 @@ export function actsRoutes(source: () => Source): Hono {
   }
 }
 
-/** Running tasks of this process, oldest first. */
+/** Running tasks of this process that the request selects, oldest first. */
 function chosen({ agents }: Source, given: z.output<typeof selection>): readonly TaskView[] {
   const running = agents.list().filter(({ task, merging }) => (isActive(task) || merging) && !agents.isForeign(task.id))
   if ("all" in given) return running

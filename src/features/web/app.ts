@@ -13,17 +13,20 @@ import { PARTS } from "./registry.ts"
 export type JoinableFeed = Pick<Feed, "join">
 
 const MOST_STREAMS = 64
-/** A reader further behind is disconnected; it reconnects and starts with the whole state. */
+/** A reader with more unsent bytes than this is disconnected. The reader connects again and gets the whole state. */
 const MOST_WAITING_BYTES = 8_388_608
 
-/** Event stream. It starts with the whole state, so that a reconnected reader is up to date. */
+/**
+ * Route of the event stream. Each stream starts with the whole state, so that a reader is up to date after a
+ * reconnection.
+ */
 export function eventsRoute(feed: JoinableFeed, sessions: Pick<WebSessions, "open">): Handler<Env> {
   let open = 0
   return (context) => {
     if (open >= MOST_STREAMS) throw new WebError(409, `${MOST_STREAMS} pages are open already; close one of them.`)
     const { signal } = context.req.raw
     if (signal.aborted) return new Response()
-    // Counted before anything is awaited, so that the limit holds for simultaneous requests.
+    // Streams are counted before anything is awaited, so that the limit holds for requests at the same moment.
     open++
     signal.addEventListener("abort", () => open--, { once: true })
     const caller = context.get("caller")
@@ -34,7 +37,10 @@ export function eventsRoute(feed: JoinableFeed, sessions: Pick<WebSessions, "ope
   }
 }
 
-/** `hold`: resource kept while the stream is open; it receives a function that ends the stream. */
+/**
+ * The stream as a response. `hold`: opens what must stay open with the stream; it receives a function that ends the
+ * stream.
+ */
 function streamOf(
   feed: JoinableFeed,
   signal: AbortSignal,
@@ -52,11 +58,11 @@ function streamOf(
           try {
             controller.close()
           } catch {
-            // The reader closed it.
+            // The reader has already closed the stream.
           }
         }
         const send = (event: string, data: string) => {
-          // The reader left while the state was read.
+          // The reader has left while the state was being read.
           if (signal.aborted) return
           if ((controller.desiredSize ?? 0) < 0) return end()
           controller.enqueue(encoder.encode(`event: ${event}\ndata: ${data}\n\n`))
@@ -87,7 +93,7 @@ type AppPorts = {
   readonly log: Log
 }
 
-/** Serves the page to allowed hosts, and data to authenticated callers. */
+/** The page's server. Allowed hosts get the page; only authenticated callers get data. */
 export function createApp({ address, auth, host, source, feed, page, log }: AppPorts): Hono<Env> {
   const app = new Hono<Env>()
   const html = page()
@@ -112,7 +118,7 @@ export function createApp({ address, auth, host, source, feed, page, log }: AppP
   return app
 }
 
-/** Redirects to the name that the page's session belongs to: browsers keep sessions by name. */
+/** Redirects to the host name for which the page's session was made, because browsers keep sessions by name. */
 function toOneName(url: string): MiddlewareHandler {
   const { host, port } = new URL(url)
   return async (context, next) => {
@@ -127,7 +133,7 @@ const notStored: MiddlewareHandler = async (context, next) => {
   context.header("cache-control", "no-store")
 }
 
-/** Proof that the server has the token, by a signed `nonce` that reveals nothing else. */
+/** Proves that the server has the token: signs the given `nonce`. The proof reveals nothing else. */
 export const proofOf = (token: string, nonce: string): string =>
   createHmac("sha256", token).update(`superagents:${nonce}`).digest("hex")
 

@@ -19,11 +19,11 @@ export type AuthPorts = {
 /** Authenticated caller: a script with the token, or the page with a web session. */
 export type PageCaller = { readonly kind: "script" } | { readonly kind: "page"; readonly pass: string }
 
-/** Authentication. Secrets are compared in constant time. */
+/** Checks the credentials of requests. Secrets are compared in constant time. */
 export class Auth {
   readonly #ports: AuthPorts
   readonly #token: Buffer
-  /** Used codes of this server process; codes of others are invalid. */
+  /** Codes that were used with this server process. Codes of other processes are invalid anyway. */
   readonly #used = new Set<string>()
 
   constructor(ports: AuthPorts) {
@@ -61,7 +61,7 @@ export class Auth {
     return { id: pass, secret: secretOf(this.#ports.address.key, pass) }
   }
 
-  /** Id in `id.access`, if the access is valid for this server process. */
+  /** The id in the credential `id.access`; undefined unless the access is valid for this server process. */
   #idOf(key: string): string | undefined {
     const { id, rest } = splitCredential(key) ?? { id: "", rest: "" }
     const { address } = this.#ports
@@ -78,16 +78,19 @@ export class Auth {
   }
 }
 
-/** Hashes make all values equally long. */
+/** Hash of a text. All hashes are equally long, as a comparison in constant time needs it. */
 const digest = (text: string): Buffer => createHash("sha256").update(text).digest()
 
-/** Values that guards pass on to routes. */
+/** Values that a guard hands to the routes behind it. */
 export type Env = { Variables: { caller: PageCaller } }
 
 const LOOPBACK: readonly string[] = ["localhost", "127.0.0.1", "[::1]"]
 const AUTHORITY = /^(\[[\da-f:]+\]|[\w.-]+)(?::\d{1,5})?$/i
 
-/** Accepts only requests that name this server: after DNS rebinding, a browser still sends the foreign name. */
+/**
+ * Lets only requests pass that address this server by its name. A request after DNS rebinding still has the foreign
+ * name.
+ */
 export function hostGuard(host: string): MiddlewareHandler {
   const names = new Set([...LOOPBACK, host.toLowerCase(), `[${host.toLowerCase()}]`])
   return async (context, next) => {
@@ -98,7 +101,7 @@ export function hostGuard(host: string): MiddlewareHandler {
   }
 }
 
-/** Accepts only requests of the page itself, or without an origin. */
+/** Lets only requests of the page itself pass, and requests without an origin. */
 export const originGuard: MiddlewareHandler = async (context, next) => {
   const origin = context.req.header("origin")
   const site = context.req.header("sec-fetch-site")
@@ -108,7 +111,7 @@ export const originGuard: MiddlewareHandler = async (context, next) => {
   await next()
 }
 
-/** Accepts only requests with a web session or the token. */
+/** Lets only requests with a web session or the token pass. */
 export function authGuard(auth: Auth): MiddlewareHandler<Env> {
   return async (context, next) => {
     const caller = auth.caller(keyIn(context))
@@ -129,9 +132,9 @@ export function refusal(context: Context): WebError {
 
 /** An unused web session expires after this time, in ms. */
 export const WEB_SESSION_MS = DAY_MS
-/** Precision of the stored last use, in ms. */
+/** A later use of a web session is stored only after this time, in ms. */
 const SAVE_MS = 600_000
-/** Above this number, sessions unused for longest are dropped. */
+/** Most web sessions. Those that were unused for longest are dropped. */
 const MOST_PASSES = 64
 const PASS = /^p\.(\d+)\.[\w-]{22}$/
 
@@ -144,17 +147,17 @@ type WebSessionPorts = {
 }
 
 /**
- * Signed-in web sessions with their last use. Stored without secrets, which are derived, so they survive restarts; each
- * belongs to a port and ends when the page moves to another, because a later server at the old port could use the
- * browser's key.
+ * Signed-in web sessions with the time of their last use. They survive restarts, because secrets are derived from ids
+ * and need not be stored. Danger: a session must end when the page moves to another port, because a later server at the
+ * old port could use the browser's key.
  */
 export class WebSessions {
   readonly #ports: WebSessionPorts
-  /** Last use by session id. */
+  /** Time of each web session's last use, by id. */
   readonly #used: Map<string, number>
-  /** Last uses as stored. */
+  /** Times of last uses as they were stored. */
   readonly #saved: Map<string, number>
-  /** Functions that end each session's open streams; an open page counts as use. */
+  /** Functions that end the open streams of each web session. While a stream is open, the session counts as used. */
   readonly #streams = new Map<string, Set<() => void>>()
 
   constructor(ports: WebSessionPorts) {
@@ -185,7 +188,7 @@ export class WebSessions {
   }
 
   /**
-   * Registers a stream of a web session; `end` is called when the web session is ended. The caller calls the result
+   * Registers a stream of a web session; `end` is called when the web session is ended. The caller must call the result
    * when the stream closes.
    */
   open(id: string, end: () => void): () => void {
@@ -207,7 +210,7 @@ export class WebSessions {
     for (const end of [...streams]) end()
   }
 
-  /** If storing fails, sessions last until the process ends. */
+  /** Stores the web sessions. If this fails, they last until the process ends. */
   #save(): void {
     const { file, log } = this.#ports
     for (const id of this.#used.keys()) if (!this.isLive(id)) this.#used.delete(id)

@@ -5,7 +5,7 @@ import { OpencodeError } from "../../core/ports.ts"
 import type { WebPart } from "./part.ts"
 import type { Log } from "./ports.ts"
 
-/** HTTP error. The text is for the reader and never repeats input. */
+/** Error of a route with its HTTP status. The text is for the reader and never repeats input. */
 export class WebError extends Error {
   override readonly name = "WebError"
   readonly status: ContentfulStatusCode
@@ -15,7 +15,7 @@ export class WebError extends Error {
   }
 }
 
-/** Converts errors of routes into `{"error": "…"}` with a status. */
+/** Converts an error of a route into the answer `{"error": "…"}` with an HTTP status. */
 export function errorHandler(log: Log, parts: readonly WebPart[]) {
   return (error: Error, context: Context): Response => {
     const { status, message } = told(error, log, parts)

@@ -7,11 +7,13 @@ import { agentRow } from "./rows.ts"
 import { forget, list, object, renew, SentFacts, some } from "./sent.ts"
 import type { Delta, PageSnapshot } from "./wire.ts"
 
-/** Changes within this time are sent together, in ms: text arrives in many deltas a second. */
+/** Changes within this time are sent together, in ms, because text of models arrives in many parts a second. */
 const GATHER_MS = 150
-/** Interval for reading everything again while somebody listens, in ms, in case an event is missed. */
+/**
+ * Interval at which everything is read again while there are readers, in ms. It finds changes whose events were missed.
+ */
 const LOOK_MS = 10_000
-/** Interval of heartbeats, in ms: without them readers assume a lost connection. */
+/** Interval of heartbeats, in ms. Without heartbeats readers would take the connection for lost. */
 const BEAT_MS = 15_000
 
 /** Sends an event to a reader; must not throw. */
@@ -24,15 +26,15 @@ type FeedPorts = {
   readonly log: Log
 }
 
-/** Sends readers the state, then changes. Without readers it has no timers or subscriptions. */
+/** Sends the state to each reader, then changes. Without readers the feed has no timers and no subscriptions. */
 export class Feed {
   readonly #ports: FeedPorts
   readonly #readers = new Map<Send, () => void>()
-  /** Rows as last sent. */
+  /** Rows by id, as they were sent last. */
   readonly #agents = new Map<string, string>()
   readonly #facts = new SentFacts()
   readonly #parts: readonly PartFeed[]
-  /** Which parts were on when the state was last sent. */
+  /** Names of the parts that were on when the state was last sent. */
   #on = ""
   readonly #dirty = new Set<string>()
   #all = false
@@ -50,24 +52,28 @@ export class Feed {
     return this.#readers.size
   }
 
-  /** `send` receives the whole state first; `end` is called when the feed ends. Returns the leave function. */
+  /**
+   * Adds a reader; the returned function removes the reader. `send` gets the whole state first, and `end` is called
+   * when the feed ends.
+   */
   async join(send: Send, end: () => void): Promise<() => void> {
     if (this.#readers.size === 0) this.#begin()
-    // In order with other sends: later changes follow the state.
+    // The state is sent in order with other events, so that later changes follow it.
     await this.#inTurn(async () => {
       await this.#flush()
       send("state", await this.#snapshot())
       this.#readers.set(send, end)
     })
     if (this.#readers.size === 0) this.#rest()
-    // The last other reader may have left during the wait and ended the subscriptions: start them again.
+    // The last other reader may have left during the wait, which ends the subscriptions. So they are started again if
+    // needed.
     else this.#begin()
     return () => this.#leave(send)
   }
 
-  /** Called when the sources change. */
+  /** Called when a plugin instance is added or removed. */
   changed(): void {
-    // Checks subscriptions, not readers, since the first reader may be joining now.
+    // Subscriptions are checked, not readers, because the first reader may just be joining.
     if (this.#undo.length === 0) return
     this.#rest()
     this.#begin()
@@ -142,7 +148,7 @@ export class Feed {
     })
   }
 
-  /** Sends the differences to what was last sent. */
+  /** Sends what has changed since the last event. */
   async #flush(): Promise<void> {
     const agents = this.#agentChanges()
     const others = await Promise.all(this.#parts.map((part) => part.changes()))
@@ -184,7 +190,10 @@ export class Feed {
     return spent ? this.#facts.changed("spent", { cost: spent.cost, atLeast: spent.atLeast ?? false }) : {}
   }
 
-  /** A serialized `PageSnapshot`, assembled from serialized rows to avoid parsing thousands. */
+  /**
+   * A serialized `PageSnapshot`. It is assembled from rows that are serialized already, so that thousands of rows need
+   * not be parsed.
+   */
   async #snapshot(): Promise<string> {
     const { project, clock, source } = this.#ports
     const { pages, person } = source()

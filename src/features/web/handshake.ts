@@ -7,7 +7,9 @@
  *     page    authorization: id.access (valid while this server process runs)
  */
 export type Hello = {
-  /** Address that the server knows as its own: a proxy that forwards requests has another one. */
+  /**
+   * Address that the server takes for its own. Behind a proxy that forwards requests, the page sees another address.
+   */
   readonly origin: string
   /** Id of the server process. */
   readonly boot: string
@@ -20,7 +22,7 @@ export const proofText = ({ origin, boot, state }: Omit<Hello, "proof">, nonce: 
 
 export const accessText = (boot: string): string => `superagents access\n${boot}`
 
-/** New web session. */
+/** A new web session, as the server hands it to the page. */
 export type Issued = { readonly id: string; readonly secret: string }
 
 /** Splits `id.rest` at the last dot: ids contain dots. */

@@ -9,15 +9,15 @@ const MOST_BODY_BYTES = 1_048_576
 const MOST_PROBLEM_CHARS = 1000
 
 type Body = {
-  /** Undefined for a request without a body. */
+  /** The body's data; undefined for a request without a body. */
   readonly stream?: ReadableStream<Uint8Array<ArrayBuffer>>
   /** Whether the body has been read completely. */
   readonly isWhole: () => boolean
 }
 
 /**
- * Body that is read only on demand, so that refused requests cost nothing. Fails where it is too long or takes longer
- * than `ms`.
+ * The body of a request, read only on demand, so that a refused request costs nothing. Reading fails where the body is
+ * too long or takes longer than `ms`.
  */
 function lazyBody(incoming: IncomingMessage, ms: number): Body {
   const { headers } = incoming
@@ -60,7 +60,7 @@ function lazyBody(incoming: IncomingMessage, ms: number): Body {
 const tooLarge = () => new WebError(413, `A body may have ${formatInteger(MOST_BODY_BYTES)} bytes; this one has more.`)
 const tooSlow = (ms: number) => new WebError(408, `A body must come within ${ms / 1000} s; this one did not.`)
 
-/** Rejects a body by its declared length, without reading it. */
+/** Refuses a request whose declared length is too long, without reading its body. */
 export const limitBody: MiddlewareHandler = async (context, next) => {
   if (Number(context.req.header("content-length") ?? 0) > MOST_BODY_BYTES) throw tooLarge()
   await next()
@@ -111,8 +111,8 @@ export type HttpLimits = { readonly bodyMs: number; readonly stallMs: number; re
 const LIMITS: HttpLimits = { bodyMs: BODY_MS, stallMs: STALL_MS, atOnce: MOST_AT_ONCE }
 
 /**
- * Server on `node:http`, which OpenCode's Bun and Node both have; undefined for a port in use. Does not keep the
- * process alive.
+ * Starts a server on `node:http`, which both OpenCode's Bun and Node have; undefined where the port is in use. The
+ * server does not keep the process alive.
  */
 export function listen(
   fetch: Fetch,
@@ -133,7 +133,7 @@ export function listen(
       .catch(() => socket.destroy())
       .finally(() => underWay--)
   })
-  // Connections that upgrade would stay open for ever.
+  // Upgraded connections would stay open for ever, so they are closed.
   server.on("upgrade", (_incoming, socket) => socket.destroy())
   server.on("connect", (_incoming, socket) => socket.destroy())
   return new Promise((resolve, reject) => {
@@ -164,14 +164,14 @@ async function answer(
 ): Promise<void> {
   const gone = new AbortController()
   const { socket } = incoming
-  // Bun does not emit "close" on the response.
+  // Bun emits no "close" on the response, so the connection's end is used.
   const leave = () => gone.abort()
   socket.once("close", leave)
   try {
     outgoing.on("error", leave)
     const body = lazyBody(incoming, bodyMs)
     const response = await fetch(requestOf(incoming, body, gone.signal))
-    // After an unread body the connection cannot be used again.
+    // If the body was not read to its end, the connection cannot be used for another request.
     const isLast = !body.isWhole()
     if (isLast) outgoing.setHeader("connection", "close")
     await send(response, outgoing, gone.signal, stallMs)
@@ -179,7 +179,7 @@ async function answer(
     else outgoing.end()
   } finally {
     socket.off("close", leave)
-    // Ends the response too, which may be a stream that nobody read, as for HEAD.
+    // Also ends the response, because nobody may have read its stream, as after a HEAD request.
     leave()
   }
 }
@@ -195,7 +195,7 @@ function requestOf(incoming: IncomingMessage, { stream }: Body, signal: AbortSig
   })
 }
 
-/** Only for the request's address: guards check the original header. */
+/** Host for the request's URL only. Guards check the original header. */
 const hostOf = ({ headers }: IncomingMessage): string =>
   /^[\w.:[\]-]+$/.test(headers.host ?? "") ? `${headers.host}` : "x"
 
@@ -223,7 +223,7 @@ async function send(response: Response, outgoing: ServerResponse, gone: AbortSig
   }
 }
 
-/** Rejects where the reader accepts no data for too long. */
+/** Resolves when the reader accepts data again. Rejects where this takes too long. */
 function drained(outgoing: ServerResponse, gone: AbortSignal, stallMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error("The reader does not read.")), stallMs)

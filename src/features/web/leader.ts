@@ -7,12 +7,12 @@ import { proofOf } from "./app.ts"
 import type { Fetch, Listener } from "./http.ts"
 import type { Log } from "./ports.ts"
 
-/** Interval at which followers check the serving process, in ms. */
+/** Interval at which a process that does not serve the page checks the serving process, in ms. */
 export const LOOK_MS = 20_000
-/** Delay after which a new server checks for another one that started at the same time, in ms. */
+/** Delay after which a new server checks whether another server started at the same time, in ms. */
 const SETTLE_MS = 2000
 const PROOF_LIMIT_MS = 2000
-/** Number of ports tried: each project needs its own. */
+/** Number of ports that are tried, because each project needs its own port. */
 const PORTS = 20
 
 export type LeaderPorts = {
@@ -41,7 +41,7 @@ export class Leader {
   #state: "looking" | "serving" | "following" | "stopped" = "looking"
   #listener: Listener | undefined
   #followed = ""
-  /** Last reported problem, which may last as long as OpenCode runs. */
+  /** The problem that was reported last. A problem may last as long as OpenCode runs and is reported only once. */
   #problem = ""
   #later: () => void = () => {}
 
@@ -53,7 +53,7 @@ export class Leader {
     return this.#state
   }
 
-  /** Serves or follows, and checks again by itself. Never rejects. */
+  /** Serves the page, or follows the process that serves it, and repeats this check by itself. Never rejects. */
   async take(): Promise<void> {
     if (this.#state === "stopped") return
     const { log, clock } = this.#ports
@@ -119,7 +119,7 @@ export class Leader {
     throw new Error(`ports ${port} to ${port + PORTS - 1} are taken (option web.port)`)
   }
 
-  /** Of two servers, the one not named in the file stops. */
+  /** If two servers run, this one stops unless the file names it. */
   async #settle(): Promise<void> {
     const { file, host, log } = this.#ports
     try {
@@ -141,7 +141,7 @@ export class Leader {
     this.#followed = url
   }
 
-  /** Whether a server of this project answers there. The token itself is not sent. */
+  /** Whether a server of this project answers at `url`. The token itself is not sent. */
   async #isOurs(url: string, token: string): Promise<boolean> {
     const nonce = randomBytes(16).toString("hex")
     const { get = getText } = this.#ports
@@ -154,8 +154,8 @@ export class Leader {
 }
 
 /**
- * The project's last port first, if the option allows it, because the page's session belongs to it; then ports not used
- * by other projects.
+ * Ports in the order in which they are tried; ports of other projects come last. If the option allows the project's
+ * last port, this port comes first, because web sessions belong to it.
  */
 export function portsToTry(port: number, before: number | undefined, others: ReadonlySet<number>): readonly number[] {
   if (port === 0) return before === undefined ? [0] : [before, 0]

@@ -20,7 +20,7 @@ import { joined } from "./sources.ts"
 type WebOptions = { readonly port: number; readonly host: string }
 
 export type ServePorts = {
-  /** The repository's checkout, and the folder that this instance serves. */
+  /** `worktree`: the repository's checkout. `directory`: the folder that this instance serves. */
   readonly worktree: string
   readonly directory: string
   readonly options: WebOptions
@@ -29,13 +29,19 @@ export type ServePorts = {
   readonly log: Log
 }
 
-/** State of a project's page in this process, shared by plugin instances. */
+/** The state of a project's page in this process. All plugin instances of the project share it. */
 type Shared = { readonly sources: Set<Source>; readonly feed: Feed; readonly leader: Leader }
 
-/** Shared by all copies of this module in the process: OpenCode creates an instance for each folder. */
+/**
+ * Key of the shared state on `globalThis`, because the process may load copies of this module: OpenCode creates an
+ * instance for each folder.
+ */
 const SHARED = Symbol.for("superagents.web.1")
 
-/** Adds `source` to the project's page, and serves it unless another process does. Returns the remove function. */
+/**
+ * Adds `source` to the project's page and serves the page unless another process does. The returned function removes
+ * `source`.
+ */
 export function serve(ports: ServePorts): () => Promise<void> {
   const { worktree, directory, source } = ports
   const project = mainCheckout(worktree, directory)
@@ -59,7 +65,7 @@ function open(project: string, { options, clock, log }: ServePorts): Shared {
   const source = () => joined([...sources])
   const feed = new Feed({ project: basename(project), source, clock, log })
   const file = addressFile(project)
-  // A host name may have several addresses with different ports in use.
+  // `localhost` may stand for several addresses, and a port may be free on one of them and in use on another.
   const host = options.host === "localhost" ? "127.0.0.1" : options.host
   const leader = new Leader({
     file,
@@ -75,12 +81,12 @@ function open(project: string, { options, clock, log }: ServePorts): Shared {
       return createApp({ address, auth, host, source, feed, page: readPage, log }).fetch
     },
   })
-  // Plugins are loaded before OpenCode answers requests.
+  // OpenCode loads plugins before it answers requests, so the server starts a little later.
   clock.after(0, () => void leader.take())
   return { sources, feed, leader }
 }
 
-/** Next to the built file; unbuilt sources use the last build. */
+/** The page's file is next to the built plugin. Sources that are not built use the page of the last build. */
 const PAGE = new URL(import.meta.url.endsWith(".ts") ? "../../../dist/page.html" : "./page.html", import.meta.url)
 const readPage = (): string => readFileSync(PAGE, "utf8")
 
@@ -140,7 +146,7 @@ function agentsOf({ manager, connection }: PageSetup): Agents {
 function personOf({ manager, options, connection }: PageSetup): PageUserActions {
   const { userActions, host } = connection
   const [task, clear] = [taskTool(manager, options), clearTool(manager)]
-  /** A user has no message in the session and needs no permission. */
+  /** A caller for a user's actions. A user has no message in the session and needs no permission. */
   const callerIn = (sessionID: string) => ({ sessionID, messageID: "" })
   return {
     question: (ask) => userActions.question(ask),

@@ -4,18 +4,20 @@ import type { FileDiff } from "../../lib/repository.ts"
 import type { Overview } from "../../runtime/reports.ts"
 import type { HistoryRun, UserActions } from "../../runtime/user-actions.ts"
 
-/** The page's needs of tasks, board and OpenCode's sessions. */
+/** Interfaces through which the page uses tasks, the board and OpenCode's sessions. */
 
 /** Background tasks of all sessions. */
 export interface Agents
   extends Pick<Overview, "list" | "get" | "isForeign" | "refresh" | "answer" | "cancel" | "subscribe"> {
-  /** Changed files of its last run; empty where not known. */
+  /** Files that the task's last run has changed. Empty where they are not known. */
   diff(id: string): Promise<readonly FileDiff[]>
-  /** Runs from its session, oldest first. */
+  /** Runs of the task, read from its session, oldest first. */
   history(id: string): Promise<readonly HistoryRun[]>
 }
 
-/** A user's actions on a task: modes of `superagents_task`, named like their argument. */
+/**
+ * A user's actions on a task. Each is a mode of `superagents_task` and has the name of the argument that selects it.
+ */
 export const ACTS = ["tell", "resume", "unpark", "merge"] as const
 
 export type Act = (typeof ACTS)[number]
@@ -23,7 +25,7 @@ export type Act = (typeof ACTS)[number]
 /** Result of a call of `superagents_task`: the task and the tool's text. */
 export type ToolCallResult = { readonly taskID: string; readonly text: string }
 
-/** Limits by options; 0 for none. */
+/** Limits that the options set; 0 for no limit. */
 export type Limits = {
   readonly dayCost: number
   readonly sessionCost: number
@@ -38,21 +40,21 @@ export type Limits = {
 }
 
 /**
- * A user's actions on the page, with the checks and errors of agents' tools. Promises may reject with a `CallError` or
- * a `OpencodeError`.
+ * A user's actions on the page, with the checks and errors of the agents' tools. Promises may reject with a `CallError`
+ * or an `OpencodeError`.
  */
 export interface PageUserActions extends Omit<UserActions, "history"> {
   /** Calls `superagents_task` in a conversation. No permission is asked, because a user calls. */
   call(args: Readonly<Record<string, unknown>>, sessionID: string): Promise<ToolCallResult>
   /** Clears a conversation's tasks; returns the tool's text. */
   clear(sessionID: string): Promise<string>
-  /** Removes a conversation without a launch. */
+  /** Removes a conversation that was opened for a launch, after the launch has failed. */
   discard(sessionID: string): Promise<void>
   agents(): Promise<readonly AgentInfo[]>
-  /** As `provider/model`. */
+  /** Models that can be used, as `provider/model`. */
   models(): Promise<readonly string[]>
   readonly limits: Limits
-  /** Spending by the daily limit; undefined without one. */
+  /** Spending as the daily limit counts it; undefined without such a limit. */
   spentToday(): Usage | undefined
 }
 
@@ -60,7 +62,7 @@ export type Log = (level: "info" | "warn" | "error", message: string, fields?: R
 
 /** Data of one plugin instance. Features add theirs. */
 export interface Source {
-  /** Its folder. */
+  /** Folder of the instance. */
   readonly folder?: string
   readonly agents: Agents
   readonly person?: PageUserActions

@@ -15,7 +15,7 @@ const LAST_TEXT_CHARS = 400
 export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRow {
   const { task } = view
   const { run, outcome, model } = task
-  // A group's cost includes its members, which have no rows.
+  // The cost of a group includes its members, because they have no rows of their own.
   const day = costOfDay(task, task.group ? view.whole.usage : view.thisRun.usage, now)
   return {
     id: task.id,
@@ -40,7 +40,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     generation: run.generation,
     foreign,
     createdAt: run.createdAt,
-    // Pauses of the run, and of all it waited for, do not count.
+    // Pauses of the run and of the tasks that it waited for do not count, so the start is moved by them.
     startedAt: run.startedAt === undefined ? undefined : run.startedAt + uncounted(run),
     endedAt: run.endedAt,
     toolCalls: view.whole.toolCalls,
@@ -62,7 +62,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
   }
 }
 
-/** Facts for a single task, left out of lists. */
+/** Facts about a single task that lists do not need. */
 export function agentFacts({ task: { run, outcome } }: TaskView): AgentFacts {
   const { receipt, work } = outcome ?? {}
   return {
@@ -81,6 +81,6 @@ export function agentFacts({ task: { run, outcome } }: TaskView): AgentFacts {
 const partsOf = (group: GroupResult | undefined): readonly string[] | undefined =>
   group && (group.kind === "tries" ? tryLines(group) : itemLines(group))
 
-/** Board task whose thread this run is in. */
+/** Number of the board task in whose thread this run works; undefined for any other run. */
 export const boardTaskOf = (task: Task): string | undefined =>
   isUnattended(task) ? /^#(\d+) /.exec(task.description)?.[1] : undefined

@@ -13,7 +13,7 @@ export class SentFacts {
     this.#facts = new Map(Object.entries(empty))
   }
 
-  /** The value if it differs from the last one sent, and records it. */
+  /** The value if it differs from the last one that was sent. The value then counts as sent. */
   changed<Name extends keyof Delta>(name: Name, value: Delta[Name]): Partial<Delta> {
     const text = JSON.stringify(value)
     if (text === this.#facts.get(name)) return {}
@@ -21,7 +21,7 @@ export class SentFacts {
     return { [name]: value }
   }
 
-  /** Value as last sent; undefined for an empty one. */
+  /** The value as it was sent last; undefined for an empty value. */
   text(name: keyof Delta): string | undefined {
     const text = this.#facts.get(name)
     return text === this.#empty[name] ? undefined : text
@@ -32,7 +32,7 @@ export class SentFacts {
   }
 }
 
-/** Rows that differ from the last ones sent, and records them. */
+/** Rows that differ from the rows that were sent last. They then count as sent. */
 export function renew<Row extends { readonly id: string }>(
   known: Map<string, string>,
   rows: readonly Row[],
@@ -55,7 +55,7 @@ export const some = <Key extends string, Value>(key: Key, values: readonly Value
 
 export const list = (known: ReadonlyMap<string, string>): string => `[${[...known.values()].join(",")}]`
 
-/** Object from serialized values, without undefined ones. */
+/** JSON text of an object whose values are serialized already. Undefined values are left out. */
 export const object = (values: Readonly<Record<string, string | undefined>>): string =>
   `{${Object.entries(values)
     .flatMap(([key, text]) => (text === undefined ? [] : `${JSON.stringify(key)}:${text}`))

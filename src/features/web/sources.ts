@@ -4,20 +4,20 @@ import type { TaskView } from "../../runtime/tasks/view.ts"
 import { WebError } from "./errors.ts"
 import { ACTS, type Agents, type PageUserActions, type Source } from "./ports.ts"
 
-/** Throws where no plugin instance is left to act. */
+/** The user's actions of a source. Throws where no plugin instance is left to carry them out. */
 export function requireUserActions({ person }: Source): PageUserActions {
   if (!person) throw new WebError(503, "OpenCode is ending. Try again when the page is live.")
   return person
 }
 
-/** Task named in the request's address; throws for an unknown one. */
+/** The task that the request's address names. Throws where the task is unknown. */
 export function namedTask({ agents }: Source, context: Context): TaskView {
   const view = agents.get(context.req.param("id") ?? "")
   if (!view) throw new WebError(404, "There is no such background task; it may have been cleared.")
   return view
 }
 
-/** Combines the data of several plugin instances. */
+/** Combines the data of several plugin instances to one source. */
 export function joined(sources: readonly Source[]): Source {
   const [first, ...others] = sources
   if (first && others.length === 0) return first
@@ -31,7 +31,10 @@ export function joined(sources: readonly Source[]): Source {
   }
 }
 
-/** A task known to several instances is shown once, by the one that runs it. */
+/**
+ * Combines the tasks of several instances. A task that several instances know is shown once, by the instance that runs
+ * it.
+ */
 function joinedAgents(all: readonly Agents[]): Agents {
   const ownerOf = (id: string): Agents | undefined => {
     const knowing = all.filter((agents) => agents.get(id))
@@ -63,7 +66,10 @@ function joinedAgents(all: readonly Agents[]): Agents {
   }
 }
 
-/** Actions in a session go to the instance of its folder, answers to the instance that asks. */
+/**
+ * Combines the user's actions of several instances. An action in a session goes to the instance of the session's
+ * folder, an answer to the instance that has the question.
+ */
 function joinedPerson(person: PageUserActions, sources: readonly Source[]): PageUserActions {
   const serving = async (sessionID: string): Promise<PageUserActions> => {
     const folder = (await person.session(sessionID))?.folder
@@ -73,7 +79,10 @@ function joinedPerson(person: PageUserActions, sources: readonly Source[]): Page
   }
   const asking = (id: string): PageUserActions =>
     sources.find(({ agents }) => agents.list().some(({ asks }) => asks.some((ask) => ask.id === id)))?.person ?? person
-  /** Actions on a task go to the instance that runs it; board runs belong to no conversation. */
+  /**
+   * Instance for an action on a task: the one that runs the task. The session does not decide, because runs of the
+   * board belong to no conversation.
+   */
   const running = (args: Readonly<Record<string, unknown>>): PageUserActions | undefined => {
     const id = String(ACTS.map((act) => args[act]).find((named) => named !== undefined) ?? "")
     return sources.find(({ agents }) => agents.get(id) && !agents.isForeign(id))?.person

@@ -6,7 +6,7 @@ import type { FileDiff } from "../../lib/repository.ts"
 import type { Conversation, HistoryRun } from "../../runtime/user-actions.ts"
 import type { Limits } from "./ports.ts"
 
-/** Data sent to the page; times are milliseconds since the epoch. */
+/** Data that the server sends to the page. Times are in ms since 1970. */
 
 /** A background task in lists. */
 export type AgentRow = {
@@ -16,65 +16,65 @@ export type AgentRow = {
   readonly description: string
   readonly agent: string
   readonly model?: string
-  /** Batch name; absent for an unnamed one. */
+  /** Name of the task's batch; absent where the batch has no name. */
   readonly batch?: string
   readonly status: Status
   readonly phase?: Phase
-  /** Kind of pause; absent for none. */
+  /** Kind of the task's pause; absent while the task is not paused. */
   readonly stands?: PauseKind
   /** Results of a group in a few words. */
   readonly counts?: string
-  /** A resume without a prompt continues unfinished members. */
+  /** Set if a resume without a prompt continues unfinished members of the group. */
   readonly left?: true
-  /** Completed; its work is being checked again and merged, which can be stopped. */
+  /** Set if the task is completed and its work is being checked again and merged. A user can stop this. */
   readonly merging?: true
-  /** Ended on another machine; its changes are being fetched. */
+  /** Set if the task has ended on another machine and its changes are still being fetched. */
   readonly fetching?: true
   readonly forked: boolean
-  /** 0 for the launch, n for resume #n. */
+  /** Generation of the run: 0 for the launch, n for resume #n. */
   readonly generation: number
-  /** Name of a place other than the project's folder. */
+  /** Name of the task's place, if it is not the project's folder. */
   readonly place?: string
-  /** Changes in its own place are not in the project's folder yet. */
+  /** Set if changes in the task's own place are not in the project's folder yet. */
   readonly unmerged: boolean
-  /** Board task whose thread this run is in. */
+  /** Number of the board task in whose thread this run works. */
   readonly boardTask?: string
-  /** Run by another process. */
+  /** Whether another process runs the task. */
   readonly foreign: boolean
   readonly createdAt: number
   readonly startedAt?: number
   readonly endedAt?: number
   readonly toolCalls: number
   readonly recentTools: readonly string[]
-  /** Tail of its latest text while it runs. */
+  /** End of the latest text of a running task. */
   readonly lastText: string
   readonly lastSignAt?: number
   readonly tokens: number
-  /** Tokens from the provider's cache; no limit counts them. */
+  /** Tokens that the provider's cache served. No limit counts these tokens. */
   readonly cachedTokens: number
-  /** Cost in US dollars of all its runs and its children. */
+  /** Cost of all runs of the task and of its children, in US dollars. */
   readonly cost: number
-  /** A step of unknown cost was aborted. */
+  /** Set if a step was aborted whose cost is unknown, so that the real cost is higher. */
   readonly atLeast: boolean
-  /** Own cost of the last 24 hours, as the daily limit counts it. */
+  /** Cost of the last 24 hours as the daily limit counts it, without children. */
   readonly dayCost: number
   readonly dayAtLeast: boolean
-  /** `refusedAt`: when an unanswered question is refused. */
+  /** Open questions. `refusedAt`: when a question is refused if nobody answers. */
   readonly asks: readonly (Ask & { readonly refusedAt?: number })[]
   readonly retry?: string
-  /** Reason of an end other than plain success. */
+  /** Reason why the run ended, unless it simply succeeded. */
   readonly reason?: string
   readonly reasonCode?: ReasonCode
-  /** Limits of its run, in ms and US dollars; absent for none. */
+  /** Limits of the run, in ms and in US dollars; absent where there is no limit. */
   readonly timeLimit?: number
   readonly costLimit?: number
 }
 
-/** Facts for a single task. */
+/** Facts about a task that lists do not need. */
 export type AgentFacts = {
   readonly note?: string
   readonly filesChanged: readonly string[]
-  /** Other changes in its folder during the run, perhaps by others. */
+  /** Files in the task's folder that somebody else may have changed during the run. */
   readonly filesMeanwhile: readonly string[]
   /** Result of the last merge. */
   readonly merge?: Merge
@@ -92,7 +92,7 @@ export type AgentDetail = AgentRow &
   AgentFacts & {
     readonly answer: string
     readonly diff: readonly FileDiff[]
-    /** Launching conversation, if it still exists. */
+    /** Conversation that launched the task; absent where it does not exist any more. */
     readonly parent?: { readonly id: string; readonly title: string }
     /** Its runs, oldest first. */
     readonly runs: readonly HistoryRun[]
@@ -108,7 +108,7 @@ export type Choices = {
   readonly sessions: readonly Conversation[]
 }
 
-/** Spending by the daily limit, with cleared tasks and other processes; only with such a limit. */
+/** Spending as the daily limit counts it, including cleared tasks and other processes. Absent without a daily limit. */
 type Spent = { readonly cost: number; readonly atLeast: boolean }
 
 /** Whole state of the page: first event of a stream. Features add their fields. */
@@ -117,7 +117,7 @@ export interface PageSnapshot {
   /** The server's clock. */
   readonly now: number
   readonly agents: readonly AgentRow[]
-  /** Prefix of OpenCode's page for a session id, where it can be reached. */
+  /** Address of OpenCode's page without the session id; absent where the page cannot be reached. */
   readonly threadBase?: string
   readonly limits?: Limits
   readonly spent?: Spent

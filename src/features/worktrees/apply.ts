@@ -23,8 +23,8 @@ import { type Change, changesBetween, EXECUTABLE, type TreeEntry } from "./objec
 import { filesOf, withIndex } from "./snapshot.ts"
 
 /**
- * A path is blocked or changed meanwhile. No change was made, but content that was saved over a file during the
- * exchange stays, and is named.
+ * A path is blocked, or its file was changed during the merge. The changes were undone, but files that somebody saved
+ * during the exchange stay, and `paths` names them.
  */
 export class PathBlocked extends Error {
   override readonly name = "PathBlocked"
@@ -35,13 +35,13 @@ export class PathBlocked extends Error {
   }
 }
 
-/** A failure that could not be undone: some files are new, some old, none is lost. */
+/** A failed exchange that could not be undone. Some files are new and some are old, but no content is lost. */
 export class PartialExchange extends Error {
   override readonly name = "PartialExchange"
 }
 
 type Exchange = {
-  /** Folder with new files under `new`, and space for old ones under `old`. */
+  /** Folder that holds the new files under `new`, and gets the old files under `old`. */
   readonly stage: string
   readonly keep: string
   readonly fault: Fault
@@ -51,12 +51,15 @@ type Exchange = {
   readonly seen: ReadonlyMap<string, Stats>
 }
 
-/** A change that was made, and the file now there; undefined after a removal. */
+/**
+ * A change that was begun. `placed`: the file that is there since; "nothing" after a removal; undefined while the
+ * target is unchanged.
+ */
 type Done = { readonly change: Change; placed?: Stats | "nothing" }
 
 /**
- * Applies changes in order: removals first, since a folder may replace a file and a file a folder. A failure undoes
- * those before it.
+ * Applies changes in order, removals first, since a folder may replace a file and a file a folder. If one change fails,
+ * the earlier ones are undone.
  */
 async function exchange(top: string, changes: readonly Change[], work: Exchange): Promise<void> {
   const ordered = [...changes.filter(({ to }) => !to), ...changes.filter(({ to }) => to)]
@@ -77,7 +80,7 @@ async function exchange(top: string, changes: readonly Change[], work: Exchange)
   }
 }
 
-/** Returns paths with files that are not from this exchange: they stay. */
+/** Undoes changes. Returns the paths at which another program has put a file meanwhile: these files stay. */
 async function putAllBack(top: string, done: readonly Done[], work: Exchange, why: unknown): Promise<string[]> {
   const stay: string[] = []
   const failures: string[] = []
@@ -93,7 +96,10 @@ async function putAllBack(top: string, done: readonly Done[], work: Exchange, wh
   return stay
 }
 
-/** Last check before a file is touched: it may have been written since. */
+/**
+ * Checks a path for the last time before its file is touched. Throws `PathBlocked` if the file was written since it was
+ * compared.
+ */
 async function unchanged(top: string, { path, from }: Change, { seen }: Exchange): Promise<void> {
   const now = await stat(join(top, path))
   const before = seen.get(path)
@@ -117,14 +123,16 @@ async function exchangeOne(top: string, step: Done, { stage, keep, seen }: Excha
   await mkdir(dirname(target), { recursive: true })
   if ((await stat(target))?.isDirectory()) await dropEmptyTree(target)
   const before = seen.get(path)
-  // The user decides who may read a file; git only stores whether it is executable.
+  // The file keeps its access rights, which are the user's decision. Git stores only whether a file is executable.
   if (before?.isFile() && isFile(to)) await chmod(fresh, runnable(before.mode & 0o7777, from, to))
   step.placed = await move(fresh, target)
 }
 
 const isFile = ({ mode }: TreeEntry): boolean => mode === "100644" || mode === EXECUTABLE
 
-/** Adds or removes execute permission where the change does, for all who may read. */
+/**
+ * Mode of the new file. If the change adds or removes execute permission, it is added for all who may read, or removed.
+ */
 function runnable(mode: number, from: TreeEntry | undefined, to: TreeEntry): number {
   if (from?.mode === to.mode) return mode
   return to.mode === EXECUTABLE ? mode | ((mode & 0o444) >> 2) : mode & ~0o111
@@ -140,7 +148,7 @@ async function keepOld(file: string, old: string): Promise<void> {
   }
 }
 
-/** Undoes an exchange, complete or not; false where another file is there now, which stays. */
+/** Undoes one change. Returns false if another file is there now: this file stays. */
 async function putBack(top: string, { change, placed }: Done, { stage, keep }: Exchange): Promise<boolean> {
   if (!placed) return true
   const { path, from } = change
@@ -161,8 +169,8 @@ const isSameFile = (one: Stats, other: Stats): boolean =>
   one.ino === other.ino && one.mtimeMs === other.mtimeMs && one.size === other.size && one.mode === other.mode
 
 /**
- * Moves a file; between disks via a copy next to the target, so that the target changes at once. Returns the file's new
- * state.
+ * Moves a file and returns its new status. Between disks, a copy is first made next to the target, so that the target
+ * changes at once.
  */
 async function move(from: string, to: string): Promise<Stats> {
   const moved = await lstat(from)
@@ -177,7 +185,7 @@ async function move(from: string, to: string): Promise<Stats> {
       else await copyFile(from, beside)
       const copied = await lstat(beside)
       await rename(beside, to)
-      // It goes with its folder anyway; after the target has changed, nothing may fail.
+      // The old file is deleted with its folder anyway. After the target has changed, nothing may fail.
       await unlink(from).catch(() => {})
       return copied
     } catch (failure) {
@@ -187,7 +195,7 @@ async function move(from: string, to: string): Promise<Stats> {
   }
 }
 
-/** Removes empty folders upwards, except the working folder. */
+/** Removes a folder and the folders above it, as long as they are empty. The working folder stays. */
 async function dropEmpty(top: string, folder: string, keep: string): Promise<void> {
   for (let path = folder; path !== "." && path !== "" && !`${keep}/`.startsWith(`${path}/`); path = dirname(path)) {
     try {
@@ -203,7 +211,7 @@ async function dropEmptyTree(folder: string): Promise<void> {
   await rmdir(folder)
 }
 
-/** Undefined where nothing exists. */
+/** Status of a path; undefined if nothing exists there. */
 async function stat(path: string): Promise<Stats | undefined> {
   try {
     return await lstat(path)
@@ -242,7 +250,8 @@ export async function applyChanges(
 
 async function writeNew(checkout: Checkout, changes: readonly Change[], prefix: string, tree: string): Promise<void> {
   await mkdir(prefix, { recursive: true })
-  // Git writes files as .gitattributes in the checkout say; new ones are not there yet.
+  // Git converts files as the checkout's .gitattributes say, but changed .gitattributes are not in the checkout yet.
+  // The tree has them.
   if (changes.some(({ path }) => basename(path) === ".gitattributes")) return writeFrom(tree, checkout, changes, prefix)
   const entries = changes.flatMap(({ path, to }) => (to ? [{ path, ...to }] : []))
   await withEntries(checkout, entries, (index) =>
@@ -276,17 +285,18 @@ const withEntries = <Value>(
     return work(index)
   })
 
-/** Checks the present files. Throws `PathBlocked` where one is not as its change expects. */
+/** Reads the status of the present files. Throws `PathBlocked` if a file is not as its change expects. */
 async function look(checkout: Checkout, changes: readonly Change[], tree: string): Promise<Map<string, Stats>> {
   const seen = new Map<string, Stats>()
-  // Times are read before contents, so that any later write differs in one of them.
+  // Each file's time is read before its content is compared, so that any later write shows in one of the two.
   for (const { path, from } of changes) {
     const found = from && (await stat(join(checkout.top, path)))
     if (found) seen.set(path, found)
   }
   const inTheWay = new Set(await differing(checkout, changes, tree))
   const leaving = new Set(changes.filter(({ to }) => !to).map(({ path }) => path))
-  // On a case-insensitive disk, a file renamed in case only is found under its new name before it is moved.
+  // On a case-insensitive disk, the new name of a file that is renamed in case only finds the old file. Such a file
+  // does not block.
   const left = [...seen].flatMap(([path, found]) => (leaving.has(path) ? [`${found.dev} ${found.ino}`] : []))
   const isLeaving = (found: Stats | undefined) =>
     found?.isDirectory() === false && left.includes(`${found.dev} ${found.ino}`)
@@ -299,7 +309,7 @@ async function look(checkout: Checkout, changes: readonly Change[], tree: string
   return seen
 }
 
-/** Files that differ from the changes' start. */
+/** Paths whose present files differ from what the changes start with. */
 async function differing(checkout: Checkout, changes: readonly Change[], tree: string): Promise<string[]> {
   const entries = changes.flatMap(({ path, from }) => (from ? [{ path, ...from }] : []))
   const names = await withEntries(checkout, entries, async (index) => {
@@ -308,7 +318,8 @@ async function differing(checkout: Checkout, changes: readonly Change[], tree: s
     return gitList(["diff-files", "-z", "--name-only"], run)
   })
   if (names.length === 0) return names
-  // Line end and filter settings change what git would store: compare what git sees, as the changes do.
+  // Line end and filter settings change what git would store. So git's own view of the files is compared, as for the
+  // changes.
   const now = await filesOf(checkout, tree, "whole")
   const unread = new Set(now.unreadable)
   const seen = new Map((await changesBetween(checkout, tree, now.tree)).map(({ path, to }) => [path, to]))
@@ -336,7 +347,7 @@ async function blocked(
   return !found.isDirectory() || !(await onlyHolds(top, path, leaving))
 }
 
-/** Whether a folder contains nothing but files that are removed. */
+/** Whether a folder contains only files that the changes remove. */
 async function onlyHolds(top: string, folder: string, leaving: ReadonlySet<string>): Promise<boolean> {
   for (const entry of await readdir(join(top, folder), { withFileTypes: true })) {
     const path = `${folder}/${entry.name}`

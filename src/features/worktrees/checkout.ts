@@ -9,9 +9,9 @@ import { GitError, git, gitLine, gitList, gitProblem, redirectingVariable } from
 export type Checkout = {
   /** Top folder. */
   readonly top: string
-  /** Repository data of this checkout: index and HEAD. */
+  /** Git's folder for this checkout alone, with its index and HEAD. */
   readonly gitDir: string
-  /** Repository data shared by all checkouts: commits and refs. */
+  /** Git's folder that all checkouts of the repository share, with commits and refs. */
   readonly commonDir: string
   /** Working folder below `top`; empty for `top` itself. Absent for a task's worktree. */
   readonly prefix?: string | undefined
@@ -25,7 +25,7 @@ export type SourceCheckout = WorkingCheckout & {
   readonly head: string
 }
 
-/** Files that git keeps during an operation, and its name for a reader. */
+/** Files that git keeps while an operation is in progress, each with the operation's name for a reader. */
 const UNDER_WAY: readonly (readonly [file: string, what: string])[] = [
   ["MERGE_HEAD", "a merge"],
   ["rebase-merge", "a rebase"],
@@ -36,7 +36,10 @@ const UNDER_WAY: readonly (readonly [file: string, what: string])[] = [
 
 const SORRY = "A worktree could not be made: "
 
-/** Checkout around a folder as the source of a worktree. Throws a `CaptureError` where it cannot be one. */
+/**
+ * Finds the checkout around a folder, from which a worktree is to be made. Throws a `CaptureError` that says why none
+ * can be made.
+ */
 export async function sourceCheckout(folder: string): Promise<SourceCheckout> {
   const problem = await gitProblem(folder)
   if (problem) throw new CaptureError(`${SORRY}it ${problem}.`)
@@ -87,10 +90,10 @@ export async function findWorkingCheckout(folder: string): Promise<WorkingChecko
 
 const BETWEEN = "--superagents"
 
-/** Checkout that git finds around a folder; undefined for none. */
+/** Asks git for the checkout around a folder; undefined if there is none. */
 export async function findCheckout(folder: string): Promise<Checkout | undefined> {
   try {
-    // Git repeats unknown options, which here separate paths that may contain line breaks.
+    // Git prints unknown options again. Here they separate the paths, which may contain line breaks.
     const wanted = ["--show-toplevel", BETWEEN, "--git-dir", BETWEEN, "--git-common-dir"]
     const { out } = await git(["rev-parse", "--path-format=absolute", ...wanted], { cwd: folder })
     const [top, gitDir, commonDir] = out.replace(/\n$/, "").split(`\n${BETWEEN}\n`)
@@ -103,10 +106,10 @@ export async function findCheckout(folder: string): Promise<Checkout | undefined
   }
 }
 
-/** Options for git commands in a checkout, with its repository named explicitly. */
+/** Options for git commands in a checkout. They name the repository, so that git does not search for it. */
 export const gitOptions = ({ top, gitDir }: Checkout) => ({ cwd: top, gitDir })
 
-/** Options for git commands on shared data: the checkout may be gone. */
+/** Options for git commands on the data that all checkouts share. They work even if the checkout is gone. */
 export const sharedGitOptions = ({ commonDir }: Pick<Checkout, "commonDir">) => ({ cwd: commonDir, gitDir: commonDir })
 
 /** Current commit; undefined for none. */

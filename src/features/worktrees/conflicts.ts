@@ -17,8 +17,8 @@ import { withIndex } from "./snapshot.ts"
 import type { Conflict, Merged, Sides } from "./three-way.ts"
 
 /**
- * Conflicts for an agent to solve. Each gets markers, even where git has none (deletion, folder, rename, binary, link),
- * and is solved when these are gone: nothing is merged unseen.
+ * Prepares conflicts for an agent to solve. Each conflict gets markers, even where git has none (deletion, folder,
+ * rename, binary, link), and counts as solved when they are gone, so nothing is merged unseen.
  */
 
 /** A file with markers: path, and stored object. */
@@ -28,10 +28,10 @@ type Marked = { readonly tree: string; readonly paths: readonly string[]; readon
 
 type Marking = { readonly taskID: string; readonly sides: Sides }
 
-/** Merged tree with markers in each conflicting file. */
+/** Adds markers to each conflicting file of a merged tree. */
 export async function withMarks(checkout: Checkout, merged: Merged, marking: Marking): Promise<Marked> {
   const { tree, conflicts } = merged
-  // Names that are not valid text cannot be passed back to git.
+  // A name that is not valid text cannot be passed back to git, so its conflict gets no markers.
   const open = joined(conflicts).filter(({ path, users, agents }) => (users || agents) && !path.includes("\uFFFD"))
   const mergeable = open.filter(({ users, agents }) => !isSubmoduleEntry(users) && !isSubmoduleEntry(agents))
   const [there, programs] = await Promise.all([
@@ -61,7 +61,7 @@ export async function withMarks(checkout: Checkout, merged: Merged, marking: Mar
   return { tree: await changed(checkout, tree, lines), paths, given }
 }
 
-/** Two entries that need one name, such as a file and a link, are one conflict; git lists both. */
+/** Joins two entries that need one name, such as a file and a link, to one conflict. Git lists them as two. */
 function joined(conflicts: readonly Conflict[]): readonly Conflict[] {
   const found = new Map<string, Conflict>()
   for (const conflict of conflicts) {
@@ -75,19 +75,19 @@ function joined(conflicts: readonly Conflict[]): readonly Conflict[] {
 
 const names = (conflicts: readonly Conflict[]): string[] => conflicts.map(({ name }) => name)
 
-/** Executable if the present file is; the sides do not matter. */
+/** Mode of the file with markers: that of the merged file, or else of a side that is a file. */
 const modeOf = (now: TreeEntry | undefined, { users, agents }: Conflict): string => {
   const file = [now, users, agents].find((handle) => isFile(handle))
   return file?.mode ?? "100644"
 }
 
-/** Free name for a file whose own name the other side uses. */
+/** Finds a free name for a file if the other side uses the file's own name. */
 function free({ name, users }: Conflict, there: ReadonlyMap<string, TreeEntry>): string {
   const path = `${name}~${users ? SIDE_NAMES.users : SIDE_NAMES.agents}`
   return there.has(path) ? `${path}~` : path
 }
 
-/** Git's markers with labels, or both whole sides between markers. */
+/** Text with markers: git's own with labels, or else both whole sides between new markers. */
 function marksOf(
   text: string | undefined,
   conflict: Conflict,
@@ -116,7 +116,7 @@ const absent = ({ path, name }: Conflict): string =>
 const moved = ({ path, name }: Conflict): string | undefined =>
   path === name ? undefined : `has this at ${nameInMark(name)}`
 
-/** Note on a side that cannot be shown, and how to get it. */
+/** Note that stands for a side that cannot be shown as text, and says how to get this side's file. */
 function kindOf(handle: TreeEntry, which: "users" | "agents", { name }: Conflict, { taskID }: Marking): string {
   const kind = isLink(handle) ? "a link" : "a file that is no short text"
   return `has ${kind}; ${howToGet(which, name, taskID)}`
@@ -125,7 +125,10 @@ function kindOf(handle: TreeEntry, which: "users" | "agents", { name }: Conflict
 const howToGet = (which: "users" | "agents", name: string, taskID: string): string =>
   `to take it: git checkout ${refOf("conflict", taskID)}^${which === "agents" ? 1 : 2} -- '${nameInMark(name).replaceAll("'", "'\\''")}'`
 
-/** Filtered file: markers in the form that its filter stores; no file where the filter fails. */
+/**
+ * Stores the markers of a file with a git filter, in the form that the filter stores. If the filter fails, one side's
+ * file is used without markers.
+ */
 async function filteredFile(
   checkout: Checkout,
   conflict: Conflict,
@@ -165,12 +168,13 @@ export function conflictCommit(checkout: Checkout, { tree, given }: Marked, { us
   })
 }
 
-/** Files of a state whose conflict is not solved. */
+/** Files of a state that still have an unsolved conflict. */
 export async function unsolvedIn(checkout: Checkout, taskID: string, state: string): Promise<readonly string[]> {
   const commit = await readRef(checkout, "conflict", taskID)
   const given = commit && (await givenIn(checkout, commit))
   if (!given) return []
-  // Searches all files: markers may have moved with the text, and many files have no textual diff.
+  // All files are searched, because the agent may have moved markers with the text, and many files have no textual
+  // diff.
   const pattern = markPattern(taskID)
   const args = ["grep", "-l", "-z", "--text", "--no-color", "--extended-regexp", "-e", pattern, state]
   const { out } = await git(args, { ...gitOptions(checkout), accept: [1] })
@@ -232,7 +236,7 @@ const labels = (taskID: string) => ({ users: `${USERS} (${taskID})`, agents: `${
 /** Suffixes of file names where both sides need the same name. */
 const SIDE_NAMES = { users: "original-folder", agents: "your-work" } as const
 
-/** Text with labels in place of git's commits; undefined without markers. */
+/** Replaces git's commit ids in markers by labels; undefined if the text has no markers. */
 export function labelMarkers(text: string, taskID: string, { users, agents }: Sides): string | undefined {
   const label = labels(taskID)
   const first = new RegExp(`^(<{3,}) ${users}(:[^\\r\\n]*)?(\\r?)$`, "gm")
@@ -272,7 +276,10 @@ const nameInMark = (path: string): string => Buffer.from(oneLine(path, 400).repl
 /** Pattern for `git grep` that finds markers of this task. */
 const markPattern = (taskID: string): string => `^(<{3,} ${USERS}|>{3,} ${AGENTS}) \\(${taskID}\\)`
 
-/** Whether markers are left, partly removed ones too: more lines look like one than the two sides had. */
+/**
+ * Whether markers are left, even partly removed ones: the text has more lines that look like a marker than the two
+ * sides had together.
+ */
 export function isMarked(given: string, now: string, taskID: string): boolean {
   const opened = given.match(new RegExp(`^<{3,}(?= ${escaped(labels(taskID).users)})`, "gm")) ?? []
   const size = opened[0]?.length

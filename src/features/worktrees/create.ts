@@ -39,22 +39,31 @@ import {
   writeMarker,
 } from "./worktree.ts"
 
-/** Start of a worktree: its commit; `mine` if the parent's state was merged in; base of the run's changes. */
+/**
+ * Start of a worktree. `commit`: the state of its files; `mine`: the parent's state, if it was merged in; `toldFrom`:
+ * commit from which the run's changes are counted.
+ */
 type Start = {
   readonly commit: string
   readonly mine?: string
   readonly conflicts: readonly string[]
   readonly unsolved?: boolean
   readonly toldFrom?: string
-  /** Files of the parent that cannot be read; unchanged where its state was not read. */
+  /**
+   * Files of the parent that could not be read. Absent where the parent's state was not read: the earlier list then
+   * holds.
+   */
   readonly unreadable?: readonly string[]
 }
 
-/** Lines quoted of a failed setup's output: its tail. */
+/** Number of last lines that are quoted from the output of a failed setup. */
 const SETUP_LINES = 30
 const SETUP_CHARS = 1000
 
-/** Creates a run's worktree from the captured state or the last run's. A failure leaves nothing but that state. */
+/**
+ * Creates a run's worktree from the captured state or from the last run's state. After a failure only that state is
+ * left.
+ */
 export async function makeReady(ports: WorktreePorts, request: EnterRequest): Promise<PreparedWorktree> {
   const { taskID, folder, timeLimit, signal } = request
   const from = await sourceCheckout(folder)
@@ -89,7 +98,7 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
     await writeMarker(target, { ...making, ...equipped.noted, state: "used", worktree })
     return await readyIn(from, request, { target, directory, start, stashed, lacks: equipped.lacks })
   } catch (error) {
-    // If it cannot be removed its marker stays, and the next start tries again.
+    // If the folder cannot be removed, its marker stays, so that the next start of the plugin tries again.
     await removeWorktree(ports, from, target).then(
       () => dropMarker(target),
       () => {},
@@ -126,7 +135,10 @@ async function readyIn(
   }
 }
 
-/** Records git's stash; returns the last run's stashed commits. */
+/**
+ * Stores the present state of git's stash. Returns commits that the last run stashed and that do not apply to its
+ * files.
+ */
 async function note(
   ports: WorktreePorts,
   from: Checkout,
@@ -138,7 +150,7 @@ async function note(
   return left.map(({ commit }) => commit)
 }
 
-/** Records that the run has begun with it. */
+/** Stores in the task's refs that the run has begun with this start. */
 export async function begin(from: Checkout, taskID: string, begun: Start): Promise<void> {
   const { commit, mine, conflicts, toldFrom = mine, unreadable } = begun
   if (!toldFrom) return
@@ -147,7 +159,9 @@ export async function begin(from: Checkout, taskID: string, begun: Start): Promi
   await writeRefs(from, taskID, mine ? { state: commit, base: mine, conflict, start } : { start })
 }
 
-/** Continues in a folder that had to stay, with the files of a fresh start. */
+/**
+ * Continues in a folder that could not be removed after the last run. Its files are changed to those of a new start.
+ */
 async function goOn(
   ports: WorktreePorts,
   from: Checkout,
@@ -159,14 +173,15 @@ async function goOn(
   if (!worktree || !state || !existsSync(worktree.gitDir)) return undefined
   const { tree } = await filesOf(worktree, state, "whole")
   const commit = await commitOf(from, tree, [state], "superagents: what the folder held")
-  // Work that the last run stashed belongs to it, but is not in the folder.
+  // Work that the last run stashed belongs to the task, but is not in the folder.
   const whole = await withStashed(from, taskID, tree)
   const now = await commitOf(from, whole, [state], "superagents: what the folder held, and its stash")
   const start = await startOf(ports, from, request, now)
   const all = await changesBetween(from, commit, start.commit)
   const around = new Set(aroundSubmodules(all))
   const changes = all.filter((change) => !around.has(change))
-  // Files first: after a crash they are both states' work on the old base, so no change counts as undone.
+  // The files change before the refs. After a crash between the two, the files hold both states' work on the old base,
+  // so no change counts as undone.
   const { fault } = ports
   const work = { tree: start.commit, stage: stageOf(worktree, taskID), keep: "", fault }
   if (changes.length > 0) await applyChanges(worktree, changes, work)
@@ -184,7 +199,10 @@ async function make(ports: WorktreePorts, from: Checkout, target: string, reques
   return { worktree, start }
 }
 
-/** Stored state; on request, or after a conflict, merged with the parent's, markers included. */
+/**
+ * The task's stored state. On request, or after a conflict, the parent's state is merged in, with markers for
+ * conflicts.
+ */
 export async function startOf(
   ports: WorktreePorts,
   from: Checkout,
@@ -200,7 +218,8 @@ export async function startOf(
   const toldFrom = state === base ? base : undefined
   const before = await readRef(from, "conflict", taskID)
   if (!before && !bringIn) return { commit: state, conflicts: [], toldFrom }
-  // No new merge before the last conflict is solved: its markers refer to the state of that merge.
+  // While markers of the last conflict are left, no new merge is made: the markers refer to the parent's state of the
+  // last merge.
   const unsolved = await unsolvedIn(from, taskID, state)
   if (unsolved.length > 0) return { commit: state, conflicts: unsolved, unsolved: true }
   const { commit: parents, unreadable } = await stateToMerge(ports, from, base)
@@ -224,7 +243,9 @@ type Equipped = {
 
 type Equipping = { readonly target: string; readonly making: Marker; readonly signal?: AbortSignal }
 
-/** Copies dependencies: OpenCode's installed packages, and ignored ones of the project. */
+/**
+ * Copies dependencies into a worktree: the packages that OpenCode installed, and those of the project that git ignores.
+ */
 async function equip(
   ports: WorktreePorts,
   from: SourceCheckout,
@@ -269,14 +290,14 @@ async function equip(
 
 const SETUP = "The option worktree.setup names a command that installs it in each worktree."
 
-/** Text on the contents that a worktree of this checkout will lack; undefined for none. */
+/** Text that names the contents which a worktree of this checkout will lack; undefined if it lacks none. */
 export async function missingContentNote(ports: WorktreePorts, from: SourceCheckout): Promise<string | undefined> {
   const { setup, dependencies } = ports.settings
   if (setup !== "" || dependencies === "none") return undefined
   return (await lacksOf(ports, await dependenciesOf(from, from.prefix, ports.hostFolder)))?.text
 }
 
-/** `isAll`: no dependencies are copied. */
+/** Names what a worktree will lack. `isAll`: none of the project's dependencies are copied. */
 async function lacksOf(
   ports: WorktreePorts,
   known: Dependencies,

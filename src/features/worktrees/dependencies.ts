@@ -13,7 +13,7 @@ import { gitList } from "./git.ts"
  * write must not reach the user's files.
  */
 
-/** Largest size for one worktree, and for all worktrees of this user, in bytes. */
+/** Most bytes of copied dependencies: in one worktree, and in all worktrees of this user together. */
 export type Bounds = { readonly one: number; readonly all: number }
 export const BOUNDS: Bounds = { one: 2_000_000_000, all: 10_000_000_000 }
 /** Share of free disk space that a copy must leave. */
@@ -25,12 +25,14 @@ const LOOK_LIMIT_MS = 60_000
 const AT_ONCE = 64
 /** Largest file in which paths are rewritten. */
 const MOST_TEXT_BYTES = 1_000_000
-/** Longest interpreter path that the kernel reads from a script. */
+/** Longest first line of a script from which the kernel reads an interpreter, in characters. */
 const MOST_SHEBANG_CHARS = 127
 /** Most names in a sentence. */
 const MOST_NAMES = 5
 
-/** Dependency folders and files, and manifests of which one must be next to them. */
+/**
+ * Names of dependency folders and files. Each counts only if one of the manifests in `beside` is in the same folder.
+ */
 const KINDS: readonly { readonly name: string; readonly beside: readonly string[] }[] = [
   { name: "node_modules", beside: ["package.json"] },
   { name: ".yarn", beside: ["package.json"] },
@@ -42,7 +44,10 @@ const KINDS: readonly { readonly name: string; readonly beside: readonly string[
   { name: "__pypackages__", beside: ["pyproject.toml"] },
 ]
 
-/** Copied even if ignored: without one a package manager asks its registry. */
+/**
+ * Lock files. They are copied even if git ignores them, because a package manager without a lock file asks its
+ * registry.
+ */
 const LOCKS: ReadonlySet<string> = new Set([
   "package-lock.json",
   "npm-shrinkwrap.json",
@@ -64,10 +69,10 @@ const PYTHON = ["pyproject.toml", "requirements.txt", "setup.py", "setup.cfg", "
 const VENV = "pyvenv.cfg"
 
 export type Dependencies = {
-  /** Paths of folders, files and links from the top. */
+  /** Paths of the dependencies (folders, files and links), relative to the checkout's top. */
   readonly names: readonly string[]
   readonly bytes: number
-  /** Required by a manifest, and missing in the original folder, too. */
+  /** Dependencies that a manifest requires and that the original folder lacks, too. */
   readonly missing: readonly string[]
 }
 
@@ -78,7 +83,7 @@ export async function ignoredNames(from: Checkout): Promise<readonly string[]> {
   return ignored.map((name) => name.replace(/\/$/, ""))
 }
 
-/** Ignored dependencies of a checkout, without the host's own. `prefix`: the working folder. */
+/** Dependencies of a checkout that git ignores, without the packages of OpenCode. `prefix`: the working folder. */
 export async function dependenciesOf(from: Checkout, prefix: string, host?: OpencodeFolder): Promise<Dependencies> {
   const isHosts = (name: string) => host !== undefined && name.split("/").includes(host.name)
   const names = (await ignoredNames(from)).filter((name) => !isHosts(name) && isDependency(from.top, name))
@@ -91,7 +96,7 @@ function isDependency(top: string, name: string): boolean {
   const [file, folder] = [basename(name), join(top, dirname(name))]
   if (LOCKS.has(file)) return true
   if (existsSync(join(top, name, VENV))) return aboveUntil(top, folder).some((each) => has(each, PYTHON))
-  // Of a partly tracked folder, git lists ignored entries.
+  // For a folder that is partly tracked, git lists the ignored entries within.
   const parts = name.split("/")
   return parts.some((part, nth) =>
     KINDS.some((kind) => kind.name === part && has(join(top, ...parts.slice(0, nth)), kind.beside)),
@@ -110,7 +115,10 @@ function aboveUntil(top: string, folder: string): readonly string[] {
   return found
 }
 
-/** Dependencies that a manifest requires and that are neither there nor copied. Empty where they may be elsewhere. */
+/**
+ * Dependencies that a manifest requires and that are neither in the folder nor copied. Dependencies that may be
+ * elsewhere are not listed.
+ */
 async function missingIn(top: string, folder: string, names: readonly string[]): Promise<readonly string[]> {
   const inside = (name: string) => existsSync(join(top, folder, name))
   const found: string[] = []
@@ -139,7 +147,10 @@ async function bytesOf(cwd: string, names: readonly string[]): Promise<number> {
   return out.split("\n").reduce((sum, line) => sum + (Number.parseInt(line, 10) || 0), 0) * 1024
 }
 
-/** Why they are not copied: they, or all together, are too large; undefined where they are. */
+/**
+ * Why dependencies are not copied: they are too large, alone or together with those of all other worktrees. Undefined
+ * if they may be copied.
+ */
 export async function tooLarge(
   { bytes }: Dependencies,
   held: number,
@@ -148,7 +159,7 @@ export async function tooLarge(
 ): Promise<string | undefined> {
   if (bytes > one) return `they are ${size(bytes)}, more than the ${size(one)} that are copied for a worktree`
   if (bytes + held > all) return `the dependencies of all worktrees together would be more than ${size(all)}`
-  // The folder does not exist before the first worktree.
+  // Before the first worktree, the folder does not exist and its disk cannot be asked.
   const free = await statfs(folder).then(
     ({ bavail, bsize }) => bavail * bsize,
     () => Number.POSITIVE_INFINITY,
@@ -164,13 +175,13 @@ export type CopiedEntries = {
   readonly placed: readonly string[]
   /** Reasons of failures, a few words each. */
   readonly failed: readonly string[]
-  /** Size of copies that replaced links out of the original folder, in bytes. */
+  /** Total size of copies that replaced links to targets outside of the original folder, in bytes. */
   readonly more: number
 }
 
 /**
- * Copies entries between folders and redirects links and paths into the old one. `room`: largest total size of targets
- * outside of it.
+ * Copies entries between folders, and changes links and paths into the old folder so that they lead into the new one.
+ * `room`: most bytes of targets outside of the old folder that are copied.
  */
 export async function copyEntries(
   from: string,
@@ -196,7 +207,10 @@ export async function copyEntries(
   return { placed, failed: [...failed, ...out], more }
 }
 
-/** Shares blocks with the original where the file system can. Returns the reason of a failure. */
+/**
+ * Copies an entry, with blocks shared between copy and original if the file system can. Returns the reason of a
+ * failure.
+ */
 async function copied(from: string, to: string, signal?: AbortSignal): Promise<string | undefined> {
   if (await succeeds(lstat(to))) return "there"
   try {
@@ -205,7 +219,7 @@ async function copied(from: string, to: string, signal?: AbortSignal): Promise<s
     await run("cp", [...args, from, to], dirname(to), COPY_LIMIT_MS, signal)
     return undefined
   } catch (error) {
-    // A file or link is in the folder's place.
+    // A file or a link has the name of a folder that the copy needs.
     if (/^(EEXIST|ENOTDIR|ELOOP)$/.test((error as { code?: string }).code ?? "")) return "there"
     return messageOf(error)
   }
@@ -230,8 +244,8 @@ async function run(
 type Move = { readonly from: string; readonly to: string }
 
 /**
- * The target of a link's copy: what led into the original folder, also by another way to it, leads to the same place of
- * the new one. Undefined for a link that leads out of it.
+ * Target for the copy of a link. A link into the original folder, directly or by another path, leads to the same place
+ * in the copy; undefined for a link to a place outside.
  */
 export async function redirectLink({ from, to }: Move, link: string, target: string): Promise<string | undefined> {
   const led = resolve(dirname(join(from, link)), target)
@@ -256,8 +270,8 @@ async function forAll<Item>(items: readonly Item[], work: (item: Item) => Promis
 }
 
 /**
- * Redirects links into the original folder to the new one. Links out of it are replaced by a copy of at most `room`
- * bytes or removed: through them an agent would write into the user's files.
+ * Changes links into the original folder so that they lead into the new one. Links to targets outside are replaced by a
+ * copy of at most `room` bytes or removed, because through them an agent would write into the user's files.
  */
 async function redirectLinks(
   move: Move,
@@ -279,7 +293,7 @@ async function redirectLinks(
     }
   })
   const left: string[] = []
-  // One at a time: each is measured before it is copied.
+  // The links are replaced in turn, because each target is measured before it is copied.
   let more = 0
   for (const each of outside) {
     const bytes = await replaced(each, room - more)
@@ -291,15 +305,18 @@ async function redirectLinks(
 
 type Outside = { readonly link: string; readonly path: string; readonly led: string }
 
-/** Replaces a link by a copy of at most `room` bytes. Returns its size; undefined where the link was removed. */
+/**
+ * Replaces a link by a copy of its target of at most `room` bytes. Returns the copy's size; undefined if the link was
+ * removed instead.
+ */
 async function replaced({ path, led }: Outside, room: number): Promise<number | undefined> {
   const real = await realpath(led).catch(() => undefined)
-  // A Python environment links to the system's interpreter.
+  // In a Python environment, the link to the system's interpreter stays.
   if (real !== undefined && /^python[\d.]*$/.test(basename(path)) && existsSync(join(dirname(path), "..", VENV)))
     return 0
   await rm(path)
   if (real === undefined) return 0
-  // A package in a store finds its dependencies beside it, which would not be copied.
+  // A package in a store needs the packages beside it, which would not be copied, so the link is only removed.
   if (real.includes("/node_modules/")) return undefined
   const bytes = await bytesOf(dirname(real), [basename(real)])
   if (bytes > room || (await copied(real, path)) !== undefined) return undefined
@@ -308,7 +325,7 @@ async function replaced({ path, led }: Outside, room: number): Promise<number | 
   return bytes
 }
 
-/** Removes links out of a copied folder. */
+/** Redirects links within a copied folder. Links to targets outside of it are removed. */
 async function redirectInside(move: Move): Promise<void> {
   const { to } = move
   const links = (await run("find", [".", "-type", "l", "-print0"], to, COPY_LIMIT_MS)).split("\0").filter(Boolean)
@@ -325,13 +342,13 @@ async function redirectInside(move: Move): Promise<void> {
 /** Files of installed packages that contain paths: scripts, and Python's path files. */
 const TEXTS = ["*/bin/*", "*/.bin/*", "*.pth", "*/__editable__*", "*.egg-link", `*/${VENV}`]
 
-/** Replaces the original folder's path in files. */
+/** Replaces the original folder's path in the copied files that contain paths. */
 async function redirectTexts(move: Move, names: readonly string[]): Promise<void> {
   const tops = await spellings(move, names)
   const wanted = tops.flatMap((top) => ["-e", top])
   const patterns = TEXTS.flatMap((pattern, nth) => [...(nth > 0 ? ["-o"] : []), "-path", pattern])
   const find = ["-type", "f", "(", ...patterns, ")", "-exec", "grep", "-lF", ...wanted, "{}", "+"]
-  // Grep exits with 1 without a match, and find with it.
+  // If grep finds nothing, it exits with 1, and so does find.
   const ended = await runBounded("find", [...names.map((name) => `./${name}`), ...find], {
     cwd: move.to,
     env: { ...process.env, LC_ALL: "C" } as Record<string, string>,
@@ -367,7 +384,7 @@ function shortShebang(text: string): string {
   return `#!/bin/sh\n'''exec' "${program}" "$0" "$@"\n' '''${text.slice(first.length)}`
 }
 
-/** Spellings of the original folder's path in files; Python environments of other tools differ. */
+/** All forms of the original folder's path in files. A Python environment may have been made under another form. */
 async function spellings({ from, to }: Move, names: readonly string[]): Promise<readonly string[]> {
   const found = new Set([from])
   for (const name of names) {
@@ -386,7 +403,7 @@ export function listSome(names: readonly string[]): string {
 
 const PLACED = "superagents-placed"
 
-/** Records copied entries next to git's files of the worktree: they are no work of an agent. */
+/** Records copied entries next to git's data of the worktree, because they do not count as an agent's work. */
 export async function recordCopied({ gitDir }: Checkout, names: readonly string[]): Promise<void> {
   if (names.length > 0) await writeFile(join(gitDir, PLACED), names.join("\0"))
 }
@@ -398,8 +415,8 @@ export async function copiedEntriesIn({ gitDir }: Checkout): Promise<readonly st
 }
 
 /**
- * OpenCode's installed packages, which it would otherwise install again in each worktree. Returns paths from the top,
- * and folders that get a copy of the user's own.
+ * Packages that OpenCode installed; without them, it would install them again in each worktree. `names`: paths to copy;
+ * `fromOwn`: folders that get a copy of the user's own packages.
  */
 export function installedBy(
   from: string,
@@ -413,7 +430,7 @@ export function installedBy(
   const there = (folder: string) => installs.filter((each) => existsSync(join(from, folder, each)))
   return {
     names: folders.filter(isInstalled).flatMap((folder) => there(folder).map((each) => join(folder, each))),
-    // Folders with packages of their own need other ones.
+    // A folder with a package.json of its own may need other packages, so it gets none.
     fromOwn: folders.filter(
       (folder) =>
         !isInstalled(folder) && !existsSync(join(to, folder, "package.json")) && existsSync(join(own, "node_modules")),

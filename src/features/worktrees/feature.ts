@@ -30,7 +30,10 @@ function ignoredIn({ setup, dependencies }: Options["worktree"]): string {
     : ", without ignored ones (node_modules)"
 }
 
-/** A command of the project's own runs as the user. */
+/**
+ * Merge rule for the setup command. The project's command wins, but it runs with the user's rights, so the user is told
+ * about a command that only the project sets.
+ */
 const command: MergeRule = {
   ...projectWins,
   turnsOn: (own, theirs, name) => (theirs !== "" && theirs !== own ? name : undefined),

@@ -39,14 +39,14 @@ export type WorktreePorts = {
   readonly settings: WorktreeSettings
   /** OpenCode's folder in a project, and the packages it installs there. */
   readonly hostFolder?: OpencodeFolder
-  /** Largest size of copied dependencies, for one worktree and for all. */
+  /** Most bytes of copied dependencies, in one worktree and in all together. */
   readonly bounds?: Bounds
   readonly processes: Processes
-  /** Records of running commands. */
+  /** Records of commands that tasks are running. */
   readonly commands?: CommandMarks
-  /** Owner mark of new worktrees. */
+  /** Returns the owner mark for new worktrees. */
   readonly keeper: () => OwnerMark
-  /** Another living process owns it. */
+  /** Whether the worktree with this owner mark belongs to another process that still runs. */
   readonly isOthers: (keeper: OwnerMark) => boolean
   readonly fault: Fault
 }
@@ -58,13 +58,16 @@ export async function repoWorktreesFolder({ root }: WorktreePorts, { commonDir }
   return realpath(room)
 }
 
-/** Named after the task; with a number where an earlier folder could not be removed. */
+/** Name of a worktree's folder: the task's id, with a number if an earlier folder of the task could not be removed. */
 const nameOf = (taskID: string, nth: number): string => (nth === 1 ? taskID : `${taskID}-${nth}`)
 
-/** Task of a folder's name. */
+/** Id of the task that a folder's name belongs to. */
 export const taskOf = (name: string): string => name.replace(/-\d+$/, "")
 
-/** Folder of a task's worktree, existing or not; skips archived ones, which may be removed. */
+/**
+ * Folder for a task's worktree, whether it exists or not. Archived folders are skipped, since they may be removed at
+ * any time.
+ */
 export async function worktreeFolder(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<string> {
   const room = await repoWorktreesFolder(ports, checkout)
   for (let nth = 1; ; nth++) {
@@ -83,7 +86,7 @@ export async function heldBytes({ root }: WorktreePorts): Promise<number> {
 }
 
 export type Cleaned = {
-  /** Paths that cannot be archived: the folder stays. */
+  /** Paths that cannot be archived. Because of them, the folder stays. */
   readonly unsaved: readonly string[]
   /** Further sentences for readers. */
   readonly notes: readonly string[]
@@ -91,7 +94,7 @@ export type Cleaned = {
 
 /** Archives and removes all folders of a task. */
 export async function cleanAll(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<Cleaned> {
-  // Leftover commands of a dead process would write into the archived state.
+  // Commands that a dead process left running are ended first, because they would write into the archived state.
   if (ports.commands) await endLeftovers(ports.commands)
   const room = await repoWorktreesFolder(ports, checkout)
   const names = (await jsonNames(room)).filter((name) => taskOf(name) === taskID)
@@ -100,14 +103,17 @@ export async function cleanAll(ports: WorktreePorts, checkout: Checkout, taskID:
   return { unsaved: cleaned.flatMap(({ unsaved }) => unsaved), notes: cleaned.flatMap(({ notes }) => notes) }
 }
 
-/** Archives a worktree, then removes it. Once it is archived, a folder that stays is no failure. */
+/**
+ * Archives a worktree, then removes its folder. A folder that cannot be removed after archiving is no failure: a note
+ * says so.
+ */
 export function clean(ports: WorktreePorts, target: string, taskID: string): Promise<Cleaned> {
   const { fault } = ports
   return withLock(folderLock(ports, target), async () => {
     const marker = readMarker(target)
     if (!marker || marker.state === "held") return { unsaved: [], notes: [] }
     if (marker.state === "used") {
-      // The agent may have been stopped during a merge of its own tasks' work.
+      // The agent may have been stopped while a merge of its own child tasks wrote into the worktree.
       const unsaved = await betweenMerges(ports, marker.from, () => keepState(ports, target, taskID, marker))
       fault("away: state kept")
       await writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept" })
@@ -126,7 +132,7 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
   })
 }
 
-/** Active runs in a repository, except this one. */
+/** Checkouts of all active runs in a repository, except those of this task. */
 export async function activeRuns(
   ports: WorktreePorts,
   checkout: Checkout,
@@ -154,7 +160,7 @@ async function keepState(
   if (!worktree || !existsSync(target)) return []
   const [state, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
   const known = [state, base].filter((commit) => commit !== undefined)
-  // Where git's data of the worktree is gone (pruned), only its files are left.
+  // If git's data of the worktree is gone (pruned), only the worktree's files are left.
   const whole = existsSync(worktree.gitDir)
   const checkout = whole ? worktree : { ...worktree, gitDir: worktree.commonDir }
   const head = whole ? await headOf(checkout) : undefined

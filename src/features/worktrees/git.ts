@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { runBounded } from "../../runtime/places/process.ts"
 
-/** Git failed. `text`: its message for a reader. */
+/** Error of a git command. `text`: git's message for a reader. */
 export class GitError extends Error {
   override readonly name = "GitError"
   readonly missing: boolean
@@ -15,26 +15,26 @@ export class GitError extends Error {
 }
 
 export type GitOptions = {
-  /** Working directory, from which git finds the repository unless `gitDir` names it. */
+  /** Working directory. Git searches the repository from here unless `gitDir` names it. */
   readonly cwd: string
-  /** Explicit repository, without a search. */
+  /** Repository of the command. With this, git does not search for one. */
   readonly gitDir?: string
   /** Index file in place of the checkout's own. */
   readonly index?: string
   readonly input?: string
-  /** Input from a file, starting at this byte. */
+  /** File that is the command's input, from the byte `start` on. */
   readonly inputFrom?: { readonly file: string; readonly start: number }
   /** Input and output as bytes, one per character, instead of UTF-8. */
   readonly bytes?: boolean
-  /** Receives output in chunks. A rejection stops git, and the result is `cut`. */
+  /** Gets the output in chunks. If it rejects, git is stopped and the result is `cut`. */
   readonly take?: (chunk: Buffer) => Promise<void>
-  /** Name and time of a restored commit. */
+  /** Committer's name and time, for a commit that is restored. */
   readonly committer?: { readonly name: string; readonly email: string; readonly date?: string }
   /** Exit codes besides 0 that are results, not failures. */
   readonly accept?: readonly number[]
-  /** In ms. */
+  /** Time limit in ms. */
   readonly timeLimit?: number
-  /** Most bytes of output: more stops git. */
+  /** Most bytes of output. If git writes more, it is stopped. */
   readonly mostBytes?: number
 }
 
@@ -42,16 +42,18 @@ export type GitAnswer = {
   readonly code: number
   readonly out: string
   readonly cut: boolean
-  /** Warnings without a failure. */
+  /** Warnings that git wrote although it succeeded. */
   readonly complaints: string
 }
 
 const TIME_LIMIT_MS = 120_000
-/** Cleaners remove empty folders, even one that git has just made for an object. */
+/**
+ * Git's message if a cleaner has removed a folder that git had just made for an object. The command is then repeated.
+ */
 const SWEPT = /unable to create temporary file: No such file or directory/
-/** Attempts where others use the repository. */
+/** Attempts for a command that other users of the repository may disturb. */
 const ATTEMPTS = 5
-/** Longest message of git passed on. */
+/** Most characters of git's message that an error repeats. */
 const MOST_ERROR_CHARS = 600
 
 /**
@@ -85,13 +87,16 @@ const IDENTITY: { readonly name: string; readonly email: string; readonly date?:
 }
 
 /**
- * The only function that runs git: with a time limit, without a shell, redirecting variables or terminal prompts.
- * Rejects with a `GitError`.
+ * The only function that runs git. Sets a time limit, and uses no shell, no redirecting variables and no terminal
+ * prompts; rejects with a `GitError`.
  */
 export const git = (args: readonly string[], options: GitOptions): Promise<GitAnswer> =>
   retryOn(SWEPT, () => withoutAbsent(args, options))
 
-/** Disables filters whose program is missing, so that their files stay as stored: git itself would fail. */
+/**
+ * Runs git. If a filter's program is missing, git fails, so the command is repeated without this filter: the filter's
+ * files stay as stored.
+ */
 async function withoutAbsent(args: readonly string[], options: GitOptions): Promise<GitAnswer> {
   try {
     return await runGit(args, options)
@@ -106,7 +111,10 @@ async function withoutAbsent(args: readonly string[], options: GitOptions): Prom
   }
 }
 
-/** A missing long-running filter shows in several ways, all after the shell's message. */
+/**
+ * Messages of a failed filter. A missing program of a long-running filter shows in several ways, always after the
+ * shell's message.
+ */
 const FILTER_FAILED = /(?:clean|smudge) filter .+ failed|hung up unexpectedly|: (?:command )?not found$/m
 const PROGRAM = /^\s*(?:"([^"$`\\]+)"|'([^']+)'|([\w./+~-]+))(?=\s|$)(?:\s+([\w-]+))?/
 
@@ -132,7 +140,7 @@ export async function absentFilters(options: GitOptions): Promise<readonly strin
   return [...absent]
 }
 
-/** Whether a command line's program exists; more complex lines count as existing. */
+/** Whether the program of a command line exists. A more complex command line counts as existing. */
 async function isInstalled(command: string, where: GitOptions): Promise<boolean> {
   const [, double, single, plain, next] = PROGRAM.exec(command) ?? []
   const program = double ?? single ?? plain
@@ -154,7 +162,7 @@ async function isKnown(word: string, where: GitOptions): Promise<boolean> {
   return ended.kind !== "exited" || ended.code === 0
 }
 
-/** Repeats work that fails with a matching temporary error, after a delay longer by `pauseMs` each time. */
+/** Repeats work that fails with a matching temporary error. Each delay is longer than the last by `pauseMs`. */
 export async function retryOn<Value>(passing: RegExp, work: () => Promise<Value>, pauseMs = 0): Promise<Value> {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -179,7 +187,7 @@ async function runGit(args: readonly string[], options: GitOptions): Promise<Git
     mostBytes,
   })
   if (ended.kind === "not started") {
-    // A missing folder looks like a missing program.
+    // If the folder is missing, the error looks as if the program were missing.
     if (!existsSync(cwd)) throw new GitError(args, `the folder ${cwd} does not exist`)
     throw new GitError(args, ended.missing ? "git is not installed" : ended.text, ended.missing)
   }
@@ -190,28 +198,34 @@ async function runGit(args: readonly string[], options: GitOptions): Promise<Git
 }
 
 /**
- * A repository from a case-insensitive disk may be configured wrongly: git would then take a rename in case only for a
- * removal.
+ * Setting for a repository from a case-insensitive disk, whose configuration may be wrong: without it, git takes a
+ * rename in case only for a removal.
  */
 const caseOf = ({ cwd, gitDir }: GitOptions): readonly string[] =>
   gitDir !== undefined && gitDir !== cwd && !existsSync(join(cwd, ".GIT")) ? ["-c", "core.ignoreCase=false"] : []
 
-/** Runs git for a single line. */
+/** Runs git and returns its output, a single line. */
 export const gitLine = async (args: readonly string[], options: GitOptions): Promise<string> =>
   (await git(args, options)).out.trimEnd()
 
-/** Runs git for NUL-separated names or records. */
+/** Runs git and returns its output, a list of NUL-separated names or records. */
 export const gitList = async (args: readonly string[], options: GitOptions): Promise<string[]> =>
   (await git(args, options)).out.split("\0").filter((item) => item !== "")
 
-/** Passes on only those GIT_ variables that name the user's configuration or concern remotes. */
+/**
+ * Whether git gets a variable of the environment. Of the GIT_ variables, only those that name the user's configuration
+ * or concern remotes are passed on.
+ */
 const isOurs = (name: string): boolean => !name.startsWith("GIT_") || HANDED_ON.test(name)
 const HANDED_ON = /^GIT_(CONFIG_(?!PARAMETERS$)|LFS_|SSH|SSL_)/
 
 /** Variables that redirect git to another repository, files or index. */
 const REDIRECTING = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"]
 
-/** Set variable that redirects every git of an agent to one place; undefined for none. */
+/**
+ * Name of a set variable because of which each git command of an agent would work in another place; undefined if none
+ * is set.
+ */
 export const redirectingVariable = (): string | undefined => REDIRECTING.find((name) => process.env[name])
 
 function environment({ cwd, gitDir, index, committer = IDENTITY }: GitOptions): Record<string, string> {
@@ -237,7 +251,7 @@ function environment({ cwd, gitDir, index, committer = IDENTITY }: GitOptions): 
 /** Oldest git that merges trees without a checkout. */
 const OLDEST = [2, 38] as const
 
-/** Fault of the installed git, for a reader; undefined for none. */
+/** Sentence part that says why the installed git cannot be used; undefined if it can. */
 export async function gitProblem(cwd: string): Promise<string | undefined> {
   const wanted = `git ${OLDEST.join(".")} or newer`
   try {

@@ -13,15 +13,15 @@ import { readRef, refOf, writeRefs } from "./repository.ts"
 import { withIndex } from "./snapshot.ts"
 
 /**
- * Files that a check reads but no state contains: newly ignored ones, and those of nested repositories. Guarded files
- * must not be changed that way.
+ * Finds files that a check reads but no state contains: newly ignored files, and those of nested repositories. A run
+ * must not change guarded files by ignoring them or by nesting a repository.
  */
 
 /** Most files of nested repositories that are checked. */
 const MOST_NESTED_FILES = 10_000
 const IGNORE_FILE = ".gitignore"
 
-/** Hidden files that match the globs. `nested`: repositories within the worktree. */
+/** Files that match the pathspecs and are in no state. `nested`: repositories within the worktree. */
 export async function hiddenIn(
   worktree: Checkout,
   start: string,
@@ -34,7 +34,7 @@ export async function hiddenIn(
   return [...(await newlyIgnored(worktree, start, ignored)), ...(await matching(worktree, within, specs))]
 }
 
-/** Ignored files that the rules at the run's start would not have ignored. */
+/** Files that git ignores now but would not have ignored by the rules at the run's start. */
 async function newlyIgnored(worktree: Checkout, start: string, names: readonly string[]): Promise<string[]> {
   if (names.length === 0) return []
   const input = names.join("\0")
@@ -52,7 +52,7 @@ async function newlyIgnored(worktree: Checkout, start: string, names: readonly s
   return found
 }
 
-/** Rules of this file that existed at the run's start. */
+/** Returns a function that says whether a rule of this file existed at the run's start. */
 async function oldRules(worktree: Checkout, start: string, source: string): Promise<(rule: string) => boolean> {
   const file = resolve(worktree.top, source)
   const path = relative(worktree.top, file)
@@ -64,7 +64,7 @@ async function oldRules(worktree: Checkout, start: string, source: string): Prom
     const isOld = Math.floor(changed.mtimeMs / 1000) <= Number(began)
     return () => isOld
   }
-  // The user's global list, and lists by which programs ignore their own folders.
+  // Rules count as old in the user's global list, and in lists by which programs ignore their own folders.
   if (basename(file) !== IGNORE_FILE || path.startsWith("..") || dirname(path).split("/").some(isOwnFolder))
     return () => true
   const entry = `${await treeOf(worktree, start)}:${path}`
@@ -75,7 +75,7 @@ async function oldRules(worktree: Checkout, start: string, source: string): Prom
 
 const isOwnFolder = (name: string): boolean => name.startsWith(".") && name !== "."
 
-/** Files below a folder, without git's data, and not through links. */
+/** Files below a folder. Git's data are left out, and links are not followed. */
 async function below(top: string, folder: string): Promise<string[]> {
   const found: string[] = []
   const open = [folder]
@@ -102,7 +102,7 @@ async function matching(checkout: Checkout, names: readonly string[], specs: rea
   })
 }
 
-/** Ignored files made by runs: archived under a ref of their own up to a limit, and never merged. */
+/** Archives ignored files that runs made. They get a ref of their own, up to a limit, and are never merged. */
 
 const MOST_FILES = 1000
 const MOST_BYTES = 20 * 1024 * 1024
@@ -112,17 +112,23 @@ const AT_ONCE = 64
 const MOST_LINKS = 50
 const MOST_NAMES = 3
 
-/** Files that tools recreate everywhere, and OpenCode's in its configuration folder. */
+/** Files that are no work: tools create them everywhere, or OpenCode creates them in its configuration folder. */
 const NOBODYS =
   /(?:^|\/)(?:\.git|node_modules|__pycache__|\.venv|venv|\.tox|\.nox|\.cache|\.[\w-]+_cache|\.gradle|\.turbo|\.DS_Store|[^/]+\.py[co]|\.opencode\/(?:package\.json|package-lock\.json|bun\.lockb?|\.gitignore))$/
 
 type IgnoredFile = { readonly name: string; readonly stat: Stats }
 
-/** Ignored files of a run; `count`: all, `out`: not archived, and first names. A host may have written it. */
+/**
+ * A run's ignored files, `count`: all of them; `out`: how many are not archived; `names`: the first names. Read with
+ * care, because a host may have written them.
+ */
 const Made = z.object({ count: z.number(), out: z.number(), names: z.array(z.string()).max(MOST_NAMES) })
 type Made = z.infer<typeof Made>
 
-/** Archives ignored files made or changed in a worktree, together with those of earlier runs that still exist. */
+/**
+ * Archives ignored files that were made or changed in a worktree since this time, and those of earlier runs that still
+ * exist.
+ */
 export async function keepIgnored(from: Checkout, taskID: string, worktree: Checkout, since: number): Promise<void> {
   const old = await readRef(from, "ignored", taskID)
   const before = new Set(
@@ -132,7 +138,7 @@ export async function keepIgnored(from: Checkout, taskID: string, worktree: Chec
   const made = all.filter(({ stat }) => stat.ctimeMs >= since)
   if (made.length === 0 && old === undefined) return
   const kept = withinBounds([...made, ...all.filter(({ name, stat }) => stat.ctimeMs < since && before.has(name))])
-  // Unreadable or vanished files must not prevent archiving the rest.
+  // If a file cannot be read or has vanished, the ref must still be written.
   const whole = await ignoredTree(worktree, kept).catch(() => undefined)
   const isKept = new Set(whole === undefined ? [] : kept.map(({ name }) => name))
   const out = made.filter(({ name }) => !isKept.has(name)).length
@@ -142,7 +148,7 @@ export async function keepIgnored(from: Checkout, taskID: string, worktree: Chec
   await writeRefs(from, taskID, { ignored: await gitLine(["commit-tree", tree, "-m", message], gitOptions(worktree)) })
 }
 
-/** Note on ignored files of the task's last run: a sentence, or none. */
+/** Note on ignored files that the task's last run made: one sentence, or none. */
 export async function ignoredNotes(original: Checkout, taskID: string): Promise<readonly string[]> {
   const ref = refOf("ignored", taskID)
   const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], sharedGitOptions(original))
@@ -166,7 +172,10 @@ function madeIn(text: string): Made {
   }
 }
 
-/** Ignored paths of a checkout, split by whether this worktree has them. Files that tools create again are left out. */
+/**
+ * Ignored paths of a checkout, split by whether the worktree has them. Missing files that tools create again are left
+ * out.
+ */
 export async function ignoredBeside(from: Checkout, target: string): Promise<Ignored> {
   const names = await ignoredNames(from).catch(() => [])
   const isThere = await Promise.all(names.map((name) => lstat(join(target, name)).then(Boolean, () => false)))
@@ -174,7 +183,7 @@ export async function ignoredBeside(from: Checkout, target: string): Promise<Ign
   return { there, absent: names.filter((name) => !there.includes(name) && !NOBODYS.test(name)) }
 }
 
-/** Restores ignored files of earlier runs in a new worktree where no other file exists. */
+/** Restores ignored files of earlier runs in a new worktree. A file that already exists there stays. */
 export async function bringIgnored(from: Checkout, taskID: string, worktree: Checkout): Promise<void> {
   const old = await readRef(from, "ignored", taskID)
   if (old === undefined) return
@@ -183,7 +192,7 @@ export async function bringIgnored(from: Checkout, taskID: string, worktree: Che
   await mkdir(folder, { recursive: true })
   try {
     await withIndex(async (index) => {
-      // From a folder without attributes, so that bytes do not change.
+      // Git writes the files from a folder without .gitattributes, so that their bytes do not change.
       const run = { cwd: folder, gitDir: worktree.gitDir, index }
       await git(["read-tree", old], run)
       await git(["-c", "core.autocrlf=false", "-c", "core.eol=lf", "checkout-index", "--all", "--quiet"], run)
@@ -197,7 +206,7 @@ export async function bringIgnored(from: Checkout, taskID: string, worktree: Che
 
 async function moveTo(file: string, target: string): Promise<void> {
   if (await lstat(target).catch(() => undefined)) return
-  // A file of the task may be in the folder's place.
+  // Creating the folder fails if a file of the task has its name: the ignored file is then not restored.
   const isRoom = await mkdir(dirname(target), { recursive: true }).then(
     () => true,
     () => false,
@@ -205,7 +214,7 @@ async function moveTo(file: string, target: string): Promise<void> {
   if (isRoom) await rename(file, target)
 }
 
-/** Ignored files and links of a worktree, without those of tools and copied ones. */
+/** Ignored files and links of a worktree. Files of tools and copied dependencies are left out. */
 async function ignoredIn(worktree: Checkout): Promise<readonly IgnoredFile[]> {
   const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
   const placed = new Set(await copiedEntriesIn(worktree))

@@ -20,12 +20,14 @@ type MergeOutcome =
   | {
       readonly kind: "merged"
       readonly changes: readonly Change[]
-      /** Merged state, without what is left out. */
+      /** The state that was merged, without the changes that a merge leaves out. */
       readonly brought: string
-      /** Submodules, with entries below them and files that name them. */
+      /** Changes that were left out: submodules, entries below them, and files that name them. */
       readonly leftOut: readonly string[]
     }
-  /** `advice`: for the user, where the states fit but other files block them. */
+  /**
+   * A merge with conflicts has changed no file. `advice`: for the user, if the states fit but other files block them.
+   */
   | {
       readonly kind: "conflict"
       readonly paths: readonly string[]
@@ -35,13 +37,13 @@ type MergeOutcome =
 
 type Merging = {
   readonly taskID: string
-  /** State to merge, its base (an ancestor), and its task. */
+  /** State to merge, its base (an ancestor), and the task it belongs to. */
   readonly theirs: string
   readonly base: string
   readonly whose: "the user's" | "the agent's"
-  /** Working folder of the checkout, below its top. */
+  /** Working folder of the checkout, relative to its top. This folder stays even if it becomes empty. */
   readonly keep: string
-  /** True: completes an earlier merge, whose commit stays under the `merge` ref. */
+  /** True if the task's `merge` ref must stay as it is, for example because an earlier merge is completed. */
   readonly finishing: boolean
   readonly fault: Fault
 }
@@ -54,7 +56,7 @@ type Merging = {
 async function mergeInto(checkout: Checkout, merging: Merging): Promise<MergeOutcome> {
   const { taskID, base, fault, keep, finishing } = merging
   const stage = stageOf(checkout, taskID)
-  // The commits have everything that an interrupted merge left there.
+  // The folder of an interrupted merge may be deleted: the commits contain all its files.
   await rm(stage, { recursive: true, force: true })
   const { commit: mine } = await snapshot(checkout, [base], "superagents: before a merge")
   fault("merge: mine kept")
@@ -84,7 +86,7 @@ async function mergeInto(checkout: Checkout, merging: Merging): Promise<MergeOut
 
 export const stageOf = (checkout: Checkout, taskID: string): string => join(checkout.gitDir, "superagents", taskID)
 
-/** The commit's message names the checkout of the merge. */
+/** Beginning of the message of a commit under the `merge` ref. The checkout's path follows. */
 const JOURNAL = "superagents: merge into "
 
 const journalOf = (checkout: Checkout, tree: string, mine: string, theirs: string): Promise<string> =>
@@ -131,8 +133,8 @@ const TEXTS: Record<Hindrance, (names: string) => string> = {
 }
 
 /**
- * Why these files of the user block a merge, and what the user can do. Solving it in the task's worktree is impossible:
- * the states fit there.
+ * Text on why files of the user block a merge, and what the user can do. An agent cannot help in the task's worktree,
+ * where the states fit.
  */
 async function adviceOn(original: Checkout, paths: readonly string[]): Promise<string> {
   const blocking = await Promise.all(paths.map((path) => blocker(original.top, path)))
@@ -148,7 +150,7 @@ async function adviceOn(original: Checkout, paths: readonly string[]): Promise<s
 
 const stat = (original: Checkout, path: string) => lstat(join(original.top, path)).catch(() => undefined)
 
-/** The path itself, or a file above it that blocks a folder. */
+/** Path that blocks a merge: a file where a folder is needed, or else the path itself. */
 async function blocker(top: string, path: string): Promise<string> {
   for (let above = dirname(path); above !== "."; above = dirname(above)) {
     const found = await lstat(join(top, above)).catch(() => undefined)
@@ -164,14 +166,17 @@ type Known = { readonly ignored: ReadonlySet<string>; readonly tracked: Readonly
 
 async function hindrance(original: Checkout, name: string, { ignored, tracked }: Known): Promise<Hindrance> {
   const found = await stat(original, name)
-  // A folder blocks by its ignored files; all others would be removed.
+  // A folder blocks a merge because of its ignored files. Other files in the folder would be removed.
   if (found?.isDirectory() || ignored.has(name)) return "ignored"
   const isReadable = await succeeds(access(join(original.top, name), constants.R_OK))
   if (found?.isFile() && !isReadable) return "unreadable"
   return found && !tracked.has(name) ? "untracked" : "written"
 }
 
-/** Tracked files that git was told not to check: `S` for skip-worktree, lower case for assume-unchanged. */
+/**
+ * Of these paths, those that git tracks, and those that git was told not to check. Git marks the latter with `S`
+ * (skip-worktree) or a lower-case letter (assume-unchanged).
+ */
 async function trackedOf(original: Checkout, paths: readonly string[]) {
   const names = new Set(paths)
   const all = await gitList(["ls-files", "-v", "-z"], { ...gitOptions(original), timeLimit: 300_000 })
@@ -186,7 +191,7 @@ async function ignoredOf(original: Checkout, paths: readonly string[]): Promise<
   return new Set(out.split("\0"))
 }
 
-/** Merges a task's archived work into its parent's files, after completing an interrupted merge. */
+/** Merges a task's archived work into its parent's files. Interrupted merges into this checkout are completed first. */
 export async function mergeIntoParent(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
   const checkout = await requireCheckout(folder)
   const keep = checkout.prefix
@@ -225,8 +230,8 @@ function resultOf({ changes, leftOut }: MergeOutcome & { kind: "merged" }): Merg
 }
 
 /**
- * Merges the parent's current state into a task's worktree, so that a check there sees the result of a merge. "nothing"
- * where the task has that state already.
+ * Merges the parent's current state into a task's worktree, so that a check there sees what a merge would give. Returns
+ * "nothing" if the task has that state already.
  */
 export async function mergeFromParent(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
   const checkout = await requireCheckout(folder)
@@ -243,7 +248,7 @@ export async function mergeFromParent(ports: WorktreePorts, taskID: string, fold
   return resultOf(outcome)
 }
 
-/** Current state of a checkout, to be merged over `base`. */
+/** Commits the current state of a checkout, for a merge with `base` as common ancestor. */
 export function stateToMerge(ports: WorktreePorts, original: Checkout, base: string): Promise<Snapshot> {
   const read = () => snapshot(original, [base], "superagents: the parent's state, to be merged with")
   return betweenMerges(ports, original, read)
@@ -253,7 +258,7 @@ export function stateToMerge(ports: WorktreePorts, original: Checkout, base: str
 export async function finishMerges(ports: WorktreePorts, checkout: WorkingCheckout): Promise<readonly SweptLeftover[]> {
   const cut = (await listTaskRefs(checkout)).some(({ trees }) => trees.merge !== undefined)
   if (cut) return withLock(mergeLock(ports, checkout), () => finishAll(ports, checkout, checkout.prefix))
-  // Looking at a lock removes those of dead processes.
+  // Asking whether the lock is taken removes locks of dead processes.
   await mergeLock(ports, checkout).isTaken()
   return []
 }
@@ -268,7 +273,10 @@ async function finishAll(ports: WorktreePorts, original: Checkout, keep: string)
   return finished
 }
 
-/** Merges again: applied changes exist on both sides, missing ones are added, later ones stay. */
+/**
+ * Completes an interrupted merge by merging its result again. Changes that it had made are equal on both sides, missing
+ * ones are added, and later changes of the user stay.
+ */
 async function finish(
   ports: WorktreePorts,
   original: Checkout,

@@ -39,13 +39,16 @@ export async function changesBetween(checkout: Checkout, from: string, to: strin
   return changes
 }
 
-/** Files that OpenCode writes into its configuration folder at each start: no work unless tracked. */
+/**
+ * Files that OpenCode writes into its configuration folder at each start. They count as work only where git tracks
+ * them.
+ */
 const HOSTS_OWN = /(^|\/)\.opencode\/(bun\.lockb?|package-lock\.json|node_modules\/.*)$/
 const HOSTS_FOLDERS = ":(top,glob)**/.opencode/**"
 
 /**
- * The changes that are somebody's work, and those that stay out: what is the host's own and not tracked in this checkout,
- * and new hidden files that this checkout ignores: plugins write their state so.
+ * Splits changes into work and changes that stay out. OpenCode's own files stay out where this checkout does not track
+ * them, and so do new hidden files that this checkout ignores, because plugins store their state in such files.
  */
 export async function splitChanges(
   checkout: Checkout,
@@ -64,7 +67,7 @@ export async function splitChanges(
   }
 }
 
-/** A new file that is hidden at the top, or within such a folder. */
+/** Whether a change adds a file that is hidden at the checkout's top, or lies in a folder that is hidden there. */
 const isNewHidden = ({ path, from }: Change): boolean => path.startsWith(".") && from === undefined
 
 async function ignoredOf(checkout: Checkout, paths: readonly string[]): Promise<readonly string[]> {
@@ -72,7 +75,7 @@ async function ignoredOf(checkout: Checkout, paths: readonly string[]): Promise<
   return gitList(["check-ignore", "-z", "--stdin"], { ...gitOptions(checkout), input: paths.join("\0"), accept: [1] })
 }
 
-/** Notes on new hidden files and folders at the top. */
+/** Notes for the parent on new hidden files, and on hidden files at the top that its folder ignores. */
 export async function hiddenNotes(checkout: Checkout, from: string, to: string): Promise<readonly string[]> {
   const changes = await changesBetween(checkout, from, to)
   if (!changes.some(isNewHidden)) return []
@@ -88,7 +91,7 @@ export async function hiddenNotes(checkout: Checkout, from: string, to: string):
   ]
 }
 
-/** Changed files and lines between two states. */
+/** Counts files and lines that differ between two states. */
 export async function workBetween(checkout: Checkout, from: string, to: string): Promise<ChangeStats> {
   const { work: changes } = await splitChanges(checkout, await changesBetween(checkout, from, to))
   const files = changes.filter((change) => !isSubmodule(change)).map(({ path }) => path)
@@ -112,7 +115,7 @@ export async function workBetween(checkout: Checkout, from: string, to: string):
 /** Most bytes read of a diff; less is shown. */
 const MOST_DIFF_BYTES = 200_000
 
-/** Diff for a reader, up to `mostLines`, and whether there is more. */
+/** Diff for a reader, with at most `mostLines` lines. `cut`: the whole diff is longer. */
 export async function diffText(
   checkout: Checkout,
   from: string,
@@ -141,10 +144,10 @@ export async function diffText(
   return { text: lines.slice(0, mostLines).join("\n"), cut: cut || lines.length > mostLines }
 }
 
-/** Content is handled as bytes, one per character: encodings are the user's. */
+/** Contents are handled as bytes, one byte per character, because any encoding may occur. */
 
 const LINK = "120000"
-/** Larger files are not merged by hand as text. */
+/** Size of the largest file in which an agent can solve a conflict as text, in bytes. */
 const MOST_TEXT_BYTES = 500_000
 
 export const isLink = (handle: TreeEntry | undefined): boolean => handle?.mode === LINK
@@ -176,7 +179,10 @@ export async function readBlobs(checkout: Checkout, oids: readonly string[]): Pr
 
 const lines = (items: readonly string[]): string => items.map((item) => `${item}\n`).join("")
 
-/** Stores a text as git would for `path`, or unchanged without one; returns its object id. */
+/**
+ * Stores a text and returns its object id. With a path, git's filters and settings for this path apply; without, the
+ * bytes stay as they are.
+ */
 export const writeBlob = (checkout: Checkout, text: string, path?: string): Promise<string> =>
   gitLine(["hash-object", "-w", "--stdin", ...(path === undefined ? ["--no-filters"] : [`--path=${path}`])], {
     ...gitOptions(checkout),
@@ -191,7 +197,7 @@ export async function readFiltered(checkout: Checkout, oid: string, path: string
   return code === 0 ? out : ""
 }
 
-/** Entries of a state at these paths. */
+/** Tree entries that a state has at these paths. */
 export async function entriesAt(
   checkout: Checkout,
   state: string,
@@ -215,7 +221,10 @@ export async function entriesAt(
 
 export const isSubmoduleEntry = (handle: TreeEntry | undefined): boolean => handle?.mode === SUBMODULE
 
-/** Note on files whose filter program is not installed, which stay as git stores them; undefined for none. */
+/**
+ * Note on files that stay as git stores them, because their filter's program is not installed; undefined if there are
+ * none.
+ */
 export async function missingFilterNote(checkout: Checkout): Promise<string | undefined> {
   const absent = await absentFilters(gitOptions(checkout))
   if (absent.length === 0) return undefined
@@ -234,7 +243,7 @@ export async function missingFilterNote(checkout: Checkout): Promise<string | un
 
 const MOST_NAMES = 3
 
-/** Files with a filter of the user's, such as Git LFS. */
+/** Those paths for which the user has set a git filter, such as Git LFS. */
 export async function filtered(checkout: Checkout, paths: readonly string[]): Promise<ReadonlySet<string>> {
   const input = paths.map((path) => `${path}\0`).join("")
   const told = await gitList(["check-attr", "-z", "--stdin", "filter"], { ...gitOptions(checkout), input })

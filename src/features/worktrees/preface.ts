@@ -7,19 +7,21 @@ export type Ignored = { readonly there: readonly string[]; readonly absent: read
 export type PreparedWorktree = {
   /** Folder in the worktree that corresponds to the parent's. */
   readonly directory: string
-  /** Files with markers, after the parent's state was merged in. */
+  /** Files that got conflict markers when the parent's state was merged in. */
   readonly conflicts: readonly string[]
-  /** Missing files of the parent: unreadable or too large. */
+  /** Files of the parent that the worktree lacks, because they could not be read or are too large. */
   readonly unreadable?: readonly string[]
   /** Note on files whose filter program is not installed. */
   readonly lacksProgram?: string | undefined
-  /** Stashed commits of the last run that do not apply to its files. */
+  /** Commits that the last run stashed and that do not apply to the worktree's files. */
   readonly stashed?: readonly string[]
   /** Ignored paths of the parent's folder, split by whether the worktree has them. */
   readonly ignored?: Ignored
   /** Sentences on missing dependencies. */
   readonly lacks?: string
-  /** The parent's current state is not included: conflicts of an earlier merge must be solved first. */
+  /**
+   * True if the parent's current state was not merged in, because conflicts of an earlier merge must be solved first.
+   */
   readonly unsolved?: boolean
 }
 
@@ -47,7 +49,7 @@ function ignoredText({ there, absent }: Ignored = { there: [], absent: [] }): st
   return ` Of what git ignores it has ${listSome(there)}${absent.length === 0 ? "" : `, and lacks ${listSome(absent)}`}.`
 }
 
-/** Prompt text about conflict markers; "" for none. */
+/** Part of the prompt that explains conflict markers; "" if no file has any. */
 export function conflictMarkersText(conflicts: readonly string[], unsolved = false): string {
   if (conflicts.length === 0) return ""
   const why = unsolved

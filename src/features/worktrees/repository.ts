@@ -6,13 +6,13 @@ import { git, gitLine } from "./git.ts"
 
 /**
  * Refs of a task:
- * - `state`: its work at the end of its last run;
- * - `base`: commit from which the work is counted: its start, or the last merge;
- * - `start`: like `base`, but not moved by a merge until the next run;
- * - `merge`: merge in progress, with both states as parents and the result as tree;
- * - `conflict`: the parent's state at the last conflict, or the conflicts given to the agent;
- * - `ignored`: ignored files of its runs;
- * - `stash`: git's stash at the run's start, and at its end what became of it.
+ * - `state`: the task's work at the end of its last run;
+ * - `base`: commit from which the work is counted: the state at the task's start, or at the last merge;
+ * - `start`: like `base`, but a merge does not move it before the next run;
+ * - `merge`: a merge that is in progress, as a commit with both states as parents and the result as tree;
+ * - `conflict`: the parent's state at the last conflict, or the commit with the conflicts that the agent was given;
+ * - `ignored`: ignored files of the task's runs;
+ * - `stash`: git's stash at the run's start, and, after the run's end, what became of the entries.
  */
 export type RefKind = "state" | "base" | "start" | "merge" | "conflict" | "ignored" | "stash"
 
@@ -36,7 +36,7 @@ export async function readRef(checkout: Checkout, kind: RefKind, taskID: string)
   return code === 0 ? out.trim() : undefined
 }
 
-/** Sets refs of a task, or deletes those given as undefined, in one transaction. */
+/** Sets refs of a task in one transaction. Refs that are given as undefined are deleted. */
 export async function writeRefs(
   checkout: Checkout,
   taskID: string,
@@ -60,16 +60,16 @@ export const dropRefs = (checkout: Checkout, taskID: string): Promise<void> =>
     stash: undefined,
   })
 
-/** Trees of a task's refs, and age of the youngest, in ms. */
+/** A task's refs: the tree of each, and the time of the youngest in ms. */
 export type TaskRefs = {
   readonly taskID: string
   readonly keptAt: number
   readonly trees: Readonly<Partial<Record<RefKind, string>>>
-  /** Stashed work exists that does not apply to its files. */
+  /** True if the task's agent stashed work that does not apply to the task's files. */
   readonly leftInStash: boolean
 }
 
-/** Start of the message of a `stash` commit with stashed work. */
+/** Beginning of the message of a `stash` commit if stashed work did not apply to the task's files. */
 export const LEFT_IN_STASH = "superagents: the stash, and work that was left in it"
 
 /** All tasks with refs in the repository. */
@@ -103,31 +103,34 @@ const WAIT_MS = 300_000
 type Locking = { readonly processes: Processes }
 type Repository = Pick<Checkout, "commonDir">
 
-/** One merge into a repository at a time. */
+/** Lock for a merge: only one at a time runs in a repository. */
 export const mergeLock = ({ processes }: Locking, { commonDir }: Repository): Lock =>
   new Lock(commonDir, "superagents-merge", processes)
 
-/** One change of a repository's worktree list at a time. */
+/** Lock for changes of git's list of worktrees: only one at a time is made in a repository. */
 export const notesLock = ({ processes }: Locking, { commonDir }: Repository): Lock =>
   new Lock(commonDir, "superagents-worktrees", processes)
 
-/** One change of a repository's stash at a time. */
+/** Lock for changes of the stash: only one at a time is made in a repository. */
 export const stashLock = ({ processes }: Locking, { commonDir }: Repository): Lock =>
   new Lock(commonDir, "superagents-stash", processes)
 
-/** One process at a time adds a new worktree to the total size, so that two cannot exceed the limit together. */
+/** Lock for adding a new worktree to the total size. Without it, two processes could exceed the limit together. */
 export const sizesLock = ({ processes, root }: Locking & { readonly root: string }): Lock =>
   new Lock(root, "lock-sizes", processes)
 
-/** One process at a time archives a task's worktree. */
+/** Lock for archiving a task's worktree: only one process at a time does so. */
 export const folderLock = ({ processes }: Locking, folder: string): Lock =>
   new Lock(dirname(folder), `lock-${basename(folder)}`, processes)
 
-/** Runs `work` under the lock. Throws a `CallError` where it stays locked for too long. */
+/** Runs `work` while it holds the lock. Throws a `CallError` if others hold the lock for too long. */
 export const withLock = <Value>(lock: Lock, work: () => Promise<Value>): Promise<Value> =>
   lock.hold(WAIT_MS, late, work)
 
-/** Reads a checkout's files while no merge is writing them. A merge that starts meanwhile takes longer than this. */
+/**
+ * Reads a checkout's files while no merge writes them. A merge that starts during the reading outlasts it, so its lock
+ * is seen afterwards and the files are read again.
+ */
 export async function betweenMerges<Value>(
   ports: Locking,
   home: Repository,

@@ -9,7 +9,10 @@ import { dropRefs, LEFT_IN_STASH, type RefKind, readRef, writeRefs } from "./rep
 import { filesOf } from "./snapshot.ts"
 import { readMarker } from "./worktree.ts"
 
-/** Tasks that begin with the same state, of which one is merged. */
+/**
+ * Handles tasks that begin with the same state and of which only one is merged. The refs of the others' work begin with
+ * `ASIDE`.
+ */
 
 const ASIDE = "refs/superagents-cleared/"
 
@@ -25,14 +28,14 @@ export const sharedIn = (ports: WorktreePorts): SharedPlaces => ({
   },
 })
 
-/** Gives a task the start of another. */
+/** Lets a task begin with the state with which another task began. */
 async function beginAs(folder: string, from: string, taskID: string): Promise<void> {
   const checkout = await requireCheckout(folder)
   const [base, start] = await Promise.all([readRef(checkout, "base", from), readRef(checkout, "start", from)])
   await writeRefs(checkout, taskID, { state: base, base, start })
 }
 
-/** Refs of a task's work, except an interrupted merge. */
+/** Kinds of refs that make up a task's work. An interrupted merge is not included. */
 const WORK = ["state", "base", "start", "conflict", "ignored", "stash"] as const
 
 async function workRefs(original: Checkout, taskID: string): Promise<Partial<Record<RefKind, string | undefined>>> {
@@ -40,15 +43,18 @@ async function workRefs(original: Checkout, taskID: string): Promise<Partial<Rec
   return Object.fromEntries(WORK.map((kind, at) => [kind, commits[at]]))
 }
 
-/** Gives a task the group's work. The group keeps it until it is settled again. */
+/** Lets a task continue with the group's work. The group keeps its own refs until it is settled again. */
 async function goOnAs(folder: string, groupID: string, taskID: string): Promise<void> {
   const checkout = await requireCheckout(folder)
-  // The state left by an interrupted run is kept.
+  // If an interrupted run of the task has left a state, that state is kept instead.
   if ((await readRef(checkout, "state", taskID)) === undefined)
     await writeRefs(checkout, taskID, await workRefs(checkout, groupID))
 }
 
-/** Makes the winner's work the group's, and archives changes of the others. Repeatable; returns their refs, in words, by task. */
+/**
+ * Makes the winner's work the group's own and archives the losers' changes. Can be repeated; returns, by losing task, a
+ * text with the refs that hold its changes.
+ */
 async function settle(
   folder: string,
   groupID: string,
@@ -87,7 +93,7 @@ async function settle(
 const isThere = async (original: Checkout, ref: string): Promise<boolean> =>
   (await git(["rev-parse", "--verify", "--quiet", ref], { ...sharedGitOptions(original), accept: [1] })).code === 0
 
-/** Drops archived losers older than `before`. */
+/** Deletes the archived work of losers that is older than `before`. */
 export async function expireLosers(original: Checkout, before: number): Promise<void> {
   const lines = await gitLine(
     ["for-each-ref", "--format=%(refname) %(committerdate:unix)", ASIDE],
@@ -99,7 +105,7 @@ export async function expireLosers(original: Checkout, before: number): Promise<
   }
 }
 
-/** Changed files of a run so far, and those that match the globs, hidden ones included. */
+/** Files that a run has changed so far. `named`: those that match the globs, and hidden files that match them. */
 async function changedIn(
   ports: WorktreePorts,
   taskID: string,

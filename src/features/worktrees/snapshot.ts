@@ -10,17 +10,20 @@ import { copiedEntriesIn } from "./dependencies.ts"
 import { git, gitLine, gitList, retryOn } from "./git.ts"
 import { hasMarker } from "./worktree.ts"
 
-/** Many or large files take long. */
+/** Time limit in ms. Reading many or large files takes long. */
 const LONG_MS = 900_000
 
-/** Git fails where a file vanishes during the read: it is then repeated. */
+/** Git's message if a file vanishes while git reads it. The files are then read again. */
 const VANISHED = /No such file or directory|short read/
 
-/** Entries left out of the tree. */
+/** Entries that are not in the tree. */
 type LeftOut = {
-  /** Nested repositories, which git could only name. */
+  /** Nested repositories. Git could store only a link to their commit. */
   readonly nested: readonly string[]
-  /** Unreadable, refused or too large entries; tracked ones keep their last content in the tree. */
+  /**
+   * Entries that cannot be read, that git refuses, or that are too large. If git tracks an entry, the tree has its last
+   * content.
+   */
   readonly unreadable: readonly string[]
 }
 export type Files = LeftOut & { readonly tree: string }
@@ -30,8 +33,8 @@ export type Snapshot = Files & { readonly commit: string }
 export type SnapshotMode = "as git sees it" | "whole" | "without index"
 
 /**
- * Commits a checkout's current state, see `filesOf`, without changing index, HEAD, branches, stash or files. `parents`
- * become ancestors; a parent with the same content is returned itself.
+ * Commits a checkout's current state as `filesOf` reads it; index, HEAD, branches, stash and files do not change.
+ * `parents` become the commit's ancestors; a single parent with the same content is returned instead of a new commit.
  */
 export async function snapshot(
   checkout: Checkout,
@@ -44,8 +47,8 @@ export async function snapshot(
 }
 
 /**
- * Tree of all files, staged or not, except ignored ones. Where the user hides untracked files, only those in the
- * working folder count, and never OpenCode's and this plugin's own; without an index, that of `instead` is used.
+ * Stores all files in a tree, staged or not, except ignored ones and the folders of OpenCode and this plugin. Where the
+ * user hides untracked files, only those in the working folder count; without an index, that of `instead` is used.
  */
 export function filesOf(checkout: Checkout, instead: string, how: SnapshotMode): Promise<Files> {
   return withIndex(async (index) => {
@@ -57,7 +60,10 @@ export function filesOf(checkout: Checkout, instead: string, how: SnapshotMode):
   })
 }
 
-/** Commit of a tree with these ancestors, without duplicates; a parent with the same tree is returned itself. */
+/**
+ * Commits a tree with these ancestors. Parents that others already include are left out; a single parent with the same
+ * tree is returned instead of a new commit.
+ */
 export async function commitOf(
   checkout: Checkout,
   tree: string,
@@ -73,14 +79,17 @@ export async function commitOf(
 
 const BEGAN = "superagents: what a run began with"
 
-/** Copy of a commit with its tree, because a ref's age is its commit's. The message lists the contents that the run lacked. */
+/**
+ * Copies a commit with its tree, so that a ref to the copy counts as new: a ref is as old as its commit. The message
+ * lists contents that the run lacked.
+ */
 export const stampCommit = (checkout: Checkout, commit: string, without: readonly string[]): Promise<string> =>
   gitLine(["commit-tree", `${commit}^{tree}`, "-p", commit, "-F", "-"], {
     ...gitOptions(checkout),
     input: without.length === 0 ? BEGAN : `${BEGAN}\n\n${JSON.stringify(without)}`,
   })
 
-/** Contents that a run lacked at its start, from the ref of that start. */
+/** Contents that a run lacked at its start. They are read from the commit of the given ref. */
 export async function missingAtStart(checkout: Checkout, ref: string): Promise<readonly string[]> {
   const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], sharedGitOptions(checkout))
   return body === "" ? [] : (JSON.parse(body) as string[])
@@ -96,7 +105,7 @@ async function withoutAncestors(checkout: Checkout, commits: readonly string[]):
   return kept
 }
 
-/** Passes a temporary index to `work`. */
+/** Calls `work` with the path of a temporary index, which is deleted afterwards. */
 export async function withIndex<Value>(work: (index: string) => Promise<Value>): Promise<Value> {
   const folder = await mkdtemp(join(tmpdir(), "superagents-index-"))
   try {
@@ -107,8 +116,8 @@ export async function withIndex<Value>(work: (index: string) => Promise<Value>):
 }
 
 /**
- * Copies the checkout's index for its cached file states. Its time is rounded down, because git rechecks files that are
- * as new as the index. False without an index.
+ * Copies the checkout's index, because git has stored file states there; false without an index. The copy's time is
+ * rounded down, so that git rechecks files that are as new as the index.
  */
 async function copyIndex(checkout: Checkout, index: string): Promise<boolean> {
   const original = join(checkout.gitDir, "index")
@@ -124,14 +133,14 @@ async function copyIndex(checkout: Checkout, index: string): Promise<boolean> {
   }
 }
 
-/** Makes git check existing files again that it was told not to check. */
+/** Makes git check all existing files again, even those that the user told it not to check. */
 export async function clearIndexFlags(checkout: Checkout, index: string): Promise<void> {
   const run = { ...gitOptions(checkout), index }
   const marked = await gitList(["ls-files", "-v", "-z"], run)
   const named = (mark: RegExp) => marked.flatMap((entry) => (mark.test(entry) ? entry.slice(2) : []))
   for (const [option, names] of [
     ["--no-assume-unchanged", named(/^[a-z] /)],
-    // Files outside a sparse checkout do not exist, and stay out.
+    // Files outside of a sparse checkout do not exist and keep their flag.
     ["--no-skip-worktree", named(/^s /i).filter((name) => existsSync(join(checkout.top, name)))],
   ] as const)
     if (names.length > 0) await git(["update-index", option, "-z", "--stdin"], { ...run, input: names.join("\0") })
@@ -163,7 +172,7 @@ async function showsNoUntracked(checkout: Checkout): Promise<boolean> {
   return /^(no|false|off|0)\s*$/i.test(setting.out) && !hasMarker(checkout.top)
 }
 
-/** Adds all existing files to the index. Returns what was left out. */
+/** Adds all existing files to the index, and returns the entries that could not be added. */
 async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
   const run = { ...gitOptions(checkout), index, timeLimit: LONG_MS }
   const placed = await withoutPlaced(checkout, index)
@@ -215,7 +224,7 @@ const NOTHING = { out: "", complaints: "" }
 const MOST_UNTRACKED_BYTES = 512 * 1024 * 1024
 const STATS_AT_ONCE = 64
 
-/** Untracked files beyond the limit, largest first. */
+/** Untracked files that are left out so that the others stay within the limit. The largest files are left out first. */
 async function tooLarge(checkout: Checkout, names: readonly string[]): Promise<string[]> {
   const sizes: { name: string; size: number }[] = []
   for (let next = 0; next < names.length; next += STATS_AT_ONCE)
@@ -235,7 +244,9 @@ async function tooLarge(checkout: Checkout, names: readonly string[]): Promise<s
   return out
 }
 
-/** Removes copied dependencies from a worktree's index, whatever git ignores by now. Returns what is left out. */
+/**
+ * Removes copied dependencies from a worktree's index. Returns pathspecs that exclude those that git does not ignore.
+ */
 async function withoutPlaced(checkout: Checkout, index: string): Promise<readonly string[]> {
   const placed = await copiedEntriesIn(checkout)
   if (placed.length === 0) return []
@@ -244,13 +255,13 @@ async function withoutPlaced(checkout: Checkout, index: string): Promise<readonl
   const from = ["--pathspec-from-file=-", "--pathspec-file-nul"]
   const run = { ...gitOptions(checkout), index }
   await git(["rm", "-r", "--cached", "--quiet", "--force", "--ignore-unmatch", ...from], { ...run, input })
-  // Git rejects an exclusion of files that it ignores anyway.
+  // Git rejects an exclusion of files that it ignores anyway, so only the others are excluded.
   const check = { ...run, input: placed.join("\0"), accept: [1] }
   const ignored = new Set(await gitList(["check-ignore", "-z", "--stdin"], check))
   return placed.filter((name) => !ignored.has(name)).map(excluded)
 }
 
-/** Names of pipes and sockets, which git does not see but reports for no file. */
+/** Names of which now a pipe or a socket exists. Git does not see it, but reports the file as changed. */
 async function replaced(checkout: Checkout, names: readonly string[]): Promise<string[]> {
   const found: string[] = []
   for (const name of new Set(names)) {
@@ -260,7 +271,7 @@ async function replaced(checkout: Checkout, names: readonly string[]): Promise<s
   return found
 }
 
-/** Names that git refuses because they mean its own files on some disk. */
+/** Git's message for a name that it refuses, because on some disk the name means git's own files. */
 const REFUSED = /invalid path '([^']+)'/
 const LIKE_GITS = /^(?:[^/]+\/)*?(?:\.git|git~1)[ .]*(?:[:\\][^/]*)?(?=\/|$)/i
 const MOST_REFUSED = 50

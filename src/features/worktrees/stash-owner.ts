@@ -5,15 +5,16 @@ import { GitError, git, gitLine, gitList } from "./git.ts"
 import { changesBetween } from "./objects.ts"
 
 /**
- * Finds out whether an entry of the stash is the user's or an agent's. Git does not record it, so traces decide: commit
- * and branch of a checkout, and an index and files written since, because a stash takes changes out of them.
+ * Traces of work in a checkout, which show whether a stash entry was made there. Git does not record the origin, but
+ * commit and branch must fit, and the index must have been written since, because a stash takes changes out of it and
+ * of the files.
  */
 type Traces = {
   readonly top: string
   readonly commits: ReadonlySet<string>
   readonly branches: ReadonlySet<string>
   readonly index: number
-  /** Commits in the stash when work began there. */
+  /** Commits that were in the stash when work in this checkout began. */
   readonly seen: ReadonlySet<string>
 }
 
@@ -26,7 +27,10 @@ const NO_BRANCH = "(no branch)"
 /** Most files of an entry that are checked. */
 const MOST_FILES = 50
 
-/** Entries made in a place, and entries that may have been made there or elsewhere. `others`: other active places. */
+/**
+ * Finds stash entries that were made in this place (`own`), and those that were made here or elsewhere (`unsure`).
+ * `others`: places of other active runs.
+ */
 export async function entriesMadeIn(
   repository: Repository,
   place: StashPlace,
@@ -67,7 +71,7 @@ function fits({ commit, time, message }: StashEntry, parent: string, traces: Tra
   return isOn && commits.has(parent) && index >= time - LAG_S && !seen.has(commit)
 }
 
-/** Whether all files of an entry were written, or removed, since it was made. */
+/** Whether each file of a stash entry was written or removed after the entry was made. */
 async function touched({ time }: StashEntry, paths: readonly string[], { top }: Traces): Promise<boolean> {
   const times = await Promise.all(paths.slice(0, MOST_FILES).map((path) => secondsOf(join(top, path))))
   return times.every((written) => written === undefined || written >= time - LAG_S)
@@ -102,7 +106,7 @@ async function checkoutsBeside(repository: Repository, { gitDir }: Checkout): Pr
   return found.flatMap((checkout) => (checkout && checkout.gitDir !== gitDir ? [checkout] : []))
 }
 
-/** Commits on which these were made. */
+/** First parent of each commit, by commit. */
 export async function firstParents(
   repository: Repository,
   commits: readonly string[],
@@ -114,7 +118,8 @@ export async function firstParents(
 }
 
 /**
- * Git's stash, shared by all checkouts, newest first. It is a ref with its log: an entry is a commit and its log line.
+ * An entry of git's stash, which all checkouts share. The stash is a ref with a log: an entry is a commit and its log
+ * line, the newest first.
  */
 export type StashEntry = {
   readonly commit: string
@@ -136,7 +141,7 @@ const NONE = 128
 export const stashOf = (repository: Repository): Promise<readonly StashEntry[]> =>
   logOf(STASH, sharedGitOptions(repository))
 
-/** A ref's log, newest first; empty without one. */
+/** Log of a ref, newest entry first; empty if there is no such ref. */
 async function logOf(
   ref: string,
   where: { readonly cwd: string; readonly gitDir: string },
@@ -155,9 +160,9 @@ export const isSame = (one: readonly StashEntry[], other: readonly StashEntry[])
   one.length === other.length && one.every(({ commit }, nth) => commit === other[nth]?.commit)
 
 /**
- * Replaces the stash's list if it is still `now`; false where it has changed meanwhile, without a loss. Git can only
- * push entries, so all are removed and added again with their log lines; `step` is called in between, where a crash
- * leaves a part of the list.
+ * Replaces the stash's list if it is still `now`; otherwise returns false and loses nothing. Git can only push entries,
+ * so all are removed and added again with their log lines; `step` is called in between, where a crash would leave a
+ * part of the list.
  */
 export async function rewrite(
   repository: Repository,

@@ -20,9 +20,9 @@ import {
 import { threeWay } from "./three-way.ts"
 
 /**
- * Handles git's stash, which all checkouts of a repository share: it is noted when a run begins, and at its end dropped
- * entries are restored and new ones become the run's work. A commit under the task's `stash` ref holds the note and
- * keeps its entries from garbage collection.
+ * Handles git's stash, which all checkouts share: a note records it when a run begins; at the run's end, dropped
+ * entries are restored and the run's new entries become part of its work. A commit under the task's `stash` ref holds
+ * the note, and keeps git from deleting its entries.
  */
 const Line = z.object({
   commit: z.string(),
@@ -33,35 +33,40 @@ const Line = z.object({
   message: z.string(),
 })
 const Note = z.object({
-  /** Intended stash, newest first: the old entries, and at the run's end others' new ones. */
+  /**
+   * Entries that the stash should have, newest first: the old entries, and, after the run's end, new entries of others.
+   */
   list: z.array(Line),
   /** Commits in the stash at the run's start. */
   seen: z.array(z.string()).default([]),
-  /** Entries added by the run that do not apply to its files. */
+  /** Entries that the run added to the stash. Those that do not apply to the run's files are in `left`, too. */
   own: z.array(Line).default([]),
   left: z.array(Line).default([]),
-  /** Missing entries that were restored. */
+  /** Entries that were missing at the run's end and were put back. */
   restored: z.array(Line).default([]),
-  /** Entries that may be the run's, and stay. */
+  /** Entries that the run or somebody else may have made. They stay in the stash. */
   unsure: z.array(Line).default([]),
 })
 type Note = z.infer<typeof Note>
 
-/** Attempts where others use the stash at the same time. */
+/** Attempts to change the stash while others use it. */
 const MOST_ATTEMPTS = 10
 const TITLE = "superagents: the stash"
 
 type Ports = { readonly processes: Processes; readonly fault: Fault }
 
-/** A run's checkouts: its source, which may be gone, and its own, where git knows it. */
+/**
+ * A run's checkouts. `from`: the parent's, which may be gone; `worktree`: the run's own, undefined if git does not know
+ * it.
+ */
 export type RunCheckouts = { readonly from: Checkout; readonly worktree: Checkout | undefined; readonly taskID: string }
 
-/** Files of a run: their tree, and an existing checkout. */
+/** A run's files as a tree. `where`: an existing checkout in which git commands can run. */
 type Files = { readonly tree: string; readonly where: Checkout }
 
 /**
- * Notes the stash at a run's start, without entries of active agents. Returns the last run's entries that do not apply
- * to its files.
+ * Notes the stash at a run's start, except entries that other active runs have made. Returns entries of the task's last
+ * run that do not apply to its files.
  */
 export async function noteStash(
   ports: Ports,
@@ -94,7 +99,7 @@ const whose = (
     ? entriesMadeIn(from, { checkout: worktree, seen }, others, added)
     : Promise.resolve({ own: [], unsure: added })
 
-/** Entries added by active runs, when another one begins. */
+/** Stash entries that active runs have made, found when another run begins. */
 async function addedByAny(
   now: readonly StashEntry[],
   atWork: readonly RunCheckouts[],
@@ -109,7 +114,7 @@ async function addedByAny(
   return found
 }
 
-/** Checkouts of active runs. */
+/** Checkouts of active runs, each with the commits that were in the stash at the run's start. */
 async function placesOf(atWork: readonly RunCheckouts[]): Promise<readonly StashPlace[]> {
   const places: StashPlace[] = []
   for (const { from, worktree, taskID } of atWork)
@@ -122,12 +127,12 @@ const without = (entries: readonly StashEntry[], others: readonly StashEntry[]):
   return entries.filter(({ commit }) => !known.has(commit))
 }
 
-/** Files of a run with its stashed work, and the commits of that. */
+/** A run's files, with its stashed work applied, and the commits of this stashed work. */
 export type Settled = { readonly tree: string; readonly commits: readonly string[] }
 
 /**
- * Decides what becomes of the stash at a run's end, stores the decision by `keep`, then changes the stash. Repeating it
- * after a crash completes it.
+ * Decides what becomes of the stash at a run's end, stores the decision with `keep` and in the note, then changes the
+ * stash. After a crash, the call can be repeated to complete the change.
  */
 export async function settleStash(
   ports: Ports,
@@ -163,7 +168,7 @@ async function plan(working: RunCheckouts, files: Files, atWork: readonly RunChe
   return { note, now, settled: { tree: folded.tree, commits: own.map(({ commit }) => commit) } }
 }
 
-/** Makes the stash as noted, with others' new entries on top. */
+/** Changes the stash to the note's list, and leaves new entries of others on top. */
 async function becomes(ports: Ports, from: Repository, note: Note, seen: readonly StashEntry[]): Promise<void> {
   let now = seen
   for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++, now = await stashOf(from)) {
@@ -174,7 +179,9 @@ async function becomes(ports: Ports, from: Repository, note: Note, seen: readonl
   throw new Error("git's stash could not be put back as it was: it changed again and again meanwhile")
 }
 
-/** Entries whose content is in the user's files and not in the agent's: the user has popped them. */
+/**
+ * Missing entries that the user has taken from the stash: their content is in the user's files, but not in the agent's.
+ */
 async function takenByUser(
   from: Checkout,
   entries: readonly StashEntry[],
@@ -197,7 +204,9 @@ async function takenByUser(
   return taken
 }
 
-/** Tree of all files of an entry, with untracked ones, which git stores in a separate commit. */
+/**
+ * Tree with all files of a stash entry. Untracked files are included, although git stores them in a separate commit.
+ */
 async function contentOf(where: Checkout, entry: string): Promise<string> {
   const untracked = await git(["rev-parse", "--verify", "--quiet", `${entry}^3^{tree}`], {
     ...gitOptions(where),
@@ -214,7 +223,7 @@ async function contentOf(where: Checkout, entry: string): Promise<string> {
   })
 }
 
-/** Files with these entries applied, except those that do not apply. */
+/** Applies stash entries to files. Entries that do not apply are returned in `left`. */
 async function fold({ tree: files, where }: Files, entries: readonly StashEntry[]) {
   const left: StashEntry[] = []
   const parents = await parentsOf(where, entries)
@@ -236,7 +245,7 @@ const parentsOf = (where: Checkout, entries: readonly StashEntry[]): Promise<Rea
     entries.map(({ commit }) => commit),
   )
 
-/** Files of a worktree that stayed, with the last run's stashed work. */
+/** Adds the work that the last run stashed to the files of a worktree that could not be removed. */
 export async function withStashed(from: Checkout, taskID: string, tree: string): Promise<string> {
   const note = await readNote(from, taskID)
   return note ? (await fold({ tree, where: from }, note.own)).tree : tree
@@ -268,7 +277,7 @@ async function writeNote(from: Checkout, taskID: string, note: Note): Promise<vo
   await writeRefs(from, taskID, { stash: commit })
 }
 
-/** Sentences for the parent on the stash after a task's last run. */
+/** Sentences that tell the parent what became of the stash in a task's last run. */
 export async function stashNotes(from: Checkout, taskID: string): Promise<readonly string[]> {
   const note = await readNote(from, taskID)
   if (!note) return []
@@ -296,7 +305,7 @@ export async function stashNotes(from: Checkout, taskID: string): Promise<readon
   ]
 }
 
-/** Whether the changes include stashed work, which no check has seen. */
+/** Whether a run's changes include stashed work. No check has seen this work. */
 export async function tookFromStash(from: Checkout, taskID: string): Promise<boolean> {
   const note = await readNote(from, taskID)
   return note !== undefined && without(note.own, note.left).length > 0

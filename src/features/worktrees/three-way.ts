@@ -6,8 +6,8 @@ import { commitOf, withIndex } from "./snapshot.ts"
 const NAMES_FILE = ".gitmodules"
 
 /**
- * Changes around submodules: their entries, paths above and below, and the files that name them. They are never merged,
- * because git stores the other half elsewhere; new folders that look like git's data count, too.
+ * Of these changes, those around submodules: their entries, paths above and below, the file that names them, and new
+ * folders that look like git's data. They are never merged, because git stores the submodules' content elsewhere.
  */
 export function aroundSubmodules(changes: readonly Change[]): readonly Change[] {
   const links = changes.filter(isSubmodule).map(({ path }) => path)
@@ -35,7 +35,7 @@ function partsOfGitFolders(changes: readonly Change[]): readonly Change[] {
   )
 }
 
-/** A state without changes around submodules since `base`, and the names left out. */
+/** A state whose changes around submodules since `base` were taken back, and the names of these changes. */
 export type StateWithoutSubmodules = { readonly commit: string; readonly leftOut: readonly string[] }
 
 export async function withoutSubmodules(
@@ -52,7 +52,7 @@ export async function withoutSubmodules(
   return { commit, leftOut: [...named, ...gitFolders.map((folder) => folder.slice(0, -1) || ".")] }
 }
 
-/** Removes from the first state what the second changed around submodules. */
+/** Takes back, in `state`, changes at paths around which `others` has changed submodules. */
 export async function dropSubmoduleChanges(
   checkout: Checkout,
   { base, state, others }: { readonly base: string; readonly state: string; readonly others: string },
@@ -84,18 +84,18 @@ function putBack(checkout: Checkout, state: string, changes: readonly Change[]):
 
 /** A path at which two states conflict. */
 export type Conflict = {
-  /** Path in the merged tree: git renames entries that cannot have their own name. */
+  /** Path in the merged tree. Git renames an entry if its own name is in use. */
   readonly path: string
-  /** Original name. */
+  /** Name that the entry had before git renamed it. */
   readonly name: string
-  /** Entry of each side; undefined for none. */
+  /** Tree entry of each side; undefined if the side has none. */
   readonly users?: TreeEntry
   readonly agents?: TreeEntry
 }
 
 export type Merged = {
   readonly tree: string
-  /** Empty where all fits; otherwise the tree is git's best effort. */
+  /** Paths at which the states conflict. If there are any, the tree is only git's best attempt. */
   readonly conflicts: readonly Conflict[]
 }
 
@@ -115,7 +115,7 @@ export async function threeWay(checkout: Checkout, sides: Sides): Promise<Merged
   const end = items.indexOf("", 1)
   const told = conflictsIn(items.slice(1, end), sides)
   const conflicts = [...told, ...swallowed.filter(({ path }) => !told.some((each) => each.path === path))]
-  // Conflicts of folders alone exist, such as files moved to two folders.
+  // Some conflicts concern folders alone, such as files moved to two folders. Git names them only in its messages.
   return { tree, conflicts: conflicts.length > 0 ? conflicts : inMessages(items.slice(end + 1), sides) }
 }
 
@@ -134,7 +134,7 @@ function conflictsIn(records: readonly string[], sides: Sides): readonly Conflic
   return [...found].map(([path, entries]) => ({ path, name: nameOf(path, sides), ...entries }))
 }
 
-/** Parses git's messages: number of paths, paths, subject, text. */
+/** Reads git's messages. Each has the number of paths, the paths, a subject and a text. */
 function inMessages(items: readonly string[], sides: Sides): readonly Conflict[] {
   const conflicts: Conflict[] = []
   for (let next = 0; next + 1 < items.length; ) {
@@ -154,8 +154,8 @@ function nameOf(path: string, { users, agents }: Sides): string {
 }
 
 /**
- * Edits of one side that the merge dropped: git does so silently where the other side moved the file and the first has
- * it at the new path, too.
+ * Edits of one side that the merge has lost. Git drops them without a conflict where the other side moved the file and
+ * the first side has a file at the new path, too.
  */
 async function swallowedIn(checkout: Checkout, tree: string, sides: Sides): Promise<readonly Conflict[]> {
   const base = await gitLine(["merge-base", sides.users, sides.agents], gitOptions(checkout))
@@ -185,7 +185,7 @@ async function swallowedIn(checkout: Checkout, tree: string, sides: Sides): Prom
   return found
 }
 
-/** Moves of a side, by old path. */
+/** New paths of files that a side moved, by old path. */
 async function renamesIn(checkout: Checkout, base: string, side: string): Promise<ReadonlyMap<string, string>> {
   const args = ["diff-tree", "-r", "-z", "-M", "-l0", "--diff-filter=R", "--name-status", base, side]
   const records = await gitList(args, { ...gitOptions(checkout), timeLimit: 300_000 })

@@ -45,7 +45,7 @@ const StoredCheckout = z.object({
 const Marker = z.object({
   state: z.enum(["making", "used", "kept", "held"]),
   keeper: OwnerMark,
-  /** Checkout it was made from. */
+  /** Checkout from which the worktree was made. */
   from: StoredCheckout,
   /** The worktree, once git has created it. */
   worktree: StoredCheckout.optional(),
@@ -57,7 +57,7 @@ export type Marker = z.infer<typeof Marker>
 
 const fileOf = (folder: string): string => `${folder}.json`
 
-/** Time of a folder's marker, in ms. */
+/** Time at which a folder's marker was last written, in ms. */
 export const markedAt = async (folder: string): Promise<number> => (await stat(fileOf(folder))).mtimeMs
 
 /** Whether a folder is a task's worktree. */
@@ -66,21 +66,21 @@ export const hasMarker = (folder: string): boolean => existsSync(fileOf(folder))
 export const writeMarker = (folder: string, marker: Marker): Promise<void> =>
   replaceFile(fileOf(folder), JSON.stringify(marker))
 
-/** Undefined without a readable marker. */
+/** Reads a folder's marker; undefined if there is none or it cannot be read. */
 export const readMarker = (folder: string): Marker | undefined => Marker.safeParse(readJson(fileOf(folder))).data
 
 export const dropMarker = (folder: string): Promise<void> => rm(fileOf(folder), { force: true })
 
 type Ports = { readonly processes: Processes }
 
-/** Large repositories take long. */
+/** Time limit in ms. Writing the files of a large repository takes long. */
 const LONG_MS = 900_000
 
-/** Delay before a retry where another process was changing a worktree. */
+/** Delay before a failed change is repeated, in ms. Another process may have been changing a worktree. */
 const AGAIN_MS = 50
 const HALF_WAY = /failed to read .*commondir|could not create directory of|could not open .*No such file or directory/
 
-/** Adds a worktree at a commit, detached. */
+/** Adds a worktree with a detached HEAD at a commit. */
 export async function addWorktree(ports: Ports, from: Checkout, folder: string, commit: string): Promise<Checkout> {
   const args = ["add", "--detach", "--force", "--no-checkout", folder, commit]
   await alone(ports, from, () => git(["worktree", ...args], gitOptions(from)))
@@ -90,8 +90,8 @@ export async function addWorktree(ports: Ports, from: Checkout, folder: string, 
 }
 
 /**
- * Checkout in a new worktree. Where the repository sets `core.worktree` for all worktrees, this one gets its own
- * setting, or git would use another folder's files.
+ * Finds the checkout in a new worktree. Where the repository sets `core.worktree` for all worktrees, the new one gets a
+ * setting of its own: otherwise git would use another folder's files.
  */
 async function ownTop(folder: string): Promise<Checkout> {
   const top = await realpath(folder)
@@ -106,9 +106,12 @@ async function ownTop(folder: string): Promise<Checkout> {
   )
 }
 
-/** Removes a worktree's folder and git's entry, whichever is left. Its state is archived, or not needed. */
+/**
+ * Removes a worktree's folder and git's entry for it, as far as they exist. Called when the state is archived or not
+ * needed.
+ */
 export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
-  // Folder first: git surely drops the entry of a missing folder.
+  // The folder goes first, because git always drops the entry of a missing folder.
   try {
     await removeFolder(folder)
   } catch (error) {
@@ -116,7 +119,7 @@ export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonD
     throw error
   }
   if (!existsSync(from.commonDir)) return
-  // Forced twice, for worktrees that a killed git left locked.
+  // With a double `--force`, git also removes a worktree that a killed git has left locked.
   const remove = () => git(["worktree", "remove", "--force", "--force", folder], sharedGitOptions(from))
   await alone(ports, from, remove).catch((error) => {
     if (!(error instanceof GitError && /is not a working tree/.test(error.message))) throw error
@@ -124,19 +127,21 @@ export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonD
 }
 
 /**
- * Changes git's worktree list: in order, because git fails on entries that are half made, and with retries for changes
- * of others.
+ * Changes git's list of worktrees. Only one process does so at a time, because git fails on half-made entries; the
+ * change is repeated if others interfere.
  */
 const alone = (ports: Ports, from: Pick<Checkout, "commonDir">, change: () => Promise<unknown>) =>
   withLock(notesLock(ports, from), () => retryOn(HALF_WAY, change, AGAIN_MS))
 
-/** Removes git's entry of a worktree whose folder stays, which git itself refuses. */
+/**
+ * Removes git's entry of a worktree whose folder stays. The files are deleted directly, because git refuses to do so.
+ */
 async function forget(from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
   const notes = await notesOf(from, folder)
   if (notes !== undefined) await rm(notes, { recursive: true, force: true })
 }
 
-/** Git's data of a worktree, whatever is in its folder; undefined for none. */
+/** Folder with git's data of a worktree, whatever the worktree's folder contains; undefined if there is none. */
 export async function notesOf({ commonDir }: Pick<Checkout, "commonDir">, folder: string): Promise<string | undefined> {
   const all = join(commonDir, "worktrees")
   for (const name of await readdir(all).catch(() => [])) {
@@ -147,8 +152,8 @@ export async function notesOf({ commonDir }: Pick<Checkout, "commonDir">, folder
 }
 
 /**
- * Removes a folder, read-only folders included (some package managers leave them). Continues after failures and throws
- * the first error.
+ * Removes a folder, with read-only folders in it, which some package managers leave. Continues after a failure, and
+ * throws the first error at the end.
  */
 export async function removeFolder(folder: string): Promise<void> {
   try {
@@ -161,7 +166,7 @@ export async function removeFolder(folder: string): Promise<void> {
 
 async function removeAll(path: string): Promise<unknown[]> {
   const failures: unknown[] = []
-  // A folder of another user cannot be changed, but may be readable.
+  // Fails for a folder of another user. Such a folder may still be readable.
   await chmod(path, 0o700).catch(() => {})
   for (const entry of await readdir(path, { withFileTypes: true }).catch(() => [])) {
     const inner = join(path, entry.name)
@@ -173,8 +178,8 @@ async function removeAll(path: string): Promise<unknown[]> {
 }
 
 /**
- * Checks out submodules as in `original`, from local repositories: without network, and with unpushed commits. A
- * submodule whose commit is missing stays empty.
+ * Checks out the submodules that `original` has, from its local repositories: this needs no network and includes
+ * unpushed commits. A submodule whose commit is missing stays empty.
  */
 export async function addSubmodules(original: Checkout, worktree: Checkout): Promise<void> {
   const commits = await linksOf(worktree)
@@ -197,7 +202,7 @@ export async function addSubmodules(original: Checkout, worktree: Checkout): Pro
       "--",
       path,
     ]
-    // Without a repository name: git's submodule script finds it itself.
+    // The repository is not named here: git's submodule script must find it itself.
     await git(args, { cwd: worktree.top, timeLimit: LONG_MS })
     const made = await innerOf(worktree.top, path)
     if (made) await addSubmodules(source, made)
@@ -264,8 +269,8 @@ async function innerOf(top: string, path: string): Promise<Checkout | undefined>
 }
 
 /**
- * Copies ignored files that match a pattern: without a slash in any folder, with a slash from the top. Existing files
- * stay.
+ * Copies ignored files that match a pattern; existing files stay. A pattern without a slash matches in any folder, one
+ * with a slash from the top.
  */
 export async function copyIgnored(from: Checkout, to: Checkout, patterns: readonly string[]): Promise<void> {
   for (const name of await ignoredIn(from, patterns)) await copyOne(from.top, to.top, name)
@@ -289,7 +294,7 @@ async function copyOne(original: string, copy: string, name: string): Promise<vo
   try {
     await mkdir(dirname(to), { recursive: true })
   } catch (error) {
-    // A file or a link is there where the folder would be.
+    // A file or a link has the name of the folder, so the ignored file is not copied.
     if (/^(EEXIST|ENOTDIR|ELOOP)$/.test((error as { code?: string }).code ?? "")) return
     throw error
   }

@@ -36,7 +36,7 @@ const STASH_UNSEEN = "it had left work in git's stash, which its check has not s
 
 /**
  * Git worktrees of tasks: created from the parent's state, archived under refs, merged back. Only a merge changes the
- * user's files, and nothing that git does not ignore is lost. Rejects with a `CallError` where the reader can act,
+ * user's files, and only files that git ignores can be lost. Rejects with a `CallError` if the reader can act,
  * otherwise with a `GitError`.
  */
 export class Worktrees implements Place {
@@ -52,8 +52,8 @@ export class Worktrees implements Place {
   }
 
   /**
-   * Saves the parent's current state, committed or not. Unreadable files are left out and named to the agent; throws
-   * where no worktree can be made, and returns what one will lack.
+   * Saves the parent's current state, committed or not, without unreadable files. Returns a text on contents that a
+   * worktree will lack; throws if no worktree can be made.
    */
   capture(taskID: string, folder: string): Promise<string | undefined> {
     return capturing(() => this.#capture(taskID, folder))
@@ -83,8 +83,8 @@ export class Worktrees implements Place {
   }
 
   /**
-   * Archives and removes a task's worktree; without one, returns the archived state. A failure leaves the folder for
-   * the next start.
+   * Archives and removes a task's worktree. If there is none, the state that was archived before is returned; if
+   * archiving fails, the folder stays for the next start of the plugin.
    */
   putAway(taskID: string, folder: string): Promise<ArchiveResult> {
     return plainly(() => this.#putAway(taskID, folder))
@@ -138,7 +138,7 @@ export class Worktrees implements Place {
     return plainly(() => mergeFromParent(this.#ports, taskID, folder))
   }
 
-  /** Drops merged or empty work of these tasks; returns the ids of the others. */
+  /** Deletes the refs of these tasks if their work is merged or empty. Returns the ids of the other tasks. */
   async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
     const original = await findCheckout(folder)
     if (!original) return []
@@ -152,7 +152,10 @@ export class Worktrees implements Place {
     return kept
   }
 
-  /** Drops work older than `before`: merged or empty work, with `all` any, but never that of tasks that `isKnown`. */
+  /**
+   * Deletes work that is older than `before` and merged or empty; with `all`, unmerged work, too. Work of tasks for
+   * which `isKnown` is true stays.
+   */
   async expire(
     folder: string,
     before: number,
@@ -174,8 +177,8 @@ export class Worktrees implements Place {
   }
 
   /**
-   * Completes what a crash interrupted in this repository: leftover commands are killed, worktrees without a living
-   * owner archived and removed, merges completed. `isBusy`: the task runs here.
+   * Completes what a crash interrupted in this repository: kills leftover commands, archives and removes worktrees
+   * whose owner has died, and completes merges. `isBusy`: whether this process runs the task.
    */
   async sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly SweptLeftover[]> {
     if (this.#ports.commands) await endLeftovers(this.#ports.commands)
@@ -211,7 +214,7 @@ async function workOf(original: Checkout, taskID: string): Promise<ChangeStats> 
   return workBetween(original, start, state)
 }
 
-/** States of a task in the local repository, for files on another machine. */
+/** Next and present states of a task in the local repository, for a task whose files are on another machine. */
 const statesIn = (ports: WorktreePorts): KeptStates => ({
   async next(taskID, folder, bringIn): Promise<NextState> {
     const from = await sourceCheckout(folder)
@@ -233,7 +236,7 @@ const MOST_CHARS = 300
 
 type Refusal = { readonly sign: RegExp; readonly told: (found: RegExpExecArray, error: Error) => string }
 
-/** Known errors of git and the file system, with advice. */
+/** Errors of git and the file system that the plugin knows, each with advice for the reader. */
 const REFUSALS: readonly Refusal[] = [
   {
     sign: /detected dubious ownership in repository at '(.+?)'/,
@@ -256,7 +259,7 @@ const REFUSALS: readonly Refusal[] = [
   },
 ]
 
-/** Known errors become a `CallError` with advice; others stay. */
+/** Turns a known error into a `CallError` with advice. Any other error is returned as it is. */
 function explained(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof CallError) return error
   for (const { sign, told } of REFUSALS) {
@@ -266,7 +269,7 @@ function explained(error: unknown): unknown {
   return error
 }
 
-/** Runs `work` with known errors explained. */
+/** Runs `work`. If it fails with a known error, throws the error with advice. */
 async function plainly<Value>(work: () => Promise<Value>): Promise<Value> {
   try {
     return await work()
@@ -275,7 +278,7 @@ async function plainly<Value>(work: () => Promise<Value>): Promise<Value> {
   }
 }
 
-/** Runs `work` with known errors explained as capture errors. */
+/** Runs `work`. If it fails with an error of git or a call, throws a `CaptureError`, with advice for known errors. */
 async function capturing<Value>(work: () => Promise<Value>): Promise<Value> {
   try {
     return await plainly(work)

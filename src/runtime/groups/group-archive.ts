@@ -10,7 +10,7 @@ import { autoMergeFolder, moveSessionBack, parentFolderOf, refuseFailedCheck } f
 import { MOST_FILES, mergeFailure, mergeOf, toWork } from "../tasks/changes.ts"
 import { membersOf } from "./plans.ts"
 
-/** Places of tries: all begin with the same state, and one try's work is merged. */
+/** Archives the places of tries. All tries begin with the same files, and only the winner's work is merged. */
 export class GroupArchive {
   readonly #parts: Parts
   readonly #places: Places
@@ -32,12 +32,12 @@ export class GroupArchive {
     await shared.goOnAs(member.id, groupID, parentFolderOf(this.#parts, member))
   }
 
-  /** Captures the state that an item begins with. */
+  /** Captures the state of `folder`, with which the member for an item begins. */
   capture(member: Pick<Task, "id" | "place">, folder: string): Promise<string | undefined> {
     return this.#places.capture(member, folder)
   }
 
-  /** Adds the changed files that a check depends on; a changed guarded file fails it. */
+  /** Adds to the result the changed files that the check depends on. A changed guarded file makes the check fail. */
   async inspected(task: Task, result: CheckResult): Promise<CheckResult> {
     if (!task.place) return result
     const { guard = [] } = task.run
@@ -45,7 +45,7 @@ export class GroupArchive {
     if (!shared)
       return guard.length === 0 ? result : { ...result, passed: false, how: "`guard` cannot be held in its place" }
     const changed = shared.changedIn(task.id, parentFolderOf(this.#parts, task), guard)
-    // Without a guard this is only information, and a remote place may be out of reach.
+    // Without a guard the files are only information: an error is ignored, since a remote place may be out of reach.
     const { files, named } = await (guard.length > 0 ? changed : changed.catch(() => ({ files: [], named: [] })))
     if (named.length > 0) {
       const guarded = named.slice(0, MOST_FILES)
@@ -56,8 +56,8 @@ export class GroupArchive {
   }
 
   /**
-   * Archives all tries, and merges the winner's work if `merging` is set. `refs`: refs of the others, by task; failures
-   * become notes of the outcome.
+   * Archives all tries, and merges the winner's work if `merging` is set. `refs`: git refs of the other tries, by task.
+   * Failures become notes of the outcome.
    */
   async leave(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<KeptTries, "refs">> {
     try {
@@ -67,7 +67,7 @@ export class GroupArchive {
     }
   }
 
-  /** Makes the winner's work the group's and archives the others. Repeating it changes nothing. */
+  /** Makes the winner's work the group's work and archives the other tries. A repeated call changes nothing. */
   async keep(task: Task): Promise<KeptTries> {
     const { place, shared } = await this.#sharedIn(task)
     const folder = parentFolderOf(this.#parts, task)
@@ -80,7 +80,7 @@ export class GroupArchive {
         if (!each.outcome?.work) await moveSessionBack(this.#parts, each)
         works.set(each.id, each.outcome?.work ?? toWork(await place.putAway(each.id, folder)))
       } catch (error) {
-        // Archived later when its place is in reach.
+        // A remote try is archived later, when its place is in reach. Any other failure is thrown.
         if (each.id === winner || !this.#places.outlives(each)) throw error
         left ??= error
         this.#parts.host.log("warn", "a try's place could not be put away", { task: each.id, error: String(error) })
@@ -94,7 +94,7 @@ export class GroupArchive {
     if (winner === undefined) return { work: NO_WORK, refs }
     const { notes: told, held } = works.get(winner) ?? {}
     const work = toWork(await place.putAway(task.id, folder))
-    // Its refs are the group's now.
+    // The group has taken over the winner's refs, so the notes must name the group's task.
     const notes = told?.map((note) => note.replaceAll(`/${winner} `, `/${task.id} `))
     return { work: { ...work, ...(notes && { notes }), ...(held && { held }) }, refs }
   }
@@ -116,7 +116,8 @@ export class GroupArchive {
   }
 
   /**
-   * Why it is not merged automatically: the parent's changes are brought into a place with its work and checked there.
+   * Why the group's work is not merged automatically; undefined where it can be merged. Brings the parent's changes
+   * into a place with the work and runs the check there.
    */
   async #unfit(task: Task, place: Place, shared: SharedPlaces, { signal, check }: Merging): Promise<Merge | undefined> {
     const folder = autoMergeFolder(this.#parts, task, signal)
@@ -141,10 +142,10 @@ export class GroupArchive {
   }
 }
 
-/** `work`: the winner's, now the group's. `refs`: refs of the others, by task. */
+/** `work`: the winner's work, which now is the group's. `refs`: git refs of the other tries, by task. */
 export type KeptTries = { readonly work: Work; readonly refs: ReadonlyMap<string, string> }
 
 const NO_WORK: Work = { files: [], moreFiles: 0, added: 0, removed: 0, submodules: [] }
 
-/** Number of the try, from 1, and of the group's run where that is a later one. */
+/** Archive name of a try: its number from 1, and the group's run where that is not the first. */
 const asideName = ({ member }: Task): string => `${(member?.nth ?? 0) + 1}${member?.run ? `-${member.run}` : ""}`

@@ -33,7 +33,7 @@ import { membersOf } from "./plans.ts"
 export type MemberPorts = {
   readonly features: readonly Feature[]
   readonly groupArchive: Pick<GroupArchive, "share" | "capture" | "giveBack">
-  /** Created later than this object. */
+  /** Queue and scheduler are created after this object, so they are asked for at the call. */
   readonly launching: () => { readonly queue: Queue; readonly scheduler: Scheduler }
   readonly randomID: () => string
   /** Called when a member works or is queued. */
@@ -42,7 +42,7 @@ export type MemberPorts = {
   readonly over: (task: Task) => Promise<void>
 }
 
-/** Creates members of groups: runs like any other, whose end only the group is told. */
+/** Creates members of groups. A member runs like any other task, but only the group learns how it ended. */
 export class GroupMembers {
   readonly #parts: Parts
   readonly #ports: MemberPorts
@@ -60,7 +60,7 @@ export class GroupMembers {
     return this.#rulesOf(task)?.next(membersOf(store, task), course) ?? { begin: [] }
   }
 
-  /** Creates and starts or queues a member. Rejects where that fails, without leaving a session. */
+  /** Creates a member and starts or queues it. Rejects where that fails, and leaves no session behind. */
   make(task: Task, nth: number, text: string): Promise<void> {
     const winner = this.#parts.store.get(chosenIn(task.group) ?? "")
     const making = winner ? this.#again(task, winner, text) : this.#make(task, nth, text)
@@ -212,7 +212,7 @@ export class Groups {
     this.#ports = ports
   }
 
-  /** Result of a group. `merging`: merge its work. */
+  /** Closes a group's run and returns its result. With `merging`, the group's work is merged. */
   async leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }> {
     const { members, closed } = this.#ports
     await members.made(task.id)
@@ -230,7 +230,7 @@ export class Groups {
     return { found: group ? { group: await this.#leaveItems(task, group) } : {} }
   }
 
-  /** Loads a map's items and the results of earlier runs. */
+  /** Loads the items of a map before a run. Returns the indexes of items that earlier runs have completed. */
   async open(task: Task): Promise<readonly number[]> {
     const { group } = task
     const handle = this.#parts.store.handle(task.id)
@@ -249,7 +249,10 @@ export class Groups {
     return []
   }
 
-  /** Opens a group again after a restart; undefined if its ledger cannot be read. */
+  /**
+   * Loads the items of a map again after a restart. Returns the indexes of items that earlier runs completed; undefined
+   * if the ledger cannot be read.
+   */
   async reopen(task: Task): Promise<readonly number[] | undefined> {
     const { store } = this.#parts
     const handle = store.handle(task.id)
@@ -259,7 +262,10 @@ export class Groups {
     return done?.filter((index) => !own.includes(index))
   }
 
-  /** Reads the items of a map. Returns those that earlier runs settled; undefined if the ledger is incomplete. */
+  /**
+   * Reads the items of a map. Returns the indexes of items that earlier runs completed; undefined if the ledger is
+   * incomplete.
+   */
   async #readLedger(handle: TaskHandle, team: ItemsPlan): Promise<readonly number[] | undefined> {
     const rows = await (await this.#ports.ledgers()).read(team.file)
     if (!isWhole(rows, team)) return undefined
@@ -269,7 +275,7 @@ export class Groups {
     return valid.map(({ index }) => index)
   }
 
-  /** Updates the ledger when a member begins or is closed, while its map runs. */
+  /** Writes a member's row to the ledger when the member begins or is closed, while its map runs. */
   note(member: Task): void {
     const { store, background } = this.#parts
     const { of = "", nth = 0 } = member.member ?? {}
@@ -281,7 +287,7 @@ export class Groups {
       const row = await this.#rowOf(member, nth, handle.items?.[nth])
       handle.noted?.set(nth, hashOf(row))
       await ledgers.append(group.file, row).catch((error) => {
-        // The whole file is written at the end.
+        // A lost row does no harm: the whole ledger is written again at the end.
         this.#parts.host.log("warn", "a row could not be written", { task: of, error: messageOf(error) })
       })
     })()
@@ -301,7 +307,7 @@ export class Groups {
     return { index, item, state: "valid", value: value?.valid ? JSON.parse(text) : text, ...asked, ...figures }
   }
 
-  /** Writes a row for each item, in order, before anything is told. */
+  /** Writes the ledger with one row for each item, in order, before the parent gets the notification. */
   async #leaveItems(task: Task, plan: ItemsPlan): Promise<ItemsResult> {
     const members = membersOf(this.#parts.store, task)
     const cost = members.reduce(
@@ -312,14 +318,14 @@ export class Groups {
     const handle = this.#parts.store.handle(task.id)
     const known = new Map((await ledgers.read(plan.file)).map((row) => [row.index, row]))
     const latest = new Map(members.map(({ task: member }) => [member.member?.nth, member]))
-    // Every item gets a row even if the file is damaged; a member's own record decides.
+    // Every item gets a row even if the ledger is damaged. The record of an item's member counts more than the row.
     const rows = await Promise.all(
       Array.from({ length: plan.total }, async (_none, index): Promise<ItemRow> => {
         const row = known.get(index)
         const member = latest.get(index)
         const item = handle?.items ? handle.items[index] : (row?.item ?? null)
         const isOver = row?.state === "valid" || row?.state === "failed"
-        // Without notes, the row was written by an earlier process.
+        // Without `noted`, this process wrote no rows: the row comes from an earlier process and is trusted.
         const isOurs = row && (!handle?.noted || handle.noted.get(index) === hashOf(row))
         if (isOver && isOurs && (member === undefined || row.task === member.id)) return row
         if (member) return this.#rowOf(member, index, item)
@@ -337,7 +343,9 @@ export class Groups {
     return itemsResult(plan, rows, cost, unmerged)
   }
 
-  /** Stores the winner's value under the group's name: tries that lost leave nothing in the project. */
+  /**
+   * Stores the winner's value in a file under the group's id. Values of tries that lost are not stored in the project.
+   */
   async #valueOf(task: Task, winner: Task): Promise<Value | undefined> {
     const { value } = winner.outcome ?? {}
     if (!value?.valid) return value
@@ -378,7 +386,7 @@ export class Groups {
   }
 }
 
-/** Adds the check that made it the winner: a crash may have lost it from its own record. */
+/** Adds the check that the winner has passed. A crash may have lost this check from the winner's own record. */
 function receiptOf({ passed }: TriesPlan, chosen: Task | undefined): Receipt | undefined {
   const { receipt } = chosen?.outcome ?? {}
   return passed && !receipt?.check ? { ...(receipt ?? NO_RECEIPT), check: passed } : receipt

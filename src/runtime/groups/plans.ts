@@ -10,7 +10,7 @@ import type { Items } from "../launch/request.ts"
 import type { Parts } from "../parts.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
-/** Number of similar earlier runs whose mean cost is the estimate. */
+/** Most earlier runs with this agent and model whose mean cost is used as the estimate for one item. */
 const MOST_LIKE_IT = 20
 
 /** Asks the user before many items begin. */
@@ -34,7 +34,10 @@ export async function permitItems(
   }
 }
 
-/** Undefined without similar ended runs, or where they cost nothing: the model's price is then unknown. */
+/**
+ * Mean cost of similar ended runs. Undefined without such runs, or where they cost nothing, because the model's price
+ * is then unknown.
+ */
 function meanCost(store: Parts["store"], { agent, model }: Pick<Task, "agent" | "model">): number | undefined {
   const key = model && modelKey(model)
   const isLike = (task: Task) =>
@@ -44,7 +47,10 @@ function meanCost(store: Parts["store"], { agent, model }: Pick<Task, "agent" | 
   return latest.reduce((sum, cost) => sum + cost, 0) / latest.length || undefined
 }
 
-/** Cost of the items' prompts alone; after the first, their common part comes from the cache. */
+/**
+ * Cost of the items' prompts alone. After the first item, the cache is expected to serve the part that all prompts
+ * share.
+ */
 async function leastCost(models: ModelFacts, model: Model | undefined, items: Items): Promise<number | undefined> {
   if (!model) return undefined
   try {
@@ -59,11 +65,13 @@ async function leastCost(models: ModelFacts, model: Model | undefined, items: It
   }
 }
 
-/** Prompt of a group's later run; a former winner has its first prompt in its session. */
+/**
+ * Prompt of a group's later run. A former winner gets only `more`, because its session already holds the first prompt.
+ */
 export const askedAgain = (group: Group, more: string): string =>
   chosenIn(group) !== undefined ? more : more === "" ? group.prompt : `${group.prompt}\n\n${more}`
 
-/** Unfinished members can be resumed without a prompt. */
+/** True for a group without a winner: its unfinished members can be resumed without a new prompt. */
 export const goesOnByItself = ({ group }: Task): boolean => group !== undefined && chosenIn(group) === undefined
 
 /** Throws where a group without a winner has nothing to continue. */

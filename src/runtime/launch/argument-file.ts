@@ -4,15 +4,18 @@ import { CallError, messageOf } from "../../core/errors.ts"
 import { NoFile, readPlain } from "../../lib/atomic-file.ts"
 import { formatInteger, oneLine } from "../../lib/text.ts"
 
-/** Larger than any allowed argument. */
+/** Most bytes read from a file that an argument names; larger than any allowed argument. */
 const MOST_BYTES = 8_000_000
 
-/** Rejects where the caller may not read this file of its folder. */
+/** Rejects where the caller may not read `file`, a file of the caller's folder. */
 export type MayRead = (file: string) => Promise<void>
 
 type Refused = (why: string) => CallError
 
-/** A file in `folder`: its real path, and its path within the folder. Otherwise throws `refused`. */
+/**
+ * Finds a file in `folder` and returns its real path and its path within the folder. Throws what `refused` returns
+ * where no such file is in the folder.
+ */
 export async function fileIn(folder: string, name: string, refused: Refused) {
   const shown = oneLine(name)
   const [root, file] = await Promise.all([realpath(folder), realpath(resolve(folder, name)).catch(() => undefined)])

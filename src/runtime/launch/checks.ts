@@ -17,19 +17,19 @@ export type Caller = {
   readonly abort?: AbortSignal
   /** Rejects where the user or the calling agent's rules forbid to launch this agent. */
   readonly authorize?: (agent: string, description: string) => Promise<void>
-  /** Rejects where they forbid this action. */
+  /** Rejects where the user or the calling agent's rules forbid this action. */
   readonly permit?: (what: Permit) => Promise<void>
 }
 
-/** `files`: files to be changed, as far as known. */
+/** Action that needs permission. `files`: files that will change, as far as known. */
 export type Permit =
   | { readonly kind: "run"; readonly command: string }
   | { readonly kind: "edit"; readonly files: readonly string[] }
   | { readonly kind: "read"; readonly file: string }
-  /** `what`: number of items, agent and cost, for the user. */
+  /** `what`: text for the user with the number of items, the agent and the cost. */
   | { readonly kind: "each"; readonly what: string }
 
-/** A child at the depth limit can launch no tasks: neither these tools nor OpenCode's own task tool help it. */
+/** Tools denied to a child at the depth limit. The child can launch no tasks, so these tools are of no use to it. */
 const USELESS_AT_LIMIT = [
   "superagents_task",
   "superagents_output",
@@ -39,13 +39,19 @@ const USELESS_AT_LIMIT = [
   "task",
 ] as const
 
-/** OpenCode offers it to some agents only: children get it all or, unless the option is on, none. */
+/**
+ * OpenCode offers this tool to some agents only. The option `childQuestions` allows the tool to all children; without
+ * the option, no child gets it.
+ */
 export const QUESTIONS = "question"
 
 /** Tools of the board, for conversations and threads only; children never get them. */
 export const BOARD_TOOLS = "tasks_*"
 
-/** True where nobody would look after a new task: the caller's turn was stopped, or its own task has ended. */
+/**
+ * True where nobody would look after a new task: the caller's turn was stopped, or the task of the calling session has
+ * ended.
+ */
 export function isStopped({ store }: Pick<CheckPorts, "store">, { sessionID, abort }: Caller): boolean {
   const task = store.bySession(sessionID)
   const run = task && store.run(task.id)
@@ -82,7 +88,10 @@ export function modelNamed(ports: Pick<CheckPorts, "options">, wanted: string): 
   return inParts(wanted, () => true)
 }
 
-/** A name may itself contain `#`: the rest is a variant only if the model before it exists. */
+/**
+ * Splits a model's name at `#`. The name may itself contain `#`: the rest is a variant only if the model before it
+ * exists.
+ */
 function inParts(wanted: string, isModel: (name: string) => boolean): Model {
   const slash = wanted.indexOf("/")
   const provider = wanted.slice(0, slash)
@@ -91,7 +100,7 @@ function inParts(wanted: string, isModel: (name: string) => boolean): Model {
   return { provider, id: wanted.slice(slash + 1, hash), variant: wanted.slice(hash + 1) }
 }
 
-/** User's defaults for an agent. A timeout never exceeds the one for all tasks. */
+/** User's defaults for an agent. A timeout among them never exceeds the timeout for all tasks. */
 export function defaultsOf({ agents, taskTimeout }: Options, agent = ""): Options["agents"][string] {
   const { timeout, ...set } = Object.hasOwn(agents, agent) ? (agents[agent] ?? {}) : {}
   if (!timeout) return set
@@ -134,7 +143,7 @@ export function refuseUnlessResumable(task: Task, resumable: Options["resumable"
   )
 }
 
-/** A resume cannot change the place that the launch chose. */
+/** Throws where the task was launched without `merge`: a resume cannot change the place that the launch chose. */
 export function refuseUnlessMerging({ id, place }: Task): void {
   if (place?.merge) return
   throw new CallError(
@@ -157,7 +166,9 @@ export async function authorize(caller: Caller, agent: string, description: stri
   }
 }
 
-/** An agent that may not launch this agent may not send messages to one at work either. */
+/**
+ * Rejects where the caller may not launch the task's agent: then the caller may not send messages to the task either.
+ */
 export async function authorizeTell(ports: Pick<CheckPorts, "store">, caller: Caller, task: Task): Promise<void> {
   const { id, agent, description } = task
   try {
@@ -185,7 +196,7 @@ export async function permit(
   }
 }
 
-/** Rejects where the caller may not read a file that an argument names. */
+/** Returns a function that rejects where the caller may not read a file that an argument names. */
 export const mayRead =
   (permitted: Caller["permit"]) =>
   async (file: string): Promise<void> => {
@@ -241,7 +252,10 @@ export const deniedAt = (
 const RIDER_REFUSAL =
   "Refused: you are a background agent; these tools are here only because your parent has them. Do the work yourself."
 
-/** Why a task may not call a tool that it is only offered because its parent has it; undefined where it may. */
+/**
+ * Returns why a task may not call a tool that OpenCode offers the task only because its parent has the tool; undefined
+ * where the task may.
+ */
 export function refusalTo(
   ports: Pick<CheckPorts, "host" | "options">,
   { fork, depth }: Task,
@@ -262,7 +276,7 @@ export function fingerprint(agent: string, model: Model | undefined, prompt: str
   return createHash("sha256").update(key).digest("base64url").slice(0, 22)
 }
 
-/** Throws where `why` tells that requests to the model cannot be paid. */
+/** Throws where `why` is given: the reason why requests to the model cannot be paid. */
 export function refuseUnpaid(why: string | undefined): void {
   if (why !== undefined)
     throw new CallError(

@@ -9,7 +9,7 @@ import type { Dispatcher } from "../dispatcher.ts"
 import type { Parts } from "../parts.ts"
 import { findTask, knownBatches } from "../tasks/view.ts"
 
-/** Ids of the tasks among `own` that a launch waits for. Throws where one can no longer complete. */
+/** Ids of the tasks among `own` that a launch waits for. Throws where one of these tasks can no longer complete. */
 export function resolveAfter(after: readonly string[] | string, own: readonly Task[]): readonly string[] {
   const tasks = typeof after === "string" ? ofBatch(after, own) : after.map((reference) => findTask(reference, own))
   for (const task of tasks) {
@@ -22,7 +22,7 @@ export function resolveAfter(after: readonly string[] | string, own: readonly Ta
   return [...new Set(tasks.map(({ id }) => id))]
 }
 
-/** A single id names the task, not its batch. */
+/** Tasks that a string in `after` names: the tasks of a batch, or the single task with this id or session. */
 function ofBatch(name: string, own: readonly Task[]): readonly Task[] {
   const wanted = name.trim()
   const found = own.filter(({ batch }) => batch === batchKeyOf(wanted))
@@ -45,8 +45,8 @@ export class TaskDependencies implements BlockSource {
   }
 
   /**
-   * Ends the tasks that wait for what will never complete, each after what it waited for; only the last of them wakes its
-   * parent, and none where the parent brought it about itself.
+   * Ends the tasks that wait for a task which will never complete, each after the task that it waited for. Only the
+   * last of these ends wakes its parent, and none does where the parent itself was the cause.
    */
   review(): void {
     const { store, options } = this.#parts
@@ -59,7 +59,10 @@ export class TaskDependencies implements BlockSource {
     }
   }
 
-  /** One that has ended is waited for until it is closed, its work merged; one of another process's, until it is told. */
+  /**
+   * Returns a block while the task waits for other tasks. An ended task is waited for until its end is closed and its
+   * work merged, an ended task of another process until that process has told the end.
+   */
   blocks(task: Task): Block | undefined {
     const { store } = this.#parts
     const [behind] = waitsFor(task, (id) =>
@@ -68,7 +71,10 @@ export class TaskDependencies implements BlockSource {
     return behind === undefined ? undefined : { by: "after", behind }
   }
 
-  /** True where a task that has not begun waits for this one, or for its answer: it is not forgotten. */
+  /**
+   * True where a task that has not begun waits for this task, or needs its answer. Then this task must not be
+   * forgotten.
+   */
   isWaitedFor(id: string): boolean {
     const { store } = this.#parts
     const isUnbegun = (task: Task) => isQueued(task) || store.run(task.id)?.notStarted === true
@@ -89,11 +95,14 @@ type Launch = {
   readonly made: Promise<boolean>
 }
 
-/** Launches in progress. Calls of one message run in parallel, and one may name the batch of another. */
+/** Launches in progress. Calls of one message run in parallel, and a call may name the batch of another call. */
 export class Siblings {
   readonly #underWay = new Set<Launch>()
 
-  /** Runs `make`, visible to later launches; it receives a function that waits for earlier ones. */
+  /**
+   * Runs `make` and registers this launch, so that later launches can wait for it. `make` gets a function that waits
+   * for earlier launches.
+   */
   async launch<Made>(
     sessionID: string,
     request: Request,
@@ -111,7 +120,7 @@ export class Siblings {
   }
 }
 
-/** Resolves when the batch's launches are done. Throws where one of them failed. */
+/** Resolves when the batch's launches are done. Throws where one of these launches failed. */
 async function waitForBatch(batch: Request["after"], before: readonly Launch[]): Promise<void> {
   const others = before.filter(({ request }) => request.batch !== undefined && request.batch === batch)
   for (const { request, made } of others)

@@ -64,12 +64,15 @@ export class Launcher {
     this.#ports = ports
   }
 
-  /** Throws a `CallError` where the task cannot be created, leaving nothing behind. */
+  /**
+   * Launches a task or returns an identical one. Throws a `CallError` where the task cannot be created, and leaves
+   * nothing behind.
+   */
   launch(request: LaunchRequest, caller: Caller): Promise<{ task: Task; reused: boolean }> {
     return this.#siblings.launch(caller.sessionID, request, (batch) => this.#launch(request, caller, batch))
   }
 
-  /** `batch` resolves when the batch members launched before it by the same message exist. */
+  /** `batch` resolves when the tasks exist that earlier calls of the same message launch in the awaited batch. */
   async #launch(
     called: LaunchRequest,
     caller: Caller,
@@ -90,7 +93,7 @@ export class Launcher {
       place,
       schema,
       group,
-      // Members are told of and placed one by one.
+      // Each member of a group gets the text about the schema in its own prompt.
       prompt: group ? given.prompt : withSchema(given.prompt, schema),
     }
     const beginning = this.#beginningOf(request, persona)
@@ -109,7 +112,7 @@ export class Launcher {
     return this.#once(caller.sessionID, mark, () => this.#identical(caller.sessionID, mark), make)
   }
 
-  /** The first that a feature asks for. */
+  /** Returns the first beginning of a session that a feature asks for; undefined for none. */
   #beginningOf(request: LaunchRequest, caller: Persona | undefined): SessionBeginning | undefined {
     for (const body of this.#ports.bodies) {
       const found = body.beginning?.(request, caller)
@@ -118,7 +121,7 @@ export class Launcher {
     return undefined
   }
 
-  /** An identical task: an existing one, one being launched, or the one that `make` creates. */
+  /** Returns an identical task that exists or is being launched, otherwise the task that `make` creates. */
   async #once(
     sessionID: string,
     mark: string,
@@ -155,7 +158,7 @@ export class Launcher {
     const files = await filesOf(request, kinds, this.#parts.host.folderOf(caller.sessionID), caller.permit)
     const { items } = request.group ?? {}
     if (items) await permitItems(this.#parts, this.#ports.models, caller, items, found)
-    // While the user was asked, others may have used up the budget, or failed.
+    // While the user was asked, other tasks may have used up the budget, or a task to wait for may have failed.
     this.#ports.allowance.refuseSpent(caller.sessionID)
     const after = waitsFor()
     this.#ports.allowance.countLaunch(caller.sessionID)
@@ -253,7 +256,7 @@ export class Launcher {
     return { place: { kind: place, folder: this.#parts.host.folderOf(sessionID), merge } }
   }
 
-  /** An identical task that runs or completed recently, and was not sent anything since. */
+  /** Finds an identical task that runs or completed recently, and that was never resumed. */
   #identical(parentID: string, fingerprint: string): Task | undefined {
     const { options, store, clock } = this.#parts
     return store.ofParent(parentID).findLast((task) => {

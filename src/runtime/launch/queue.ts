@@ -12,7 +12,10 @@ export type QueuePorts = {
   readonly watch: () => void
 }
 
-/** Hands runs to the scheduler: those of new tasks, those that are asked again, and those that are at work already. */
+/**
+ * Hands runs to the scheduler: runs of new tasks, further runs of known tasks, and runs that a user has already
+ * started.
+ */
 export class Queue {
   readonly #parts: Parts
   readonly #ports: QueuePorts
@@ -22,18 +25,18 @@ export class Queue {
     this.#ports = ports
   }
 
-  /** Tasks of a session whose sessions are being created. */
+  /** Tasks that a session has launched and whose own sessions are still being created. */
   making(parentID: string): readonly Task[] {
     return this.#parts.store.making().filter((task) => task.parentID === parentID)
   }
 
-  /** The session exists: the run starts in its reserved slot, or waits. */
+  /** Called when the session of a new task exists. The task's run starts in its reserved slot, or waits. */
   async begin(task: Task, prompt: string): Promise<boolean> {
     const { store, clock, journal, toaster } = this.#parts
     store.add(task, clock.now())
     if (task.fork) await journal.save(task)
     if (!store.runs(task)) return false
-    // Not awaited: OpenCode only confirms the prompt, and the caller need not wait for it.
+    // Do not wait for the prompt: OpenCode only confirms it, and the caller does not need that.
     const until = this.#ports.scheduler.heldUntil(task)
     this.#ports.dispatcher.deliver(task.id, { type: "begin", prompt, until })
     if (!isMember(task)) toaster.launched(task)
@@ -43,7 +46,7 @@ export class Queue {
     return true
   }
 
-  /** Starts a run of a known task when a slot is free. Resolves when that is recorded. */
+  /** Queues a run of a known task, which starts when a slot is free. Resolves when the run is recorded. */
   async enqueue(task: Task, prompt: string): Promise<void> {
     this.#ports.dispatcher.deliver(task.id, { type: "begin", prompt })
     this.#ports.scheduler.reschedule()
@@ -52,7 +55,7 @@ export class Queue {
     this.#ports.watch()
   }
 
-  /** Adopts a run that its user started: it works already and takes a slot without waiting. */
+  /** Adopts a run that the session's user started. The run works already and takes a slot without waiting. */
   async adopt(task: Task): Promise<void> {
     this.#ports.dispatcher.deliver(task.id, { type: "begin" })
     await this.#parts.journal.save(task)
@@ -74,7 +77,7 @@ export class Queue {
   }
 }
 
-/** Deletes a session that a failed creation may have left: the call can have succeeded without an answer. */
+/** Deletes a session that a failed creation may have left: OpenCode can have created the session without an answer. */
 export const sweepUp = ({ host, clock, stopped }: Parts, id: string, under: string): Promise<void> =>
   retry(
     clock,

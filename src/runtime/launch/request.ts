@@ -48,7 +48,7 @@ export type ResumeRequest = {
   readonly prompt: string
   readonly timeout?: number
   readonly maxCost?: number
-  /** Absent: a task that merges automatically keeps its last check; any other runs without one. */
+  /** Absent: a task that merges automatically keeps its last check, any other task runs without a check. */
   readonly check?: string
   readonly schema?: Schema | string
   /** Merge the changes of this run, too. */
@@ -88,7 +88,9 @@ export type Items = {
 /** Values of a call's arguments, as the features have read them. */
 type ReadArguments = { readonly schema?: Schema; readonly tries?: GroupRequest; readonly each?: GroupRequest }
 
-/** Lets features read their arguments before anything is created. Throws a `CallError` where one is of no use. */
+/**
+ * Lets features read their arguments before anything is created. Throws a `CallError` where an argument cannot be used.
+ */
 export async function readArguments(
   features: readonly Feature[],
   given: LaunchRequest | ResumeRequest,
@@ -102,7 +104,7 @@ export async function readArguments(
   return found
 }
 
-/** Only such launches can be identical to each other. */
+/** Whether a launch has none of these arguments. Only such launches can be identical to each other. */
 export const isPlain = ({ fork, after, place, check, schema, group }: LaunchRequest): boolean =>
   !fork && after === undefined && place === undefined && check === undefined && schema === undefined && !group
 
@@ -155,18 +157,18 @@ export function placeIn(
 const NO_FORK =
   "An agent on another machine cannot start from this conversation: leave out `fork`, and say in the prompt what it needs to know."
 
-/** Same pattern as OpenCode's own prompts. */
+/** Finds the names after `@` in a prompt, with the pattern that OpenCode uses for prompts. */
 const MENTION = /(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)/g
-/** Most files attached: a prompt may quote anything. */
+/** Most files attached to a prompt, because a prompt may quote any text. */
 const MOST_FILES = 20
-/** Most names checked: few of them are files. */
+/** Most names after `@` that are checked, because few of them are files. */
 const MOST_NAMES = 500
 
 type Naming = Pick<LaunchRequest, "prompt" | "place" | "group">
 
 /**
- * Files of a launch: none for remote places, which have their own, and none for groups, whose members have prompts of
- * their own.
+ * Files to attach to a launch's prompt. Remote places get none, because they have files of their own, and groups get
+ * none, because their members have prompts of their own.
  */
 export function filesOf(
   { prompt, place = HERE, group }: Naming,
@@ -204,7 +206,7 @@ async function filesNamed(prompt: string, folder: string, permit: Caller["permit
   return found
 }
 
-/** Existing files, as paths in the task's folder. Links that lead out of it are left out. */
+/** Existing files, as paths in the task's folder. Links that lead out of the folder are left out. */
 export async function attachedIn(files: readonly string[], folder: string): Promise<readonly string[]> {
   const root = await realpath(folder).catch(() => folder)
   const there = await Promise.all(files.map((file) => realpath(join(folder, file)).catch(() => "")))

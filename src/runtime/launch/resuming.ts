@@ -45,8 +45,8 @@ export class Resuming {
   }
 
   /**
-   * Throws a `CallError` where the task's state or session does not allow it. Without a caller the user resumes it in
-   * the terminal, which needs no permission.
+   * Resumes a task, or throws a `CallError` where the task's state or session does not allow that. Without a caller,
+   * the user resumes the task in the terminal and needs no permission.
    */
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
     const { host, store, clock, options, toaster } = this.#parts
@@ -65,7 +65,8 @@ export class Resuming {
     const files = await filesOf(named, this.#ports.kinds, host.folderOf(task.parentID), caller?.permit)
     await this.#ports.elsewhere.look()
     this.#ports.allowance.refuseSpent(task.parentID, task.id)
-    // While the user was asked, another call may have resumed it, and that run may have ended.
+    // While the user was asked, another call may have resumed the task, and its run may have ended: wait until that end
+    // is closed.
     await this.#ports.dispatcher.over(task)
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
@@ -97,7 +98,7 @@ export class Resuming {
     return store.get(task.id) ?? change.after
   }
 
-  /** Updates the task from its session. Throws where that is gone, or another process has resumed the task. */
+  /** Updates the task from its session. Throws where the session is gone, or another process has resumed the task. */
   async #readAgain(task: Task): Promise<void> {
     const { host, store } = this.#parts
     const session = await host.session(task.sessionID)
@@ -107,14 +108,14 @@ export class Resuming {
       )
     const { record } = session
     if (record && isActive(record.task) && host.ownership(record.owner) === "alive") throw alreadyResumed(task.id)
-    // Another process has resumed it since it ended here.
+    // A newer run in the record means that another process has resumed the task since it ended here.
     const { run } = store.get(task.id) ?? task
     if (record && record.task.run.generation > run.generation) store.addForeign(record.task)
   }
 
   /**
-   * A task that another process has not told of yet is still that process's: a run started here would not be
-   * supervised.
+   * Throws where the task must not be resumed here. A task whose end another process has yet to tell still belongs to
+   * that process, and a run started here would not be supervised.
    */
   #refuseToResume(task: Task): void {
     const { store, options } = this.#parts
@@ -127,9 +128,9 @@ export class Resuming {
   }
 }
 
-/** An unfinished group may be resumed whatever its status. */
+/** Whether the task is an unfinished group, which may be resumed whatever its status. */
 const mayGoOn = (task: Task): boolean =>
   !isActive(task) && task.group !== undefined && winnerIn(task.group) === undefined
 
-/** A follow-up without `check` must not merge unchecked. */
+/** Check that a resume without `check` keeps, so that a task with an automatic merge does not merge unchecked. */
 const keptCheck = ({ place, run, group }: Task): string | undefined => (group || place?.merge ? run.check : undefined)

@@ -48,8 +48,8 @@ type UnattendedPorts = {
 }
 
 /**
- * Runs that nobody launched: prompts to existing sessions, supervised like tasks, whose end is told to nobody. Each
- * session has one such task; the board starts, pays and stops its runs.
+ * Supervises runs that nobody launched: prompts of the board to existing sessions, whose end is told to nobody. Each
+ * such session has one task, and the board starts, pays and stops its runs.
  */
 export class Unattended {
   readonly #parts: Parts
@@ -60,7 +60,7 @@ export class Unattended {
     this.#ports = ports
   }
 
-  /** Throws a `CallError` where the run cannot begin, without side effects. */
+  /** Starts a run in an existing session. Throws a `CallError` where the run cannot begin, without side effects. */
   async run(request: UnattendedRequest): Promise<void> {
     const { host, store } = this.#parts
     const { sessionID, agent, description, prompt } = request
@@ -75,8 +75,8 @@ export class Unattended {
   }
 
   /**
-   * Adopts a turn that the session's user has started with message `messageID`. Ignored where a run is active, which it
-   * joins, or a limit would stop it at once.
+   * Adopts a turn that the session's user has started with message `messageID`. Does nothing where a run is active,
+   * which the turn joins, or where a limit would stop the turn at once.
    */
   async adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void> {
     const { store, clock } = this.#parts
@@ -90,7 +90,8 @@ export class Unattended {
   }
 
   /**
-   * Function that tells why no run may begin in a session, with the spending of all processes; undefined where one may.
+   * Resolves to a function that says why no run may begin in a session; undefined where a run may begin. The function
+   * counts the spending of all processes.
    */
   async refusals(): Promise<(sessionID: string | undefined) => string | undefined> {
     await this.#ports.elsewhere.look()
@@ -100,7 +101,7 @@ export class Unattended {
     }
   }
 
-  /** Stops the session's run for a user, or because the purse ended. False where there is none. */
+  /** Stops the session's run for a user, or because the purse ended. False where no run is active. */
   async stop(sessionID: string, why?: "purse"): Promise<boolean> {
     const task = this.#parts.store.bySession(sessionID)
     if (!task || !isUnattended(task)) return false

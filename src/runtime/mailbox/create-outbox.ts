@@ -52,10 +52,10 @@ export function outboxOf(
         toaster.flush()
         journal.flush(parentID)
       }
-      // Not while OpenCode starts the turn of a parent that was just woken.
+      // Records and toasts wait while OpenCode starts the turn of a parent that was just woken.
       if (woken) clock.after(WOKEN_MS, flush)
       else flush()
-      // A task told of its children without being woken may have ended long before.
+      // The parent was not woken, but may be a task that waited for this notification: its own run may be at its end.
       const parent = store.bySession(parentID)
       if (!woken && parent) others().dispatcher.deliver(parent.id, { type: "look" })
     },

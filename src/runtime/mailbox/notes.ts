@@ -10,7 +10,7 @@ import type { Parts } from "../parts.ts"
 
 const MOST_NAMES = 10
 
-/** Message about a task for its parent's model, sent without starting it. */
+/** Message about a task for the parent's model, sent without starting the model. */
 export type Note = {
   readonly task: Task
   readonly kind: MessageKind
@@ -57,13 +57,13 @@ const noteOf = (task: Task, kind: MessageKind, text: string): Note => ({
   text,
 })
 
-/** Delays between attempts, in ms: doubled up to the longest. */
+/** Delays between attempts, in ms: each is twice the one before, up to the longest. */
 const FIRST_WAIT_MS = 5000
 const LONGEST_WAIT_MS = 60_000
 
 /**
- * Sends a parent's model a message about a task without starting it. False where that must wait: a message during a
- * turn causes another step, and one after an undo deletes the undone messages for good.
+ * Sends a parent's model a message about a task without starting it. Returns false where the message must wait: during
+ * a turn it causes another step, and after an undo it deletes the undone messages for good.
  */
 export async function notifyIdle(host: OpencodeApi, { task, kind, at, visible, text }: Note): Promise<boolean> {
   const { id, run } = task
@@ -83,7 +83,7 @@ export async function notifyIdle(host: OpencodeApi, { task, kind, at, visible, t
   return true
 }
 
-/** Sends it as soon as the parent is idle. Rejects where the parent is gone or does not answer. */
+/** Sends the note as soon as the parent is idle. Rejects where the parent is deleted or does not answer. */
 export async function tellOnceIdle({ host, clock, stopped }: Parts, note: Note): Promise<void> {
   for (let wait = FIRST_WAIT_MS; !stopped.aborted; wait = Math.min(2 * wait, LONGEST_WAIT_MS)) {
     if (await retry(clock, stopped, () => notifyIdle(host, note))) return

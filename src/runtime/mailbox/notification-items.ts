@@ -4,7 +4,7 @@ import type { NotificationFacts } from "../../present/notification.ts"
 import type { TaskStore } from "../tasks/store.ts"
 import { figuresOf } from "../tasks/view.ts"
 
-/** Facts for the notification beside the answer. `task`: as it was when the run ended. */
+/** Facts for the notification, without the answer. `task`: the task as it was when the run ended. */
 export function notificationFacts(task: Task, store: TaskStore): NotificationFacts {
   const others = othersOf(task, store)
   return {
@@ -17,15 +17,15 @@ export function notificationFacts(task: Task, store: TaskStore): NotificationFac
   }
 }
 
-/** The ended task with what has become of it since: its answer was fetched, its work merged. */
+/** Adds to the ended task what has changed since: whether its answer was read, and whether its work was merged. */
 export function withCurrentState(task: Task, store: TaskStore): Task {
   const { retrievedAt, outcome } = inSameRun(task, store) ?? task
   return { ...task, retrievedAt, outcome }
 }
 
 /**
- * Number of tasks covered by "all tasks have ended": those of this batch, and those that the session has had since it
- * last had none running.
+ * Number of tasks that "all tasks have ended" covers: tasks of this batch, and tasks of the session whose runs overlap,
+ * directly or through others.
  */
 function togetherWith(task: Task, others: readonly Task[]): number {
   let since = task.run.createdAt
@@ -43,20 +43,23 @@ function togetherWith(task: Task, others: readonly Task[]): number {
   return 1 + others.length - left.size
 }
 
-/** No other end of this session is still to come. */
+/** True if no other task of the session is active or still owes a notification. */
 export const isLastNotification = (task: Task, store: TaskStore): boolean => !othersOf(task, store).some(isUntold)
 
-/** How long an end waits for others of the same moment, so that the parent has one turn for all. */
+/**
+ * How long a notification waits for other tasks that end at the same moment, in ms. The parent then has one turn for
+ * all.
+ */
 export const gatherMs = (task: Task, store: TaskStore): number =>
   othersOf(task, store).some(({ id }) => store.run(id)?.endsText) ? ENDING_MS : GATHER_MS
 
 const GATHER_MS = 250
-/** OpenCode closes a turn some time after its last text. */
+/** Longer wait while another run seems to end: OpenCode closes a turn some time after its last text. */
 const ENDING_MS = 1000
 
 /**
- * Whether the notification may start the parent's model: not after its user stopped it, and not where the parent's own
- * task had ended or was cleared.
+ * Whether the notification may start the parent's model. Forbidden after a user stopped the parent, and where the
+ * parent's own task had ended or was cleared before.
  */
 export function mayWake(task: Task, store: TaskStore): boolean {
   const { id, parentID } = task
@@ -64,14 +67,14 @@ export function mayWake(task: Task, store: TaskStore): boolean {
   if (store.wasCleared(id) && store.wasCleared(parentID)) return false
   const parent = store.bySession(parentID)
   if (!parent || isActive(parent)) return true
-  // Tasks interrupted together began before that; the parent's end time is only a guess.
+  // Both runs were interrupted together, so this one began before the parent's end, whose time is only a guess.
   if (isInterrupted(parent) && isInterrupted(task)) return false
   return task.run.createdAt > (parent.run.endedAt ?? 0)
 }
 
 /**
- * Where only the last of a batch wakes the parent, and it was cleared or may not wake: the end that wakes instead,
- * unless it was read.
+ * With the option `wake: "last"`: the task whose notification wakes the parent where the last of the batch was cleared
+ * or must not wake. Undefined where none is needed or left.
  */
 export function deferredWakeOf(
   { id, parentID, batch: name }: Task,
@@ -81,7 +84,7 @@ export function deferredWakeOf(
   if (wake !== "last") return undefined
   const batch = store.ofParent(parentID).filter((task) => task.batch === name)
   if (batch.some((task) => isActive(task) || (task.delivery.state !== "none" && task.delivery.wake))) return undefined
-  // By the time of its end, so that the parent reads them in order.
+  // Tasks are in the order of their ends, so that the last one wakes the parent.
   const inOrder = batch.toSorted((a, b) => endOf(a, store) - endOf(b, store))
   return inOrder.findLast((task) => task.id !== id && task.delivery.state !== "none" && !isQuiet(task))
 }
@@ -89,8 +92,8 @@ export function deferredWakeOf(
 const endOf = ({ id }: Task, store: TaskStore): number => store.handle(id)?.endIndex ?? 0
 
 /**
- * Where only the last of a batch wakes the parent: this end is told last although another was later, because its merge
- * took longer. `isPosted`: another end is told before this one.
+ * With the option `wake: "last"`: whether this notification is the last of its batch although another run ended later,
+ * because the merge of this one took longer. `isPosted`: the other notification is sent before this one.
  */
 export function isToldLast(
   task: Task,
@@ -107,24 +110,27 @@ export function isToldLast(
 
 const isInterrupted = ({ outcome }: Task): boolean => outcome?.reason?.code === "interrupted"
 
-/** Does not wake the parent by itself. */
+/**
+ * True for a run that does not wake the parent by itself: it was cancelled, or a task that it waited for did not
+ * complete.
+ */
 const isQuiet = ({ outcome }: Task): boolean =>
   outcome?.reason?.code === "cancelled" || outcome?.reason?.code === "after"
 
-/** Other tasks of the session, with the task itself if it has been resumed. */
+/** Other tasks of the session. The task itself is included if it has been resumed since. */
 function othersOf(task: Task, store: TaskStore): readonly Task[] {
   const current = inSameRun(task, store)
   return store.ofParent(task.parentID).filter((other) => other.id !== current?.id)
 }
 
-/** Undefined where the task was resumed since. */
+/** Current state of the task; undefined where the task was resumed since. */
 function inSameRun({ id, run }: Task, store: TaskStore): Task | undefined {
   const current = store.get(id)
   return current?.run.generation === run.generation ? current : undefined
 }
 
-/** A task whose children's ends are still to be told counts as running for its parent. */
+/** True for a task that is active, or whose notification is still to be sent. */
 const isUntold = (task: Task): boolean => isActive(task) || owesNotification(task)
 
-/** Tasks that the parent cancelled itself are not waited for. */
+/** True for a task whose answer the parent has not read. Cancelled tasks are left out. */
 const isUnread = (task: Task): boolean => task.retrievedAt === undefined && task.outcome?.reason?.code !== "cancelled"

@@ -15,41 +15,44 @@ import {
 
 /** Delays between attempts; the last one repeats until the parent is gone or the process ends. */
 const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const
-/** Wait steps for other ends, so that the last of several wakes the parent for all. */
+/** The outbox waits in such steps for other ends, so that one message wakes the parent for all of them. */
 const GATHER_STEP_MS = 250
-/** Interval for checking a parent that accepts no message now, in case its event is missed. */
+/** Interval for checking again a parent that accepts no message now, in case the event about its change is missed. */
 const HELD_LOOK_MS = 2000
-/** Most repetitions of an unanswered message. */
+/** Most times that a message is sent again because the parent did not answer it. */
 const MOST_NUDGES = 3
 
 export type OutboxPorts = SenderPorts & {
   readonly clock: Clock
   /** False where the task was cleared meanwhile, or another process has taken it over. */
   readonly isKnown: (taskID: string) => boolean
-  /** No other task of this parent is still to be announced. */
+  /** Whether no other task of this parent still has a notification to be sent. */
   readonly isLast: (task: Task) => boolean
   /** How long to wait for other running tasks that may end in the same moment. */
   readonly gatherMs: (task: Task) => number
-  /** Whether this model must not be asked now. Its session is then woken by the first `review` that finds otherwise. */
+  /**
+   * Whether this model must not be asked now. The first `review` after the model may be asked again wakes its session.
+   */
   readonly isBlocked: (model: Model | undefined) => boolean
   /** Must not reject. */
   readonly compose: (task: Task) => Promise<NotificationTexts>
-  /** Records the delivery state, and whether the whole answer is in it. Must not reject. */
+  /** Records how the delivery ended. `handedOver`: the message contained the whole answer. Must not reject. */
   readonly told: (task: Task, state: "confirmed" | "abandoned", handedOver: boolean) => Promise<void>
-  /** Called when a parent's lane is empty; `woken`: its model was started. */
+  /** Called when a parent's lane is empty. `woken`: a message has started the parent's model. */
   readonly drained: (parentID: string, woken: boolean) => void
   readonly run: (what: string, work: () => Promise<unknown>) => void
   readonly stopped: AbortSignal
 }
 
 /**
- * Tells parents how their tasks ended: once, in order, one message at a time for each parent. Message ids derive from
- * task and run, so a repeated send stores nothing new; a message counts as told when the parent holds it.
+ * Sends parents the notifications of their tasks: once, in order, one message at a time for each parent. A message id
+ * derives from task and run, so a repeated send stores nothing new. A notification counts as delivered once OpenCode
+ * has stored the message.
  */
 export class Outbox {
   readonly #ports: OutboxPorts
   readonly #lanes = new Map<string, Lane>()
-  /** By parent: its last notification that did not start its model, because that must not be asked. */
+  /** By parent: its last notification that was sent without starting the model, because the model must not be asked. */
   readonly #deferred = new Map<string, { readonly task: Task; readonly model: Model | undefined }>()
   readonly #pauses: StoppableWaits
   readonly #sender: Sender
@@ -60,7 +63,9 @@ export class Outbox {
     this.#sender = new Sender(ports, this.#pauses)
   }
 
-  /** Queues the notification that the task owes, if any. `maybeDelivered`: first check whether the parent has it. */
+  /**
+   * Queues the task's notification if one is still to be sent. `maybeDelivered`: first check whether the parent has it.
+   */
   post(task: Task, maybeDelivered = false): void {
     if (!owesNotification(task)) return
     if (this.holds(task)) return
@@ -73,13 +78,13 @@ export class Outbox {
     this.#ports.run("notify", () => this.#drain(task.parentID, lane))
   }
 
-  /** The end of this run waits to be told or is being sent. */
+  /** Whether the notification of this run is queued or is being sent. */
   holds({ id, parentID, run: { generation } }: Task): boolean {
     const { items = [] } = this.#lanes.get(parentID) ?? {}
     return items.some(({ task }) => task.id === id && task.run.generation === generation)
   }
 
-  /** The batch ended without waking its parent: the message about this task wakes it. */
+  /** Lets the message about this task wake the parent, because the batch ended without waking it. */
   wakeAgain(task: Task): void {
     const lane = this.#lane(task.parentID)
     const item = lane.items.find((each) => each.task.id === task.id)
@@ -88,7 +93,7 @@ export class Outbox {
     else this.#ports.run("wake", () => this.#wakeAgain(task))
   }
 
-  /** Whether a parent is woken later, by `review`. */
+  /** Whether `review` has a parent to wake later. */
   get defersWake(): boolean {
     return this.#deferred.size > 0
   }
@@ -98,12 +103,15 @@ export class Outbox {
     for (const [parentID, { task, model }] of this.#deferred) {
       if (this.#ports.isBlocked(model)) continue
       this.#deferred.delete(parentID)
-      // Its notification was stored before.
+      // The parent already has this notification: with this state, the message is only sent again.
       this.wakeAgain({ ...task, delivery: { state: "none" } })
     }
   }
 
-  /** A message that starts the session's model is being sent: its activity then is not its user's. */
+  /**
+   * Whether a message is being sent that starts the session's model. Activity of the session then does not come from
+   * its user.
+   */
   isWaking(parentID: string): boolean {
     return this.#lanes.get(parentID)?.isWaking === true
   }
@@ -113,13 +121,16 @@ export class Outbox {
     return this.#lanes.get(parentID)?.isTelling === true
   }
 
-  /** A message to this session is pending, or its wake-up. */
+  /** Whether a message to this session is queued, or the session is to be woken later. */
   owes(parentID: string): boolean {
     const { state = "resting", items = [] } = this.#lanes.get(parentID) ?? {}
     return state !== "resting" || items.length > 0 || this.#deferred.has(parentID)
   }
 
-  /** The parent became idle. A message that arrived just as its turn ended is stored but unread: it is sent again. */
+  /**
+   * Called when the parent became idle. A message that arrived just as the turn ended is stored but unread: it is sent
+   * again.
+   */
   parentIdle(parentID: string): void {
     const lane = this.#lanes.get(parentID)
     if (!lane) return
@@ -129,7 +140,10 @@ export class Outbox {
     if (lane.state === "resting") this.#checkSoon(parentID, lane)
   }
 
-  /** The parent's session changed: what it held back may go now. */
+  /**
+   * Called when the parent's session changed. Messages that waited because its user had undone messages may be sent
+   * now.
+   */
   parentChanged(parentID: string): void {
     const lane = this.#lanes.get(parentID)
     if (lane?.state === "until redone") lane.release()
@@ -174,7 +188,7 @@ export class Outbox {
     }
   }
 
-  /** Waits for another end that may wake the parent instead, or until the time is up. */
+  /** Waits until another notification is queued that can wake the parent instead, or until the time is up. */
   async #gather(task: Task, lane: Lane): Promise<void> {
     let waited = 0
     while (this.#isOpen(task.parentID, lane) && lane.items.length === 1 && waited < this.#ports.gatherMs(task))
@@ -185,7 +199,7 @@ export class Outbox {
     if (this.#lanes.get(parentID) === lane && lane.roused.size === 0) this.#lanes.delete(parentID)
   }
 
-  /** Sends the wake-up that was left to a later message, where that one was withdrawn. */
+  /** Starts the parent's model with a stored message, where no later message in the lane does so. */
   async #wake(parentID: string, lane: Lane, owed: Waking): Promise<void> {
     const waking = { ...owed, prompt: { ...owed.prompt, noReply: false } }
     for (const delay of [...RETRY_DELAYS_MS, 0]) {
@@ -203,10 +217,10 @@ export class Outbox {
     lane.owed = undefined
   }
 
-  /** Sends a stored message again, unless it was answered. */
+  /** Sends a stored notification again to wake the parent, unless the parent has answered it. */
   async #wakeAgain(task: Task): Promise<void> {
     const { clock, stopped } = this.#ports
-    // Retried, because no other message wakes the parent for it.
+    // Reading is retried, because no other message wakes the parent for this task.
     const prompt = await retry(clock, stopped, () => this.#sender.unanswered(task))
     if (!prompt || stopped.aborted) return
     const lane = this.#lane(task.parentID)
@@ -216,7 +230,7 @@ export class Outbox {
     await this.#drain(task.parentID, lane)
   }
 
-  /** Retries until it is told, the parent is gone, or nothing is to be told any more. */
+  /** Retries the notification until it is delivered, the parent or the task is gone, or the lane is closed. */
   async #persist(task: Task, lane: Lane, tell: (attempt: number) => Promise<boolean>): Promise<void> {
     const { host, isKnown, told } = this.#ports
     for (let attempt = 0; ; attempt++) {
@@ -234,8 +248,8 @@ export class Outbox {
   }
 
   /**
-   * Waits until a message may be sent. Every message deletes what the parent's user has undone, and one stored during a
-   * turn causes another step: it waits unless it is to start the model.
+   * Waits until a message may be sent. Every message deletes for good what the parent's user has undone. A message
+   * stored during a turn causes another step, so it waits unless it is meant to start the model.
    */
   async #untilFree(parentID: string, lane: Lane): Promise<void> {
     const { host, mayWake } = this.#ports
@@ -255,7 +269,7 @@ export class Outbox {
     }
   }
 
-  /** False where the message may no longer be sent, although it could when it was composed. */
+  /** Sends the notification. Returns false where the message must not be sent any more since it was composed. */
   async #tell(task: Task, item: LaneItem, lane: Lane, attempt: number): Promise<boolean> {
     const { host, told } = this.#ports
     item.notice ??= await this.#ports.compose(task)
@@ -266,18 +280,18 @@ export class Outbox {
     }
     const persona = await this.#sender.persona(task.parentID, attempt)
     if (await this.#sender.isReverted(task.parentID)) {
-      // There may be more to tell after the wait.
+      // The wait may be long: compose the message again, because there may be more to report.
       if (attempt === 0) item.notice = undefined
       return false
     }
-    // The task may have been cleared during these calls.
+    // The task may have been cleared while this function waited for OpenCode.
     if (!this.#ports.isKnown(task.id)) return false
     const last = lane.items.length === 1
     const { owed } = lane
     const isToWake = (wake || owed !== undefined) && this.#ports.mayWake(task)
     const isDeferred = isToWake && this.#ports.isBlocked(persona?.model)
     const wakes = isToWake && !isDeferred
-    // `review` may wake the parent before this send is done.
+    // Set before the send, because `review` may wake the parent while the send is under way.
     if (isDeferred) {
       item.wake = false
       this.#deferred.set(task.parentID, { task, model: persona?.model })
@@ -286,9 +300,9 @@ export class Outbox {
     const prompt = notificationPrompt(host.messageID, task, notice, persona, !(last && wakes))
     await this.#sender.send({ prompt, task }, lane)
     await told(task, "confirmed", notice.handsOver)
-    // Keep a wake that was requested during the send.
+    // A wake that was requested during the send must not be lost.
     const owes = prompt.noReply === true && (wakes || (item.wake && this.#ports.mayWake(task)))
-    // Keep a wake that was requested during the send, unless this send woke the parent.
+    // A wake that another task requested during the send is kept, unless this send woke the parent.
     const later = prompt.noReply && !isDeferred && lane.owed !== owed ? lane.owed : undefined
     lane.owed = owes ? { prompt, task } : later
     if (last && wakes) lane.waking = { prompt, task, wakesAgain: 0, isPassed: lane.idled }

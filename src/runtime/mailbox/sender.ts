@@ -10,12 +10,14 @@ import {
 import type { Task } from "../../core/task.ts"
 import { NOTICE_PARTS, type NotificationTexts } from "../../present/notification.ts"
 
-/** Notification of a run, with the task as it ended: a resume meanwhile does not change it. */
+/**
+ * Notification of a run. `task`: the task as it ended, so that a resume since then does not change the notification.
+ */
 export type LaneItem = {
   readonly task: Task
   wake: boolean
   readonly maybeDelivered: boolean
-  /** Set by the first send: repeated sends are identical. */
+  /** Set by the first send, so that a repeated send has the same text. */
   notice?: NotificationTexts
 }
 
@@ -33,15 +35,15 @@ export type Lane = {
   readonly items: LaneItem[]
   /** The parent became idle after the last send began. */
   idled: boolean
-  /** Tasks whose pending notification must wake the parent; the lane stays until it is sent. */
+  /** Tasks whose queued notification must wake the parent. The lane is kept until they are sent. */
   readonly roused: Set<string>
   /** Ends the current wait of the lane. */
   release: () => void
-  /** A stored message whose wake-up was left to the next one, which takes it over. */
+  /** Stored message that has not woken the parent. The next message wakes the parent for both. */
   owed?: Waking
   /**
-   * Last message that should start the parent's model, until it has. `isPassed`: the parent became idle since, perhaps
-   * without reading it.
+   * Last message that should start the parent's model, until the parent has answered. `isPassed`: the parent became
+   * idle after it, perhaps without reading it.
    */
   waking?: Waking & { wakesAgain: number; isPassed: boolean }
   /** OpenCode is storing a message. */
@@ -63,14 +65,16 @@ export const newLane = (): Lane => ({
   release: () => {},
 })
 
-/** No later message answers it. A notification that the user deleted is not sent again. */
+/**
+ * True where no later message answers the first one. False for a deleted notification, so that it is not sent again.
+ */
 function isUnread(since: readonly Message[]): boolean {
-  // An answer names the message that it answers.
+  // The `parentID` of an answer is the id of the message that it answers.
   const ids = new Set<string | undefined>(since.map(({ id }) => id))
   return since.length > 0 && !since.some(({ parentID }) => ids.has(parentID))
 }
 
-/** Derived from the run alone, so that all processes send the same message. */
+/** Id of a run's notification. It derives from the run alone, so all processes send the same message. */
 export const notificationID = (name: MessageIDFactory, { id, run }: Task): string =>
   name("notification", id, run.generation, run.createdAt)
 
@@ -106,7 +110,7 @@ export class StoppableWaits {
     })
   }
 
-  /** Resolves to whether the time passed, rather than the lane's release. */
+  /** Resolves to true if the time passed, and to false if the lane was released before. */
   async in(lane: Lane, ms: number): Promise<boolean> {
     const passed = await this.for(ms, (release) => {
       lane.release = release
@@ -133,20 +137,20 @@ export class StoppableWaits {
 
 /** Delays between checks whether the message is stored. */
 const CONFIRM_DELAYS_MS = [5, 25, 100, 500, 2000] as const
-/** From this attempt on, no agent is named: the configuration may no longer have it. */
+/** From this attempt on, the message names no agent that the configuration no longer has. */
 const WITHOUT_AGENT_FROM = 3
 
 export type SenderPorts = {
   readonly host: OpencodeApi
   /** False where a user or an abort has stopped the parent's model. */
   readonly mayWake: (task: Task) => boolean
-  /** Stops a model that was started just as it was stopped. Must not reject. */
+  /** Stops a parent's model that a message started although it had just been stopped. Must not reject. */
   readonly silence: (parentID: string) => Promise<void>
 }
 
 /**
- * Sends a message to a parent: with its agent and model, without restarting a stopped parent, and checks that it is
- * stored.
+ * Sends messages to a parent with the parent's agent and model, and checks that OpenCode has stored them. A parent that
+ * was stopped is not started again.
  */
 export class Sender {
   readonly #ports: SenderPorts
@@ -168,7 +172,10 @@ export class Sender {
     return host.hasMessage(task.parentID, notificationID(host.messageID, task), NOTICE_PARTS)
   }
 
-  /** The stored notification as a message that starts the model; undefined where it was answered. */
+  /**
+   * Reads the stored notification as a message that starts the model. Undefined where the parent has answered the
+   * notification.
+   */
   async unanswered(task: Task): Promise<Prompt | undefined> {
     const { host } = this.#ports
     const since = await host.messagesSince(task.parentID, notificationID(host.messageID, task))
@@ -178,14 +185,17 @@ export class Sender {
     return notificationPrompt(host.messageID, task, { visible, hidden }, await this.persona(task.parentID, 0), false)
   }
 
-  /** A message that should have started the model is stored, unread, and may still start it. */
+  /** Whether a message that should have started the model is stored but unread, and may still start the model. */
   async isIgnored({ prompt, task }: Waking): Promise<boolean> {
     const { host, mayWake } = this.#ports
     const since = await host.messagesSince(task.parentID, prompt.messageID)
     return isUnread(since) && mayWake(task) && !(await this.isReverted(task.parentID))
   }
 
-  /** Agent and model of the parent. A message with an agent that no longer exists would never be accepted. */
+  /**
+   * Agent and model of the parent. After some attempts, undefined for an agent that no longer exists: OpenCode would
+   * never accept a message with it.
+   */
   async persona(parentID: string, attempt: number): Promise<Persona | undefined> {
     const { host } = this.#ports
     const persona = await host.persona(parentID)
@@ -194,9 +204,9 @@ export class Sender {
     return agents.some(({ name }) => name === persona.agent) ? persona : undefined
   }
 
-  /** Resolves when the parent holds the message; otherwise rejects. */
+  /** Resolves once the parent's session holds the message. Rejects if it does not after several checks. */
   async #confirm(prompt: Prompt): Promise<void> {
-    // A message that starts no model is stored when the call returns.
+    // OpenCode has stored a message that starts no model when the call returns, so check without a delay first.
     const delays = prompt.noReply ? [0, ...CONFIRM_DELAYS_MS] : CONFIRM_DELAYS_MS
     for (const delay of delays) {
       await this.#pauses.for(delay)
@@ -220,7 +230,7 @@ export class Sender {
     if (!prompt.noReply) await this.#keepStopped(waking)
   }
 
-  /** Starts the parent's model with a message, and stops it again if it was stopped meanwhile. */
+  /** Starts the parent's model with a message, and stops the model again if a user stopped it meanwhile. */
   async start({ prompt, task }: Waking, lane: Lane): Promise<void> {
     lane.isWaking = true
     try {
@@ -231,7 +241,10 @@ export class Sender {
     }
   }
 
-  /** Stops a parent that was stopped while its model was started; turns of its user continue. */
+  /**
+   * Stops the parent again if a user stopped it while a message started its model. A turn that the user began since
+   * continues.
+   */
   async #keepStopped({ prompt, task }: Waking): Promise<void> {
     const { host, mayWake, silence } = this.#ports
     if (mayWake(task)) return

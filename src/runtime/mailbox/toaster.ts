@@ -60,7 +60,7 @@ export class Toaster {
     if (this.#enabled) this.#news.add(redoToast(task, files))
   }
 
-  /** Shown once for a session. */
+  /** Shows, once for each fork of a conversation, that the tasks stay with the first conversation. */
   copied(sessionID: string, tasks: number): void {
     if (this.#enabled && !this.#toldForks.has(sessionID)) this.#news.add(copiedToast(tasks))
     addBounded(this.#toldForks, sessionID, true, MOST_FORKS)
@@ -71,7 +71,7 @@ export class Toaster {
     if (this.#clock.now() - this.#shownAt >= GATHER_MS) this.#news.flush()
   }
 
-  /** Shown at once, after pending ones: a task waits for an answer. */
+  /** Shows at once that a task waits for an answer. Collected toasts are shown before. */
   asked(task: Task, ask: Ask): void {
     if (!this.#enabled) return
     this.#news.flush()

@@ -4,14 +4,15 @@ import { jsonFile, jsonNames, readJson, replaceFileSync } from "../../lib/atomic
 import { kill } from "./process.ts"
 
 /**
- * One file for each running command, written before it starts and removed after it ends; all its processes carry the
- * mark in their environment. A later process finds leftovers of a crash by the mark alone, because pids are reused.
+ * Files that mark running commands: one for each, written before the command starts and removed after it ends. All
+ * processes of a command carry the mark in their environment. After a crash, a later process finds them by the mark
+ * alone, because pids are reused.
  */
 export type CommandMarks = {
   readonly folder: string
-  /** Process that runs the commands. */
+  /** Returns the process and instance that runs the commands. */
   readonly keeper: () => Keeper
-  /** Another living process runs it. */
+  /** Whether another process that still exists runs the command. */
   readonly isOthers: (keeper: Keeper) => boolean
 }
 
@@ -21,12 +22,12 @@ type Keeper = { readonly instance: string }
 const PROCESSES = "/proc"
 /** Environment variable inherited by all that a command starts. */
 export const MARK = "SUPERAGENTS_COMMAND"
-/** Repetitions, since a process may fork during the search. */
+/** Most repetitions of the search, since a process may start another one during the search. */
 const MOST_ROUNDS = 5
 
 /**
- * Writes the mark synchronously, so that a crash leaves no unmarked command. If that fails the command runs all the
- * same.
+ * Writes the mark synchronously, so that a crash leaves no unmarked command. If the write fails, the command still
+ * runs.
  */
 export function putMark({ folder, keeper }: CommandMarks, mark: string, command: string): void {
   try {
@@ -40,7 +41,7 @@ export function putMark({ folder, keeper }: CommandMarks, mark: string, command:
 export const takeMark = ({ folder }: CommandMarks, mark: string): Promise<void> =>
   rm(jsonFile(folder, mark), { force: true }).catch(() => {})
 
-/** Kills commands that outlived their process and returns those still running. Never rejects. */
+/** Kills commands whose own OpenCode process is gone. Returns those that were still running. Never rejects. */
 export async function endLeftovers(marks: CommandMarks): Promise<readonly string[]> {
   const { folder, keeper, isOthers } = marks
   const ended: string[] = []

@@ -1,11 +1,11 @@
 import type { ArchiveResult, Place, PlaceKind } from "./place.ts"
 
-/** Default of `place`. Tasks there have no `place` in their record. */
+/** Default of the argument `place`: the parent's folder. Tasks there have no `place` in their record. */
 export const HERE = "here"
 
 const NOTHING: ArchiveResult = { files: [], added: 0, removed: 0, submodules: [], unsaved: [] }
 
-/** The parent's folder: nothing to archive or merge. */
+/** Place of a task that works in its parent's folder: nothing is archived or merged. */
 const here: Place = {
   capture: async () => undefined,
   enter: async ({ folder }) => ({ directory: folder, preface: "" }),

@@ -18,9 +18,12 @@ export type EnterRequest = {
   readonly folder: string
   /** Time limit for the preparation, in ms; 0 for none. */
   readonly timeLimit: number
-  /** An earlier run of the task has used it. */
+  /** Set if an earlier run of the task has used the place. */
   readonly again?: boolean
-  /** Merge in the parent's current state; otherwise begin with the captured state or the last run's. */
+  /**
+   * Merge the parent's current state into the place. Otherwise the run begins with the captured state, or with the
+   * state after the last run.
+   */
   readonly bringIn?: boolean
   readonly signal?: AbortSignal
 }
@@ -32,7 +35,9 @@ export type PreparedPlace = {
   readonly preface: string
 }
 
-/** `submodules`: changed ones with all below them, and the refs that keep them: left out of the merge. */
+/**
+ * `submodules`: changed submodules with all submodules below them, and the refs that keep them. They are not merged.
+ */
 export type MergeResult =
   | { readonly kind: "nothing"; readonly submodules?: readonly string[] }
   | { readonly kind: "merged"; readonly files: readonly string[]; readonly submodules: readonly string[] }
@@ -41,38 +46,41 @@ export type MergeResult =
 
 /** State of a place after its run. */
 export type ArchiveResult = ChangeStats & {
-  /** Folder that stays because it holds what cannot be archived. */
+  /** Folder that could not be removed, because it holds files that cannot be archived. */
   readonly held?: string
-  /** Paths that only this folder holds. */
+  /** Paths of files that only the folder `held` contains. */
   readonly unsaved: readonly string[]
   /** Further sentences for the parent on how the work was archived. */
   readonly notes?: readonly string[]
-  /** Why part of the work was never checked, as a sentence. */
+  /** Sentence that says why the check never covered part of the work. */
   readonly unseen?: string
 }
 
 export type WorkDiff = ChangeStats & { readonly diff: string; readonly cut: boolean; readonly command: string }
 
-/** Leftover of an earlier process. `merge`: result of a merge that was cut off. */
+/** Leftover of an earlier process, with its task. `merge`: result of a merge that a crash interrupted. */
 export type SweptLeftover = { readonly taskID: string; readonly what: string; readonly merge?: MergeResult }
 
 /** Losing try, and the name under which its work is archived. */
 export type LosingTry = { readonly taskID: string; readonly name: string }
 
-/** Places of tasks that begin with the same state, of which one is merged. */
+/** Operations of places for tries, which all begin with the same state. Only one try's work is merged. */
 export type SharedPlaces = {
   /** Gives a task the files that task `from` began with. */
   beginAs(taskID: string, from: string, folder: string): Promise<void>
   /** Gives a task the group's current work. */
   goOnAs(taskID: string, groupID: string, folder: string): Promise<void>
-  /** Makes the winner's work the group's and archives the others. Repeatable; returns the archive names, in words, by task. */
+  /**
+   * Makes the winner's work the group's work and archives the others. May be repeated. Returns the archive names by
+   * task, in words.
+   */
   settle(
     folder: string,
     groupID: string,
     winner: string | undefined,
     others: readonly LosingTry[],
   ): Promise<ReadonlyMap<string, string>>
-  /** Current changes of a run, and those that match the globs. */
+  /** `files`: files that a run has changed so far. `named`: those of them that match the globs. */
   changedIn(
     taskID: string,
     folder: string,
@@ -82,12 +90,12 @@ export type SharedPlaces = {
   isCurrent(taskID: string, folder: string): Promise<boolean>
 }
 
-/** State for a task's next run, or for the check of its work. */
+/** State with which a task's next run begins, or in which its work is checked. */
 export type NextState = {
   readonly commit: string
   /** Files with conflict markers between the parent's and the task's changes. */
   readonly conflicts: readonly string[]
-  /** The markers are from an earlier conflict, and the parent's current state is not merged in. */
+  /** Set if the conflict markers are from an earlier conflict. The parent's current state is then not merged in. */
   readonly unsolved: boolean
   /** Files that differ from the earlier state. */
   readonly files: readonly string[]
@@ -97,46 +105,46 @@ export type NextState = {
 
 /** States of tasks in the local repository, for places whose files are on another machine. */
 export type KeptStates = {
-  /** `bringIn`: include the parent's current state. */
+  /** Returns the state of a task's next run. With `bringIn`, the parent's current state is merged in. */
   next(taskID: string, folder: string, bringIn: boolean): Promise<NextState>
 }
 
 /**
- * A place where tasks work; `folder` is the parent's current folder. Errors are sentences for the parent's agent, and a
- * `CallError` where it can act. Order: capture, enter, run, putAway, show, merge; after a crash each may be repeated
- * and must then continue.
+ * A place where tasks work; `folder` is the parent's current folder. Order of calls: capture, enter, run, putAway,
+ * show, merge; after a crash each may be called again and must then continue its work. Errors are sentences for the
+ * parent's agent, and a `CallError` where the agent can act.
  */
 export interface Place {
   /** Runs a command in a place on another machine. */
   run?(taskID: string, command: string, limits: PlaceRunLimits): Promise<CommandResult>
   /**
-   * Saves the parent's current state for the task. Rejects where that is impossible; returns sentences on what the
-   * place will lack and which option adds it.
+   * Saves the parent's current state for the task. Returns sentences on what the place will lack and which option adds
+   * it. Rejects where the state cannot be saved.
    */
   capture(taskID: string, folder: string): Promise<string | undefined>
   enter(request: EnterRequest): Promise<PreparedPlace>
-  /** Missing dependencies that may fail a command, as sentences. */
+  /** Sentences on dependencies that the place lacks, so that a command may fail. */
   lacks?(taskID: string, folder: string): Promise<string | undefined>
-  /** Merges the parent's current state into the place, to be checked there. */
+  /** Merges the parent's current state into the place, so that the result can be checked there. */
   bringIn(taskID: string, folder: string): Promise<MergeResult>
   /**
-   * Resolves once it is in reach. Rejects with a `PlaceError` after too long, or when `signal` is aborted; absent for
-   * local places.
+   * Resolves once the place is in reach. Rejects with a `PlaceError` after too long, or when `signal` is aborted.
+   * Absent for local places.
    */
   reach?(taskID: string, signal?: AbortSignal): Promise<void>
-  /** Archives what a run left. Repeating it returns the archived state. */
+  /** Archives the work of a run. A repeated call returns the archived state. */
   putAway(taskID: string, folder: string): Promise<ArchiveResult>
   /** Archived changes with their diff. */
   show(taskID: string, folder: string, mostLines: number): Promise<WorkDiff>
   /** Merges the archived work into the parent's folder. */
   merge(taskID: string, folder: string): Promise<MergeResult>
-  /** Drops merged or empty work of these tasks; returns the ids of the others. */
+  /** Drops work of these tasks that is merged or empty. Returns the ids of tasks whose work stays. */
   clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]>
   /** Cleans up after earlier processes. `isBusy`: tasks that run here. */
   sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly SweptLeftover[]>
   /**
-   * Drops archived work older than `before`: merged or empty work, with `all` any, but never that of tasks that
-   * `isKnown`.
+   * Drops archived work older than `before` and returns the ids of its tasks. Unmerged work is dropped only with `all`,
+   * and work of tasks that `isKnown` always stays.
    */
   expire(folder: string, before: number, all: boolean, isKnown: (taskID: string) => boolean): Promise<readonly string[]>
   /** Absent for kinds that support neither tries nor guarded files. */
@@ -149,10 +157,10 @@ export interface Place {
 export type PlaceEvent =
   /** Current step of the preparation; undefined once it is done. */
   | { readonly type: "preparing"; readonly what: Preparing | undefined }
-  /** Time since when the place is out of reach; undefined: contact is back. */
+  /** `lost`: time since when the place is out of reach; undefined once it is in reach again. */
   | { readonly type: "contact"; readonly lost: number | undefined }
 
-/** Activity in a remote place; `urgent`: the task may have ended or ask something. */
+/** Something happened in a remote place. `urgent`: the task may have ended or may ask something. */
 export type RemoteActivity = { readonly type: "stirred"; readonly urgent: boolean }
 
 /** `timeLimit`: in ms, 0 for none. */
@@ -169,7 +177,7 @@ export class CaptureError extends CallError {
 const INSTEAD = 'Or leave `place` out: the task then works in this folder (place "here").'
 const TRIES_NEED = "Tries need a git repository: each works in a worktree of its own."
 
-/** A place cannot be prepared: out of reach, or without what is needed. */
+/** A place cannot be prepared: it is out of reach, or lacks something. */
 export class PlaceError extends CallError {
   readonly code: "place" | "host"
   constructor(message: string, code: "place" | "host") {
@@ -178,29 +186,29 @@ export class PlaceError extends CallError {
   }
 }
 
-/** Static description of a kind, which loads no code of it. */
+/** Description of a kind of place. The kind's own code is loaded only by `open`. */
 export type PlaceKind = {
-  /** Names of its places in calls and records. */
+  /** Names of this kind's places in calls and records. */
   readonly names: readonly string[]
   /** Text in the description of the argument `place`; "" for none. */
   readonly described: string
-  /** Place name in the answer to a launch; "" for no line. */
+  /** How the answer to a launch names the place; "" for no line. */
   readonly called: (name: string) => string
-  /** Location of work that could not be archived, for a message. */
+  /** Words for a message: where work is that could not be archived. */
   readonly remains: (name: string) => string
-  /** Retention of archived work whose task is unknown; `keepDays` 0 for ever. Absent where nothing is archived. */
+  /** How long archived work of an unknown task is kept; `keepDays` 0 for ever. Absent where nothing is archived. */
   readonly keeps?: { readonly keepDays: number; readonly dropUnmerged: boolean }
-  /** Its places are `SharedPlaces`. */
+  /** Set if the kind's places have `shared` operations. */
   readonly isShared?: true
-  /** Supports guarded files: it knows a run's changes so far. */
+  /** Set if guarded files are supported: the kind's places know what a run has changed so far. */
   readonly guards?: true
   /** False where no process can have left anything to clean up. */
   readonly mayHaveLeft: () => boolean
-  /** Work there continues when this process ends. */
+  /** Set if tasks there continue to work when this process ends. */
   readonly outlives?: boolean
-  /** The place reports activity by events, so polling may be rare. */
+  /** Whether the place reports activity by events. Polling may then be rare. */
   readonly hears?: (name: string) => boolean
-  /** Supervises a task there again that an earlier process started. */
+  /** Supervises a task again that an earlier process started there. */
   readonly rejoin?: (name: string, taskID: string) => void
   /** Most tasks at once in the named place; 0 for no limit. */
   readonly most?: (name: string) => number
@@ -220,11 +228,11 @@ export function kindOf(kinds: readonly PlaceKind[], name: string): PlaceKind {
 export type OpencodeFolder = {
   readonly name: string
   readonly installs: readonly string[]
-  /** A folder of the user with the same packages installed by OpenCode. */
+  /** Folder of the user in which OpenCode has installed the same packages. */
   readonly own: string
 }
 
-/** Services for a kind of place. */
+/** Services that the plugin passes to a kind of place. */
 export type PlacePorts = {
   readonly processes: Processes
   readonly commands: CommandMarks

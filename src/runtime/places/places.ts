@@ -9,10 +9,10 @@ import { HERE } from "./here.ts"
 import { kindOf, type Place, PlaceError, type PlaceKind, type PlaceRunLimits } from "./place.ts"
 import type { CommandResult } from "./run-command.ts"
 
-/** Automatic merge of a completed task: checks again first, and can be stopped. */
+/** Automatic merge of a completed task's work. The work is checked again before the merge, and `signal` stops both. */
 export type Merging = {
   readonly signal: AbortSignal
-  /** In `folder` or the session's folder. Undefined where it was stopped. */
+  /** Runs the check in `folder`, or in the session's folder. Returns undefined where the check was stopped. */
   readonly check: (task: Task, folder?: string) => Promise<CheckResult | undefined>
 }
 
@@ -20,8 +20,8 @@ export type Merging = {
 export type FinishedWork = { readonly found: Partial<Outcome>; readonly check?: CheckResult }
 
 /**
- * Prepares and archives places of any kind: the session moves there before its agent is prompted, and back before
- * archiving.
+ * Prepares and archives places of any kind. A task's session moves to its place before the agent is prompted, and moves
+ * back before the place is archived.
  */
 export class Places {
   readonly #parts: Parts
@@ -37,21 +37,21 @@ export class Places {
   }
 
   /**
-   * Saves the parent's state for the task. Throws a `CallError` where that is impossible; returns what the place will
-   * lack.
+   * Saves the parent's state for the task. Returns what the place will lack. Throws a `CallError` where the state
+   * cannot be saved.
    */
   async capture(task: Pick<Task, "id" | "place">, folder: string): Promise<string | undefined> {
     const place = await this.placeOf(task)
     return place.capture(task.id, folder)
   }
 
-  /** Missing dependencies that may fail the task's check. */
+  /** Sentences on dependencies that the task's place lacks, so that its check may fail. */
   async lackedBy(task: Task): Promise<string | undefined> {
     const place = await this.placeOf(task)
     return place.lacks?.(task.id, parentFolderOf(this.#parts, task))
   }
 
-  /** Command runner of a remote place; undefined for a local one. */
+  /** Function that runs a command in the task's remote place; undefined for a local place. */
   async runner(task: Task): Promise<((command: string, limits: PlaceRunLimits) => Promise<CommandResult>) | undefined> {
     const place = await this.placeOf(task)
     return place.run && ((command, limits) => place.run?.(task.id, command, limits) as Promise<CommandResult>)
@@ -62,12 +62,12 @@ export class Places {
     return place !== undefined && kindOf(this.kinds, place.kind).outlives === true
   }
 
-  /** Its work is on another machine. */
+  /** Whether the task's work is still on another machine. */
   isAway(task: Task): boolean {
     return this.outlives(task) && holdsPlace(task)
   }
 
-  /** Supervises the place of a task from an earlier process. */
+  /** Supervises a remote task again that an earlier process started. */
   rejoin({ id, place }: Task): void {
     if (place) kindOf(this.kinds, place.kind).rejoin?.(place.kind, id)
   }
@@ -91,15 +91,15 @@ export class Places {
     return this.kinds.find(({ names }) => names.includes(name))
   }
 
-  /** Loads a kind only where a task uses it. */
+  /** Returns the task's place. The code of a kind is loaded only when a task uses it. */
   placeOf({ place }: Pick<Task, "place">): Promise<Place> {
     const name = place?.kind ?? HERE
     return kindOf(this.kinds, name).open(name)
   }
 
   /**
-   * Prepares the place, moves the session there and returns the prompt text about it. Rejects on failure, or if the run
-   * ended meanwhile; `left`: continue with the files left at a restart.
+   * Prepares the place, moves the session there and returns the prompt text about the place. Rejects on failure, or if
+   * the run ended meanwhile. `left`: the run continues with the files that a restart left in the place.
    */
   async enter(task: Task, signal: AbortSignal, left = false): Promise<string> {
     const { sessionID, run } = task
@@ -108,9 +108,9 @@ export class Places {
     const place = await this.placeOf(task)
     const again = left || run.generation > 0
     if (left) await place.putAway(task.id, folder)
-    // It must see the changes of the tasks it waited for.
+    // The place must contain the changes of the tasks that this run has waited for.
     if (!again && run.after) await place.capture(task.id, folder)
-    // Only from the folder that the work was based on.
+    // The parent's state is merged in only if the parent is still in the folder that the work is based on.
     const bringIn = again && !left && folder === task.place?.folder
     const request = { taskID: task.id, folder, timeLimit: run.timeout, again, bringIn, signal }
     const { directory, preface } = await place.enter(request)
@@ -120,7 +120,8 @@ export class Places {
   }
 
   /**
-   * Archives an ended run, and merges it if `merging` is set; the session moves back. Its children are closed before.
+   * Archives the place of an ended run, once the task's children are closed, and moves the sessions back. With
+   * `merging`, the work is merged, too.
    */
   async leave(task: Task, merging: Merging | undefined): Promise<FinishedWork> {
     try {
@@ -130,7 +131,7 @@ export class Places {
     }
   }
 
-  /** Outcome where the place could not be archived. */
+  /** Result of a run whose place could not be archived: a note that says so. */
   notKept(task: Task, error: unknown): FinishedWork {
     const { id, outcome } = task
     this.#parts.host.log("warn", "a place could not be put away", { task: id, error: String(error) })
@@ -171,24 +172,27 @@ export class Places {
     })
   }
 
-  /** Runs merges one after the other: each is checked with what the one before merged. A stopped one does not wait. */
+  /**
+   * Runs merges one after the other, so that each is checked together with what the earlier ones merged. A stopped
+   * merge does not wait.
+   */
   inTurn<Value>(signal: AbortSignal, work: () => Promise<Value>): Promise<Value> {
     return this.#mergeQueue.take(work, "", (before) => Promise.race([before, aborted(signal)]))
   }
 
   /**
-   * Result of a failed automatic merge: it conflicts with the parent's current state. Throws where the parent's folder
-   * is gone, or the check fails with what was merged since.
+   * Returns the conflict if the work does not fit the parent's current state; undefined if it may be merged. Throws
+   * where the parent's folder is gone, or the check fails together with the parent's current state.
    */
   async #unfit(task: Task, place: Place, { signal, check }: Merging): Promise<Merge | undefined> {
     const folder = autoMergeFolder(this.#parts, task, signal)
     if (task.run.check === undefined) return undefined
-    // Archived after a crash: nothing can be checked in its place. A session that represents a remote one never leaves
-    // this folder.
+    // The session is back in the parent's folder: the place was archived after a crash, and nothing can be checked
+    // there. A session that represents a remote session never leaves this folder, so remote places are excepted.
     if (!this.outlives(task) && this.#parts.host.folderOf(task.sessionID) === folder)
       throw new CallError("OpenCode stopped before it was checked with what was changed in your folder meanwhile")
     const brought = await place.bringIn(task.id, folder)
-    // It might apply to the parent's files, but could not be checked there.
+    // The work might merge into the parent's files all the same, but it could not be checked in its place.
     if (brought.kind === "conflict") return mergeOf(brought)
     if (brought.kind === "nothing") return undefined
     refuseFailedCheck(await check(task))

@@ -6,16 +6,16 @@ export type ProcessOptions = {
   readonly cwd: string
   readonly env: Readonly<Record<string, string>>
   readonly input?: string
-  /** Input from a file, starting at this byte. */
+  /** File whose content is the input, from the byte `start` on. */
   readonly inputFrom?: { readonly file: string; readonly start: number }
-  /** Input and output as bytes, one per character, instead of UTF-8. */
+  /** Treats each character of input and output as one byte, instead of UTF-8. */
   readonly bytes?: boolean
   /**
    * Receives output in chunks instead of collecting it; a rejection stops the process. No chunk is read while one is
    * handled.
    */
   readonly take?: (chunk: Buffer) => Promise<void>
-  /** In ms. */
+  /** Time limit in ms. */
   readonly timeLimit: number
   /** Most bytes of output: more stops the process. */
   readonly mostBytes?: number
@@ -34,7 +34,7 @@ export type ProcessEnd =
   | { readonly kind: "timed out" }
   | { readonly kind: "not started"; readonly missing: boolean; readonly text: string }
 
-/** Bytes of stderr kept: its tail. */
+/** Most bytes of stderr that are kept, from its end. */
 const MOST_ERROR_BYTES = 20_000
 
 /** Runs a program in its own process group, which is killed on timeout or too much output. Never rejects. */
@@ -70,7 +70,7 @@ export function runBounded(program: string, args: readonly string[], options: Pr
       if (why === "time") resolve({ kind: "timed out" })
       else resolve({ kind: "exited", code: code ?? 1, out: bytes.toString(encoding), errors, cut: why === "size" })
     })
-    // A program may exit without reading its input; its exit code says enough.
+    // A program may exit without reading its input. This error is ignored, because the exit code says enough.
     child.stdin?.on("error", () => {})
     if (inputFrom && child.stdin) {
       const { stdin } = child
@@ -110,7 +110,7 @@ function reading(
   }
 }
 
-/** Stops a process on timeout or signal. Returns a function that cancels this. */
+/** Kills a process on timeout or abort. Returns a function that ends this watch. */
 function until(
   child: ChildProcess,
   { timeLimit, signal }: Pick<ProcessOptions, "timeLimit" | "signal">,

@@ -5,10 +5,10 @@ import { dataFolder } from "../record/identity.ts"
 
 export const WORKTREES = join(dataFolder(), "worktrees")
 
-/** Records of running commands. */
+/** Folder with the marks of running commands. */
 export const COMMANDS = join(dataFolder(), "commands")
 
-/** Cleanup queue for remote hosts. */
+/** Folder with the tasks that remain to be cleaned up on hosts. */
 export const CLEANUP_QUEUE = join(dataFolder(), "hosts")
 
 /** Private folders of OpenCode and this plugin: keys, sessions, logs. */

@@ -9,21 +9,21 @@ export type { CommandResult } from "../../core/ports.ts"
 
 export type CommandOptions = {
   readonly cwd: string
-  /** In ms; 0 for none. */
+  /** Time limit in ms; 0 for none. */
   readonly timeLimit: number
   readonly signal?: AbortSignal
-  /** Records the running command, so that a later process can end it after a crash. */
+  /** Where the running command is recorded, so that a later process can kill it after a crash. */
   readonly marks?: CommandMarks
 }
 
-/** Bytes of output kept: its tail. */
+/** Most bytes of output that are kept, from its end. */
 const MOST_OUTPUT_BYTES = 64_000
-/** Time for a killed command to close its output. */
+/** How long to wait until the output of an ended command is closed, in ms. */
 const CLOSE_LIMIT_MS = 2000
 
 /**
- * Runs a user's shell command without input in its own process group. At its end the rest of the group is killed; when
- * it is stopped, also processes that left the group (Linux). Never rejects.
+ * Runs a user's shell command without input, in its own process group. At its end the rest of the group is killed; on a
+ * stop or timeout, processes that left the group are killed, too (Linux). Never rejects.
  */
 export async function runCommand(command: string, options: CommandOptions): Promise<CommandResult> {
   const { cwd, timeLimit, signal, marks } = options
@@ -62,7 +62,7 @@ export async function runCommand(command: string, options: CommandOptions): Prom
       signal?.removeEventListener("abort", aborted)
     }
 
-    /** Killing the rest of the group closes its pipes. */
+    /** Kills the rest of the group, which closes the output, and returns the result. */
     async function leave(code: number | null): Promise<CommandResult> {
       killGroup(child)
       if (why !== undefined) await killMarked(mark)
@@ -81,7 +81,7 @@ export async function runCommand(command: string, options: CommandOptions): Prom
   }
 }
 
-/** stdout and stderr share one pipe, so that their order is kept. */
+/** Starts the command. stdout and stderr share one pipe, so that the order of the lines is kept. */
 const begin = (command: string, cwd: string, mark: string) =>
   spawn("/bin/sh", ["-c", `exec 2>&1\n${command}`], {
     cwd,

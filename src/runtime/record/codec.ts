@@ -16,7 +16,7 @@ const Usage = z.object({
 
 const Reason = z.object({ code: z.enum(REASON_CODES), text: z.string() })
 
-/** Kept as given: copying keys would lose one named `__proto__`. */
+/** The schema is kept as given, because copying its keys would lose a key named `__proto__`. */
 const Schema = z.custom<Readonly<Record<string, unknown>>>(
   (given) => typeof given === "object" && given !== null && !Array.isArray(given),
 )
@@ -231,12 +231,15 @@ const Draft = z.object({
 export const RECORD_KEY = "superagents"
 /** Key of the terminal's request for the session's task. */
 export const REQUEST_KEY = "superagentsRequest"
-/** Version 1 was not signed. */
+/** Records of version 1 were not signed and are not accepted. */
 const VERSION = 2
 
 const RecordSchema = z.object({
   version: z.literal(VERSION),
-  /** Session that the record was written for: a copy names another. Absent when the session is created. */
+  /**
+   * Session that the record was written for, so that a copy in another session is recognized. Absent when the session
+   * is created.
+   */
   session: z.string().optional(),
   owner: z.object({
     pid: z.number(),
@@ -261,8 +264,8 @@ export function encodeRecord(draft: TaskDraft & { sessionID?: string }, owner: O
 }
 
 /**
- * Record in a session's metadata; undefined where there is none, a newer version wrote it, or it is a copy. With
- * `signer`, only this installation's records are accepted; the terminal, which only displays, needs none.
+ * Reads the record in a session's metadata. Undefined if there is none, a newer version wrote it, or it is a copy. With
+ * `signer`, only this installation's records are accepted; the terminal passes none, because it only displays tasks.
  */
 export function decodeRecord({ id, parentID, metadata }: Row, signer?: Signer): TaskRecord | undefined {
   const stored = stripped(metadata)
@@ -272,12 +275,12 @@ export function decodeRecord({ id, parentID, metadata }: Row, signer?: Signer): 
   const { session, owner } = parsed.data
   const task = fromStored(parsed.data.task)
   if (session !== undefined && session !== id) return undefined
-  // Copies that OpenCode makes have no parent: the record must then name this session.
+  // A session without a parent may be a copy that OpenCode made, so its record must name this session.
   const isOfParent = (parentID ?? "") === parentSessionOf(task) || (parentID === undefined && session === id)
   return isOfParent ? { owner, task: { ...task, sessionID: id } satisfies Task } : undefined
 }
 
-/** Stored tasks call a group `team`, and a member's place in its group `part`. */
+/** Converts a task to its stored form, in which a group is called `team`, and a member's place in its group `part`. */
 function toStored({ group, member, outcome, ...task }: TaskDraft) {
   const { group: result, ...rest } = outcome ?? {}
   return {
@@ -323,14 +326,14 @@ const RequestSchema = z.object({
 /** The terminal's request in a session's metadata, if valid. */
 export function decodeRequest(metadata: unknown): TaskRequest | undefined {
   const given = entry(metadata, REQUEST_KEY)
-  // Called for every changed session: a thrown parse error would cost a stack trace each.
+  // No error is thrown here: this runs for every changed session, and each error would cost a stack trace.
   return given === undefined ? undefined : RequestSchema.safeParse(given).data
 }
 
-/** False for the first record, which is written with the session itself. */
+/** False for a session's first record, which is written at the session's creation and does not name the session. */
 export const namesItsSession = (metadata: unknown): boolean => stripped(metadata)?.record.session !== undefined
 
-/** A newer version wrote the record: it must be left alone. */
+/** True if a newer version of the plugin wrote the record, which must then be left alone. */
 export function isNewerVersion(metadata: unknown): boolean {
   const { version } = (stripped(metadata)?.record ?? {}) as { version?: unknown }
   return typeof version === "number" && version > VERSION

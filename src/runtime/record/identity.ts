@@ -36,8 +36,8 @@ export const ownerNow = (instance: string, folder?: string): Owner => ({
 })
 
 /**
- * Whether a record's owner is the asking instance, another living one, or gone. An owner of another machine or
- * container counts as living while it renews its records.
+ * Whether a record's owner is the asking instance, another instance that still exists, or gone. An owner on another
+ * machine or in another container counts as alive while it renews its records.
  */
 export function ownershipOf(owner: Owner, instance: string): "ours" | "alive" | "dead" {
   if (owner.instance === instance) return "ours"
@@ -53,7 +53,7 @@ export const processMark = {
   started: self.started,
 }
 
-/** Whether the process lives; undefined where the system does not tell. */
+/** Whether the process still exists; undefined where this cannot be found out. */
 export function processLives({ place, pid, started }: typeof processMark): boolean | undefined {
   if (place !== processMark.place) return undefined
   if (pid === self.pid) return started === self.started
@@ -62,7 +62,7 @@ export function processLives({ place, pid, started }: typeof processMark): boole
 
 function lives(owner: Owner): boolean | undefined {
   if (owner.machine !== self.machine) return undefined
-  // The machine was restarted: none of its old processes lives.
+  // The machine was restarted since, so none of its earlier processes exists any more.
   if (owner.boot !== self.boot) return false
   if (owner.namespace !== self.namespace) return undefined
   if (owner.pid === self.pid) return owner.started === self.started && instances.has(owner.instance)
@@ -74,10 +74,10 @@ function lives(owner: Owner): boolean | undefined {
 function isRunning(pid: number): boolean {
   try {
     process.kill(pid, 0)
-    // A zombie accepts signals until its parent reads its exit, which may never happen.
+    // A zombie counts as dead: it accepts signals until its parent reads its exit, which may never happen.
     return statOf(pid)[0] !== "Z"
   } catch (error) {
-    // EPERM: a process of another user has this pid.
+    // EPERM means that the process exists and belongs to another user.
     return (error as { code?: string }).code === "EPERM"
   }
 }
@@ -87,7 +87,7 @@ export function startOf(pid: number | "self"): string {
   return statOf(pid)[19] ?? ""
 }
 
-/** Fields of Linux's process state after the name, which may contain anything. */
+/** Fields of a process's state in Linux after its name. The name is skipped because it may contain any characters. */
 function statOf(pid: number | "self"): string[] {
   const stat = read(`/proc/${pid}/stat`)
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ")
@@ -123,10 +123,10 @@ function sharedSet(key: symbol): Set<string> {
 
 /** Signs this installation's records, so that forged ones are not trusted. */
 export type Signer = {
-  /** Independent of the order of keys. */
+  /** Signs a value. The order of the value's keys does not change the signature. */
   readonly sign: (value: unknown) => string
   readonly isSigned: (value: unknown, signature: unknown) => boolean
-  /** Why the installation's key cannot be used, and the remedy. Such signatures are valid in this process only. */
+  /** Why the installation's key cannot be used, and the remedy. If set, signatures are valid in this process only. */
   readonly problem?: string
 }
 
@@ -149,8 +149,8 @@ export function signerOf(key: Uint8Array): Signer {
 export const keyFile = (folder: string = dataFolder()): string => join(folder, KEY_FILE)
 
 /**
- * Creates the key at first use, readable by the user only; concurrent processes get the same key. Throws where the
- * folder is unusable, the file is no key, or others could read or write it.
+ * Reads the installation's key. The first call creates it, readable by the user only; concurrent processes get the same
+ * key. Throws where the folder is unusable, the file contains no key, or other users could read or write it.
  */
 export function installationKey(folder: string = dataFolder()): Uint8Array {
   const file = keyFile(folder)
@@ -163,7 +163,7 @@ export function installationKey(folder: string = dataFolder()): Uint8Array {
   return made
 }
 
-/** Signer with the installation's key, or with a temporary one where that cannot be used. */
+/** Creates a signer with the installation's key, or with a temporary key where the former cannot be used. */
 export function installationSigner(folder: string = dataFolder()): Signer {
   try {
     return signerOf(installationKey(folder))
@@ -172,7 +172,7 @@ export function installationSigner(folder: string = dataFolder()): Signer {
   }
 }
 
-/** Next to OpenCode's data folder, found by the same rules. */
+/** The plugin's folder in OpenCode's data folder, which is found by OpenCode's rules. */
 export const dataFolder = (): string =>
   join(process.env.XDG_DATA_HOME || join(homedir(), ".local", "share"), "opencode", "superagents")
 
@@ -196,7 +196,7 @@ function refuseOpenToOthers(file: string): void {
   throw new Error(`others may read or write ${file} (mode ${shown}). If you trust what is in it: chmod 600 ${file}`)
 }
 
-/** JSON with sorted keys: a database may return them in another order. */
+/** JSON with sorted keys, because a database may return keys in another order. */
 const canonical = (value: unknown): string =>
   JSON.stringify(value, (_key, inner: unknown) =>
     typeof inner === "object" && inner !== null && !Array.isArray(inner)

@@ -11,8 +11,8 @@ const MOST_PROJECTS = 500
 const toldFile = (): string => join(dataFolder(), "told.json")
 
 /**
- * Whether the user has not been told this for the project; marks it as told. If that cannot be stored, it is told
- * again.
+ * Whether the text `what` is new for the project's user. The text is then stored as known; if that fails, the user sees
+ * it again next time.
  */
 export function isNews(project: string, what: string, file: string = toldFile()): boolean {
   const key = createHash("sha256").update(project).digest("hex").slice(0, 16)
@@ -25,7 +25,7 @@ export function isNews(project: string, what: string, file: string = toldFile())
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
     replaceFileSync(file, JSON.stringify(Object.fromEntries(kept)))
   } catch {
-    // Told again next time.
+    // The text is shown again next time.
   }
   return true
 }

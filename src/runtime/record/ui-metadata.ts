@@ -5,14 +5,14 @@ import type { AskOptions } from "../user-actions.ts"
 /** Metadata key for the display of a remote task, whose session sends no events here. */
 export const UI_METADATA_KEY = "superagentsSigns"
 
-/** A question with its options: the terminal cannot read the remote session. */
+/** A question with its options, stored because the terminal cannot read the remote session. */
 export type RemoteAsk = Ask & { readonly offers: AskOptions }
 
 export type UiMetadata = {
-  /** Host without contact. */
+  /** Name of the host while it is out of reach. */
   readonly away?: string
   readonly preparing?: Preparing
-  /** Ended; its changes are being fetched. */
+  /** The task has ended, and its changes are being fetched. */
   readonly fetches?: true
   readonly asks: readonly RemoteAsk[]
 }
@@ -56,14 +56,14 @@ const UiMetadataSchema = z.object({
 
 export function decodeUiMetadata(metadata: unknown): UiMetadata | undefined {
   const given = (metadata as Record<string, unknown> | null | undefined)?.[UI_METADATA_KEY]
-  // Called for every changed session: a thrown parse error would cost a stack trace each.
+  // No error is thrown here: this runs for every changed session, and each error would cost a stack trace.
   return given === undefined ? undefined : (UiMetadataSchema.safeParse(given).data as UiMetadata | undefined)
 }
 
 /** UI metadata to store; undefined where empty or too large. */
 export function encodeUiMetadata({ away, preparing, fetches, asks }: UiMetadata): UiMetadata | undefined {
   if (away === undefined && preparing === undefined && !fetches && asks.length === 0) return undefined
-  // Without the offers, which need access to the remote session.
+  // The diff of a permission is not stored.
   const plain = asks.map(({ offers, ...ask }) => ({
     ...ask,
     offers: offers.kind === "permission" ? { ...offers, diff: undefined } : offers,

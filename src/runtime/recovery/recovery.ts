@@ -5,7 +5,7 @@ import type { CostLedger } from "../budgets.ts"
 import type { Parts } from "../parts.ts"
 import { importRecords, rank, remove, Settling, type SettlingPorts } from "./takeover.ts"
 
-/** Age limit for the search at startup; older tasks are found when their parent's session is used. */
+/** How far back the search at startup goes, in ms. Older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * 24 * 3_600_000
 
 export type RecoveryPorts = SettlingPorts & {
@@ -15,9 +15,10 @@ export type RecoveryPorts = SettlingPorts & {
 }
 
 /**
- * Recovers tasks after a restart from records in their sessions: an end that was not told is told, an active task of a
- * dead process is classified by its messages, and one of a living process is only shown. Nothing is started: a queued
- * task ends as interrupted.
+ * Recovers tasks after a restart from the records in their sessions:
+ * - A notification that was not sent is sent.
+ * - An active task of a dead process is classified by its messages; a queued one ends as interrupted.
+ * - A task of a process that still exists is only shown.
  */
 export class Recovery {
   readonly #parts: Parts
@@ -41,7 +42,7 @@ export class Recovery {
     this.#ports.watch()
   }
 
-  /** Reads tasks that other processes launched or ended since then. Never rejects. */
+  /** Reads tasks that other processes launched or ended after `since`. Never rejects. */
   async discover(since: number): Promise<void> {
     const { host } = this.#parts
     try {
@@ -60,7 +61,7 @@ export class Recovery {
     await this.look(parentID)
   }
 
-  /** Reads current state of other processes' tasks for a reader. Never rejects. */
+  /** Updates other processes' tasks, so that a caller can show their current state. Never rejects. */
   async look(parentID?: string): Promise<void> {
     await this.refreshForeign(parentID)
     const { store, host, stopped } = this.#parts
@@ -75,7 +76,7 @@ export class Recovery {
     }
   }
 
-  /** Its last message shows whether anything is new. */
+  /** Reads the messages of another process's task, unless its last message is unchanged since the last time. */
   async #readForeign({ id, sessionID, run }: Task): Promise<void> {
     const { store, host } = this.#parts
     const last = JSON.stringify([run.promptID, await host.lastMessage(sessionID)])
@@ -98,7 +99,7 @@ export class Recovery {
       try {
         const record = await this.#recordOf(task)
         if (record) records.push(record)
-        // Deleted, or cleared by its own process.
+        // The task's session was deleted, or its own process has cleared the task.
         else if (store.isForeign(task.id)) this.#remove(task.id)
       } catch (error) {
         host.log("warn", "could not look at another process's task", { task: task.id, error: String(error) })
@@ -113,7 +114,10 @@ export class Recovery {
     this.#ports.changed()
   }
 
-  /** Reading a session in another folder starts an OpenCode instance there: search below its parent instead. */
+  /**
+   * Reads the record of a task. A session in another folder is searched below its parent, because reading it directly
+   * starts an OpenCode instance there.
+   */
   async #recordOf(task: Task): Promise<TaskRecord | undefined> {
     const { host } = this.#parts
     if (!task.place) return (await host.session(task.sessionID))?.record
@@ -141,7 +145,9 @@ export class Recovery {
     if (records.length > 0) this.#ports.changed()
   }
 
-  /** Adopts orphans once all parents are known. */
+  /**
+   * Takes over orphans, members before their groups. Called once all records are read, so that all parents are known.
+   */
   #adopt(orphans: readonly TaskRecord[]): void {
     const { background, host } = this.#parts
     let asks: Promise<readonly Ask[]> | undefined
@@ -151,7 +157,7 @@ export class Recovery {
     }
     const adopted = new Map<string, Promise<void>[]>()
     const adopt = async (orphan: TaskRecord) => {
-      // A group's state is derived from its members.
+      // A group's state is derived from its members, so they must be settled first.
       await Promise.all(orphan.task.group ? (adopted.get(orphan.task.id) ?? []) : [])
       await this.#settling.adopt(orphan, openAsks)
     }

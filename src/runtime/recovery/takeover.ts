@@ -38,11 +38,14 @@ const mayBeInOtherFolder = (task: Task): boolean => isUnclosed(task) || (task.de
 const isUnclosed = (task: Task): boolean =>
   holdsPlace(task) || (task.group !== undefined && task.outcome?.group === undefined)
 
-/** Whether the agent may have launched tasks that only its dead process knew; they are settled with it. */
+/**
+ * True if the agent may have launched tasks that only its dead process knew. Such tasks are settled together with this
+ * one.
+ */
 const mayLaunch = (task: Task, { maxDepth }: Pick<Options, "maxDepth">): boolean =>
   isActive(task) && (maxDepth === 0 || task.depth < maxDepth)
 
-/** Time of the agent's last launch or resume, which proves it worked then; 0 for never. */
+/** Time of the agent's last launch or resume, which proves that the agent worked then; 0 for never. */
 const lastLaunchBy = ({ sessionID }: Task, store: TaskStore): number =>
   Math.max(0, ...store.ofParent(sessionID).map(({ run }) => run.createdAt))
 
@@ -51,8 +54,8 @@ const hasWon = ({ id, member }: Task, store: TaskStore): boolean =>
   member !== undefined && winnerIn(store.get(member.of)?.group) === id
 
 /**
- * End of a run of a dead process by its messages; undefined where they show none. `seenAt`: last sign of that process;
- * `isWinner`: the group's record names it the winner.
+ * How a run of a dead process ended, judged by its messages; undefined where they show no end. `seenAt`: last sign of
+ * that process; `isWinner`: the group's record names the task as winner.
  */
 function endOf(task: Task, messages: readonly Message[], seenAt: number, isWinner: boolean): Ending | undefined {
   const classified = classify(messages, "orphaned")
@@ -64,7 +67,10 @@ function endOf(task: Task, messages: readonly Message[], seenAt: number, isWinne
   }
 }
 
-/** A run that answered without a recorded check counts as interrupted: whether it would have passed is not known. */
+/**
+ * A run that answered without a recorded check counts as interrupted, because nobody knows whether it would have
+ * passed.
+ */
 function unchecked(task: Task, ending: Ending): Ending {
   if (ending.type !== "completed" || task.run.check === undefined) return ending
   const text = "OpenCode stopped or was restarted before its check had passed. It had answered."
@@ -72,8 +78,8 @@ function unchecked(task: Task, ending: Ending): Ending {
 }
 
 /**
- * Prompts of the remaining members when a group continues after a restart; undefined where it cannot: none has begun, or
- * the prompts are lost. `members`: all members.
+ * Prompts of the remaining members when a group continues after a restart. Undefined where the group cannot continue,
+ * because no member has begun or the prompts are lost. `members`: all members.
  */
 export function remainingPrompts({ group, run }: Task, members: readonly MemberState[]): string | undefined {
   if (!group || winnerIn(group) !== undefined || run.startedAt === undefined) return undefined
@@ -83,7 +89,10 @@ export function remainingPrompts({ group, run }: Task, members: readonly MemberS
   return group.prompt
 }
 
-/** End of a group whose process died: with a recorded winner it is completed, otherwise it can be resumed. */
+/**
+ * How a group ends whose process died: with a recorded winner it is completed, otherwise interrupted, so that it can be
+ * resumed.
+ */
 const groupEndOf = ({ group }: Task): Ending =>
   winnerIn(group) === undefined ? { type: "failed", reason: TEAM_INTERRUPTED } : { type: "completed" }
 
@@ -93,23 +102,23 @@ const TEAM_INTERRUPTED: Reason = {
 }
 
 /**
- * Prompt of a paused run, from its stored message. Undefined where that is missing, or messages show that the run
- * continued and ended.
+ * Reads the prompt of a paused run from its stored message. Undefined if the message is missing, or later messages show
+ * that the run continued and completed.
  */
 function promptFromMessages(task: Task, messages: readonly Message[]) {
   const asked = messages.find(({ id }) => id === task.run.promptID)
   if (!asked || classify(messages, "working")?.type === "completed") return undefined
   const texts = asked.parts.flatMap((part) => (part.type === "text" ? [part] : []))
   const textOf = (synthetic: boolean) => texts.find((part) => part.synthetic === synthetic)?.text ?? ""
-  // The constraints are appended again later.
+  // The constraints are removed here, because they are appended again when the prompt is sent.
   const [told, constraints] = [textOf(true), constraintsOf(task)]
   const preface = told.endsWith(constraints) ? told.slice(0, told.length - constraints.length) : told
   return { prompt: textOf(false), preface: preface.trim() }
 }
 
 /**
- * Reads records of other processes and of earlier ones. Returns orphans, whose process is gone; they are treated as
- * foreign until settled.
+ * Adds the tasks of records that other or earlier processes wrote. Returns those of dead processes, called orphans;
+ * they count as foreign until they are settled.
  */
 export function importRecords(parts: Parts, ledger: CostLedger, records: readonly TaskRecord[]): readonly TaskRecord[] {
   const { store, host } = parts
@@ -128,7 +137,7 @@ export function importRecords(parts: Parts, ledger: CostLedger, records: readonl
   })
 }
 
-/** Members before their groups. */
+/** Sort key that puts members before their groups. */
 export const rank = ({ task }: TaskRecord): number => (task.group ? 1 : 0)
 
 /** Drops a task whose session or record is gone. */
@@ -136,12 +145,13 @@ export function remove({ store }: Parts, taskID: string): void {
   store.remove(taskID)?.releaseWaiters()
 }
 
-/** The task runs or ended in this process, which knows more than the record. */
+/** True if this process knows more of the task than the record says, because the task runs or ended here. */
 function isKnown({ store }: Parts, task: Task, isOrphan: boolean): boolean {
   const shown = store.get(task.id)
-  // Read before a later run began.
+  // The record was read before a later run of the task began.
   if (shown && shown.run.generation > task.run.generation) return true
-  // The other process took it over without knowing the end found here; it will find the same end.
+  // Another process took the task over without knowing the end that this process found. That process will find the same
+  // end.
   const isFound = shown && isActive(task) && !isActive(shown) && shown.run.generation >= task.run.generation
   if (isFound && (!isOrphan || shown.delivery.state === "confirmed")) return true
   const known = store.isForeign(task.id) ? undefined : shown
@@ -150,7 +160,7 @@ function isKnown({ store }: Parts, task: Task, isOrphan: boolean): boolean {
 }
 
 function show({ store, clock }: Parts, task: Task, isOrphan: boolean): void {
-  // Foreign until settled, so that failures are retried.
+  // An orphan that is not settled yet counts as foreign, so that a failed attempt is repeated.
   if (isOrphan && !isActive(task) && !owesNotification(task)) store.add(task, clock.now())
   else store.addForeign(task)
   if (!isOrphan && !isActive(task)) store.handle(task.id)?.releaseWaiters()
@@ -158,7 +168,10 @@ function show({ store, clock }: Parts, task: Task, isOrphan: boolean): void {
 
 /** Delay between claiming a task and checking whether another process claimed it later, in ms. */
 const CLAIM_MS = 300
-/** Parents active within this time are woken after a restart; others find the end when they are used. */
+/**
+ * A parent is woken after a restart if the dead process was seen within this time, in ms. Other parents learn of the
+ * end when they are used.
+ */
 const WAKE_WINDOW_MS = 900_000
 
 export type SettlingPorts = {
@@ -172,7 +185,7 @@ export type SettlingPorts = {
   readonly changed: () => void
 }
 
-/** Settles tasks of dead processes: takes each over, then tells, ends or continues it. */
+/** Settles tasks of dead processes: takes each task over, then sends its notification, ends it or continues it. */
 export class Settling {
   readonly #parts: Parts
   readonly #ports: SettlingPorts
@@ -184,11 +197,14 @@ export class Settling {
     this.#takeIn = takeIn
   }
 
-  /** Settles a task of a dead process. Never rejects: failures are retried. `openAsks`: open questions of all sessions. */
+  /**
+   * Settles a task of a dead process. Never rejects: a failed attempt is repeated. `openAsks`: reads the open questions
+   * of all sessions.
+   */
   async adopt({ task, owner }: TaskRecord, openAsks: () => Promise<readonly Ask[]>): Promise<void> {
     const { host } = this.#parts
     const handle = this.#parts.store.handle(task.id)
-    // May be settled already.
+    // The task may be settled already, or another call may be settling it.
     if (!handle?.run || !this.#parts.store.isForeign(task.id) || handle.run.orphaned?.settling) return
     const { seenAt = owner.seenAt } = handle.run.orphaned ?? {}
     handle.run = { ...handle.run, heldBy: "orphan", orphaned: { seenAt, settling: true } }
@@ -197,7 +213,7 @@ export class Settling {
       if (mayBeInOtherFolder(task) && !this.#ports.places.outlives(task))
         await host.move(task.sessionID, parentFolderOf(this.#parts, task))
       const isMine = await this.#claim(task)
-      // Its children are settled with it.
+      // Tasks that this task's agent launched are settled with it.
       if (isMine && mayLaunch(task, this.#parts.options)) this.#takeIn(await host.recordsOf(task.sessionID))
       if (isMine && isActive(task)) await this.#settle(task, seenAt, openAsks)
       else if (isMine) this.#tell(task, seenAt)
@@ -212,8 +228,8 @@ export class Settling {
   }
 
   /**
-   * Records this process as the task's owner. Of two processes that do so at once, the last writer wins: each reads the
-   * record again a moment later.
+   * Records this process as the task's owner, and returns whether it is. If two processes do so at once, the last
+   * writer wins: each reads the record again a moment later.
    */
   async #claim(task: Task): Promise<boolean> {
     const { host, clock } = this.#parts
@@ -237,7 +253,7 @@ export class Settling {
     const { host, store } = this.#parts
     if (this.#goesOn(given)) return
     const { task, stored } = await this.#read(given)
-    // Deleted meanwhile: its result is lost, and the parent may have been told.
+    // The session was deleted meanwhile: no result is left, and the parent may already have a notification.
     if (stored.length === 0 && !(await host.session(task.sessionID))) return remove(this.#parts, task.id)
     const { messages, told } = await answerBeforeNotice(host, given, stored)
     if (!told && (await this.#standsOn(task, messages))) return
@@ -245,7 +261,7 @@ export class Settling {
     const lastSeen = Math.max(seenAt, lastLaunchBy(task, store))
     const found = told ?? endOf(task, messages, lastSeen, hasWon(task, store))
     if (!found) return
-    // No process heard what its agent asked meanwhile: the end refuses it.
+    // Questions that the agent asked after its process died are read now, so that the end of the run refuses them.
     const asks = (await openAsks()).filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id)
     if (!this.#own(told ? given : task)) return
     const handle = store.handle(task.id)
@@ -295,7 +311,9 @@ export class Settling {
     return verdict.ok ? ending : { type: "failed", reason: verdict.failure, at: ending.at }
   }
 
-  /** A remote task was not interrupted: its run continues without a notification. */
+  /**
+   * Continues the run of a remote task, which the crash did not interrupt. Returns false where this is not possible.
+   */
   #goesOn(task: Task): boolean {
     const { store, clock } = this.#parts
     const mayGoOn = this.#ports.places.outlives(task) && task.run.startedAt !== undefined && !isPaused(task)
@@ -308,13 +326,16 @@ export class Settling {
     return true
   }
 
-  /** Only paused runs continue after a restart: at their time, with their prompt. */
+  /**
+   * Lets a paused run continue to wait after a restart, with its prompt. Returns false for any other run: only paused
+   * runs continue.
+   */
   async #standsOn(task: Task, messages: readonly Message[]): Promise<boolean> {
     const { store, clock } = this.#parts
     const goOn = this.#ports.pauser?.afterRestart(task)
     const asked = promptFromMessages(task, messages)
     if (!goOn || !this.#mayGoOn(task) || !asked) return false
-    // The dead process may not have undone the refused turn.
+    // The dead process may have had no time to delete the refused step.
     if (unfinishedAnswer(messages)) await deleteRefusedStep(this.#parts, task)
     if (!this.#own(task)) return false
     const handle = store.handle(task.id)
@@ -324,13 +345,13 @@ export class Settling {
     return true
   }
 
-  /** True unless the task is a member of a group that has ended. */
+  /** True unless the task is a member of a group that has ended or has a winner. */
   #mayGoOn({ member }: Task): boolean {
     const group = member && this.#parts.store.get(member.of)
     return !member || (group !== undefined && isActive(group) && winnerIn(group.group) === undefined)
   }
 
-  /** Takes a task over. False where it changed since the dead process left it. */
+  /** Makes this process the task's owner. Returns false if the plugin stops, or the task is not foreign any more. */
   #own(task: Task): boolean {
     const { store, clock, stopped } = this.#parts
     if (stopped.aborted || !store.isForeign(task.id)) return false
@@ -341,7 +362,8 @@ export class Settling {
   /** Whether the notification starts the parent. `seenAt`: last sign of the dead process. */
   #wakes({ parentID }: Task, seenAt: number): boolean {
     const { store, clock } = this.#parts
-    // The parent's task ended with that process: nobody would supervise this one.
+    // The parent's own task ended with the dead process, so nobody would supervise a turn that this notification
+    // starts.
     if (store.bySession(parentID)) return false
     return clock.now() - seenAt < WAKE_WINDOW_MS
   }

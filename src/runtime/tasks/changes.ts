@@ -2,7 +2,7 @@ import { messageOf } from "../../core/errors.ts"
 import type { Merge, Work } from "../../core/task.ts"
 import type { ArchiveResult, MergeResult } from "../places/place.ts"
 
-/** Most paths in a record, which is written again and again. */
+/** Most paths that a record contains. More would make it too large, because it is written again and again. */
 export const MOST_FILES = 100
 
 export function mergeOf(result: MergeResult): Merge {

@@ -10,8 +10,8 @@ type RetentionPorts = {
 }
 
 /**
- * Limits a session's ended tasks to `maxHistory`: read ones are dropped first, oldest first, unread ones are counted.
- * Tasks with work on another machine stay, because their record is needed to fetch it.
+ * Limits a session's ended tasks to `maxHistory`. Read tasks are dropped first, oldest first; dropped unread tasks are
+ * counted. Tasks with work on another machine stay, because their record is needed to fetch it.
  */
 export class Retention {
   readonly #parts: Parts

@@ -16,8 +16,8 @@ import { ParentState, TaskHandle } from "./task-handle.ts"
 type Changed = (before: Task, after: Task, event: TaskEvent) => void
 
 /**
- * Tasks of this process with their indexes. Tasks change only by `apply`, which calls `transition`; effects are the
- * caller's. All other state of a task or parent is in its handle and dropped with it.
+ * Tasks known to this process, with their indexes. A task changes only by `apply`, which calls `transition`; the caller
+ * carries out the effects. All other state of a task or parent is in its handle and dropped with it.
  */
 export class TaskStore {
   readonly #entries = new Map<string, TaskHandle>()
@@ -26,11 +26,13 @@ export class TaskStore {
   readonly #bySession = new Map<string, string>()
   readonly #parents = new Map<string, ParentState>()
   readonly #active = new Set<string>()
-  /** Tasks of other processes, living or dead: shown and polled only. */
+  /** Ids of tasks that other processes own or have owned. Such tasks are only shown and polled. */
   readonly #foreign = new Set<string>()
-  /** Ids of cleared tasks and their sessions, kept while the process lives. */
+  /**
+   * Ids of cleared tasks and of their sessions. They are kept until the process ends, so that no task appears again.
+   */
   readonly #cleared = new Set<string>()
-  /** Sessions below a task's own, whose activity is a sign of the task's life. */
+  /** Sessions below a task's own session, with the id of that task. Activity in them is a sign that the task works. */
   readonly #descendants = new Map<string, string>()
   readonly #listeners = new Set<(id: string) => void>()
   readonly #changed?: Changed
@@ -44,7 +46,7 @@ export class TaskStore {
     return this.#entries.get(id)?.task
   }
 
-  /** Includes tasks that are being created. */
+  /** Returns the handle of a task, also of one whose session is being created. */
   handle(id: string): TaskHandle | undefined {
     return this.#making.get(id) ?? this.#entries.get(id)
   }
@@ -59,7 +61,7 @@ export class TaskStore {
     return known
   }
 
-  /** Notes that the session's turn was stopped, or has begun again. Returns false where that was known. */
+  /** Notes whether the session's turn was stopped. Returns false where that was known already. */
   stopped(sessionID: string, isStopped: boolean): boolean {
     const parentState = this.#parents.get(sessionID)
     if (!parentState || parentState.isStopped === isStopped) return false
@@ -67,7 +69,7 @@ export class TaskStore {
     return true
   }
 
-  /** The session was deleted: its state is dropped with the last of its tasks. */
+  /** Called when a session was deleted. Drops its state; while it still has tasks, only a part of it. */
   forgetSession(sessionID: string): void {
     this.#descendants.delete(sessionID)
     const parentState = this.#parents.get(sessionID)
@@ -80,7 +82,7 @@ export class TaskStore {
     return id === undefined ? undefined : this.get(id)
   }
 
-  /** The task a session works for: its own, or the nearest above. */
+  /** The task that a session works for: the session's own task, or the nearest one above. */
   responsibleFor(sessionID: string): Task | undefined {
     const id = this.#bySession.get(sessionID) ?? this.#descendants.get(sessionID)
     return id === undefined ? undefined : this.get(id)
@@ -95,7 +97,7 @@ export class TaskStore {
     return [...this.#entries.values()].map(({ task }) => task)
   }
 
-  /** Oldest first. */
+  /** Tasks that the session launched, oldest first. */
   ofParent(parentID: string): Task[] {
     return this.#pick(this.#parents.get(parentID)?.children ?? []).sort((a, b) => a.createdAt - b.createdAt)
   }
@@ -117,12 +119,12 @@ export class TaskStore {
     return () => void this.#listeners.delete(listener)
   }
 
-  /** Something derived for the task changed, but not the task itself. */
+  /** Informs listeners that something shown of the task has changed, although the task itself has not. */
   noticed(id: string): void {
     for (const listener of this.#listeners) listener(id)
   }
 
-  /** The run is active and this process's. */
+  /** Whether this process owns the run and the run is active. */
   runs({ id, run }: Task): boolean {
     const current = this.get(id)
     if (!current || this.#foreign.has(id)) return false
@@ -165,7 +167,7 @@ export class TaskStore {
     this.#making.set(task.id, new TaskHandle(task, newRun(task, "creating", now)))
   }
 
-  /** The session could not be created. */
+  /** Drops a task whose session could not be created. */
   unmake(id: string): void {
     this.#making.delete(id)
   }
@@ -185,7 +187,7 @@ export class TaskStore {
     this.noticed(task.id)
   }
 
-  /** Another process has taken the task over: its record counts from now on. */
+  /** Makes a task foreign that another process has taken over. From now on its record counts. */
   disown(id: string): void {
     const handle = this.#entries.get(id)
     if (!handle) return
@@ -259,7 +261,10 @@ export class TaskStore {
     return handle
   }
 
-  /** Removes a task that a user or its parent has cleared. Records that were read earlier must not show it again. */
+  /**
+   * Removes a task that a user or its parent has cleared. The task's id is kept, so that a record read earlier does not
+   * show the task again.
+   */
   clear(id: string): TaskHandle | undefined {
     for (const cleared of [id, this.get(id)?.sessionID ?? id]) this.#cleared.add(cleared)
     return this.remove(id)
@@ -270,7 +275,7 @@ export class TaskStore {
     return this.#cleared.has(id)
   }
 
-  /** Usage of cleared tasks launched by this session, which is a task's own: it was paid all the same. */
+  /** Usage of cleared tasks that a task's session had launched. It still counts, because it was paid. */
   left(parentID: string): Figures {
     return this.#parents.get(parentID)?.forgottenUsage ?? NO_FIGURES
   }
@@ -284,13 +289,13 @@ export class TaskStore {
     return addFigures(this.left(task.parentID), took(task))
   }
 
-  /** A session was created below `parentID`: it belongs to the same task, if any. */
+  /** Notes a session that was created below `parentID`. It belongs to the task of `parentID`, if there is one. */
   adopt(sessionID: string, parentID: string): void {
     const task = this.responsibleFor(parentID)
     if (task && isActive(task) && !this.#bySession.has(sessionID)) this.#descendants.set(sessionID, task.id)
   }
 
-  /** Sets up the run of a task that is now this process's; a task that was being created keeps its state. */
+  /** Sets up the run of a task that this process owns now. A run whose session is being created keeps its state. */
   #index(handle: TaskHandle, now: number): void {
     const { task } = handle
     if (!isActive(task)) {

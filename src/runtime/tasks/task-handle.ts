@@ -9,35 +9,38 @@ export type KeptAnswer = Answer & { readonly generation: number; readonly keptAt
 export class TaskHandle {
   task: Task
   run: ActiveRun | undefined
-  /** Another living process writes its record. */
+  /** Set while another process writes the task's record. */
   borrowed = false
   answer?: KeptAnswer
-  /** For a foreign task: its last message at the last read. */
+  /** For a foreign task: its last message when this process last read it. */
   seen?: string
-  /** Calls waiting for the end of its run. */
+  /** Calls that wait for the end of the task's run. */
   readonly waiters = new Set<() => void>()
-  /** Callers waiting for a state of its run. */
+  /** Callers that wait until the task's run has reached a state. */
   readonly watchers = new Set<{
     readonly until: (run: ActiveRun | undefined) => boolean
     readonly resolve: () => void
   }>()
-  /** Queued inputs; not empty while one is handled. */
+  /** Queued inputs of the task. Not empty while an input is handled. */
   readonly inputs: (() => void)[] = []
   isBusy = false
-  /** Messages of ended runs, and of what went on after them, whose usage the task has. */
+  /** Ids of messages whose usage the task already contains: messages of ended runs, and of turns after them. */
   readonly counted = new Set<string>()
-  /** Index among the ends of this process. */
+  /** Number of the task's end in the order in which tasks ended in this process. */
   endIndex = 0
-  /** Stops its check or preparation; `preparation` resolves when that is over. */
+  /** Stops the task's check or preparation. `preparation` resolves when the stopped work has ended. */
   stop?: AbortController
   preparation?: Promise<unknown>
-  /** The launching call named its model. */
+  /** Whether the call that launched the task named its model. */
   isModelNamed = false
-  /** Missing dependencies of its place, found at the launch. */
+  /** Sentences on dependencies that the task's place lacks, found at the launch. */
   lacks?: string
   /** Items of an active map. */
   items?: readonly unknown[]
-  /** Hashes of rows that this process wrote to the ledger, by index: others can write there, too. */
+  /**
+   * Hashes of the ledger's rows that this process wrote, by index. Others can write to the file, too: a row with
+   * another hash is not trusted.
+   */
   noted?: Map<number, string>
   /** Resolves when all members under creation exist. */
   creatingMembers?: Promise<unknown>
@@ -56,7 +59,7 @@ export class TaskHandle {
     return new Promise((resolve) => void this.watchers.add({ until, resolve }))
   }
 
-  /** Releases calls that wait for the end of its run. */
+  /** Lets all calls continue that wait for the end of the task's run. */
   releaseWaiters(): void {
     for (const finish of [...this.waiters]) finish()
   }
@@ -71,33 +74,38 @@ export class TaskHandle {
   }
 }
 
-/** An end to be told, in the order of the ends. */
+/** A notification that is not queued yet. `endIndex`: its position in the order of the ends. */
 export type PendingNotification = { readonly task: Task; readonly maybeDelivered: boolean; readonly endIndex: number }
 
-/** State of a session with tasks, beside the tasks themselves. */
+/** State of a session that has launched tasks, except the tasks themselves. */
 export class ParentState {
   readonly children = new Set<string>()
   pendingNotifications: readonly PendingNotification[] = []
-  /** Usage of its cleared tasks. */
+  /** Usage of the session's cleared tasks. */
   forgottenUsage: Figures = NO_FIGURES
   /** Cleared tasks that a limit still counts. */
   forgotten: Task[] = []
   /** Times of recent launches. */
   launches: readonly number[] = []
-  /** Launches in progress by fingerprint, so that an identical one can wait. */
+  /** Launches in progress by fingerprint, so that an identical launch can wait for the first. */
   readonly launching = new Map<string, Promise<Task>>()
-  /** Its user stopped its turn and has not written since. */
+  /** Set if the user stopped the session's turn and has written nothing since. */
   isStopped = false
-  /** Undo by its user. `restores` ends once they were told what a redo would reset. */
+  /**
+   * Set while messages are undone. `restores` becomes false once the user is warned of changes that a redo would reset.
+   */
   undone?: Undone
-  /** Ended tasks dropped unread. */
+  /** Number of ended tasks that were dropped before the parent read them. */
   droppedUnread = 0
-  /** Resolves when its tasks of earlier processes are recovered. */
+  /** Resolves once the session's tasks of earlier processes are recovered. */
   loaded?: Promise<void>
-  /** Cancels the pending write of its tasks' ends. */
+  /** Cancels the pending write of the records of the session's ended tasks. */
   cancelRecordWrite?: () => void
 
-  /** The session's own task was cleared: its usage counts for the payer above. */
+  /**
+   * Called when the session's own task was cleared. Cleared tasks that a limit still counts move to `heir`, the session
+   * above.
+   */
   transferUsage(heir: ParentState | undefined): void {
     if (heir) heir.forgotten = [...heir.forgotten, ...this.forgotten]
     this.forgotten = []

@@ -30,39 +30,39 @@ import type { TaskStore } from "./store.ts"
 export type TaskView = {
   readonly task: Task
   readonly phase?: Phase
-  /** Completed; its work is being checked again and merged. */
+  /** The task has completed, and its work is being checked again and merged. */
   readonly merging?: true
-  /** Ended on another machine; its changes are being fetched. */
+  /** The task has ended on another machine, and its changes are being fetched. */
   readonly fetching?: true
-  /** Since admission, in ms. */
+  /** Time since the run got its slot, in ms, without pauses. */
   readonly elapsed: number
   /** Time in the queue, in ms. */
   readonly waited: number
-  /** Position from 1; only while queued. */
+  /** Position in the queue, from 1. Only set while the task is queued. */
   readonly place?: number
   /** All runs of the task and its children. */
   readonly whole: Figures
   /** The last run alone, without children. */
   readonly thisRun: Figures
-  /** Oldest first. */
+  /** The tools that the run called last, oldest first. */
   readonly recentTools: readonly string[]
   readonly lastText: string
   /** Time since the last sign of life, in ms. */
   readonly signAge?: number
-  /** Includes its members' questions; `refusedAt`: when an unanswered one is refused. */
+  /** Open questions of the task, or of a group's members. `refusedAt`: when an unanswered question is refused. */
   readonly asks: readonly (Ask & { readonly refusedAt?: number })[]
   /** Item counts of a map. */
   readonly counts?: ItemCounts
-  /** Its pause, with the newest knowledge of the cause. */
+  /** The run's pause, with the newest information about its cause. */
   readonly pause?: Pause
   /** Time of the snapshot. */
   readonly at: number
   readonly retry?: { readonly attempt: number; readonly message: string }
-  /** All requests to its model have failed for a while. */
+  /** Set if all requests to the task's model have failed for a while. */
   readonly failing?: Failing
 }
 
-/** Result of a clear. `unmerged`: tasks whose work stays; `left`: number of other processes' tasks. */
+/** Result of a clear. `unmerged`: tasks whose work was kept; `left`: number of tasks that belong to other processes. */
 export type Cleared = {
   readonly cleared: number
   readonly stopped: number
@@ -70,7 +70,9 @@ export type Cleared = {
   readonly left?: number
 }
 
-/** `limitOf`: what keeps a task from asking its model; `until`: when a question is refused. */
+/**
+ * Creates the view of a task. `limitOf`: what keeps a task from asking its model; `until`: when a question is refused.
+ */
 export function viewOf(
   task: Task,
   store: TaskStore,
@@ -140,7 +142,7 @@ function waitedFor(
 
 const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))
 
-/** None for an ended run, even if the task was resumed since. */
+/** Progress of the task's run. Undefined for an ended run, even if the task was resumed since. */
 const progressOf = (task: Task, store: TaskStore): Progress | undefined => {
   const run = isActive(task) ? store.run(task.id) : undefined
   return run && seenOf(run)
@@ -151,7 +153,7 @@ export const figuresOf = (task: Task, store: TaskStore): Pick<TaskView, "whole" 
   thisRun: task.group ? membersRunOf(task, store) : thisRunOf(task, progressOf(task, store)),
 })
 
-/** Figures of a group's present run: its own session is never prompted. */
+/** Figures of a group's present run: the sum of its members, because the group's own session is never prompted. */
 const membersRunOf = (task: Task, store: TaskStore): Figures =>
   membersOf(store, task)
     .filter(({ task: { member } }) => member?.run === task.run.generation)
@@ -195,7 +197,7 @@ export function findNamedBatch(reference: string, own: readonly Task[]): readonl
   return isTask ? [] : own.filter((task) => task.batch === batchKeyOf(oneLine(wanted)))
 }
 
-/** The key of the batch among `own` of this name; undefined where there is none. */
+/** Finds the key of the batch with this name among the tasks `own`; undefined where there is none. */
 export function findBatch(name: string, own: readonly Task[]): string | undefined {
   const key = batchKeyOf(oneLine(name.trim()))
   return own.some((task) => task.batch === key) ? key : undefined
@@ -217,7 +219,7 @@ export function selectRunning(selector: CancelSelector, own: readonly Task[], ru
   return endables.length > 0 ? endables : running.map((task) => endable(task, runs))
 }
 
-/** Whether another process owns a task, and whether its merge is pending. */
+/** Says whether another process owns a task, and whether the task's work is being merged. */
 type Runs = { isForeign(id: string): boolean; isMerging(id: string): boolean }
 
 function noBatch(name: string, own: readonly Task[]): CallError {

@@ -7,7 +7,7 @@ export type CountThread = WorkerThread<CountOrder, CountAnswer>
 
 /** Time after which an idle thread is ended, in ms: the tokenizer uses some 150 MB. */
 export const IDLE_MS = 5000
-/** Time limit for an answer, in ms: loading the tokenizer takes a second of it. */
+/** Time limit for an answer of the thread, in ms. Loading the tokenizer takes about one second of it. */
 export const ANSWER_MS = 15_000
 export const REST_MS = 600_000
 
@@ -15,7 +15,7 @@ export const REST_MS = 600_000
 export class TokenCounter {
   readonly #helper: OnDemandWorker<CountOrder, CountAnswer>
 
-  /** `start` may throw. */
+  /** `start` creates the worker thread and may throw. */
   constructor(clock: Clock, start: () => CountThread) {
     this.#helper = new OnDemandWorker(clock, { idleMs: IDLE_MS, answerMs: ANSWER_MS, restMs: REST_MS }, start)
   }

@@ -1,14 +1,17 @@
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 
-/** Longest piece counted at once, in UTF-16 units: the tokenizer is quadratic in the length of a word. */
+/**
+ * Longest piece counted at once, in UTF-16 units, because the tokenizer's time grows with the square of a word's
+ * length.
+ */
 const PIECE_CHARS = 2000
 
 /** Counts special tokens as plain text. */
 const AS_TEXT = { disallowedSpecial: new Set<string>() }
 
 /**
- * Number of o200k tokens. Texts are split before white space, or anywhere within long runs, which may add one token for
- * each 2,000 characters.
+ * Number of tokens in the encoding o200k. A text is split before white space, or anywhere within long words, where each
+ * cut may add one token for some 2,000 characters.
  */
 export function countO200k(text: string): number {
   let tokens = 0

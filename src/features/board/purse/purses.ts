@@ -36,15 +36,15 @@ type KeeperPorts = {
   readonly host: Pick<OpencodeApi, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
   readonly clock: Clock
   readonly change: (command: BoardCommand) => Promise<unknown>
-  /** Option for a purse that opens every night. */
+  /** The option `purse`: a purse that the plugin opens every night. */
   readonly nightly?: BoardOptions["purse"]
-  /** How long before a time limit a last word is requested, in ms. */
+  /** How long before a time limit the plugin asks an agent for its last word, in ms. */
   readonly lastWord: number
 }
 
 /**
- * Opens nightly purses, lets them pay runs, and ends them with a report. Its state is part of the board, so another
- * process can continue at any point.
+ * Opens nightly purses, lets purses pay runs, and ends purses with a report. A purse's state is part of the board, so
+ * another process can continue at any point.
  */
 export class PurseManager {
   readonly #ports: KeeperPorts
@@ -54,7 +54,7 @@ export class PurseManager {
     this.#ports = ports
   }
 
-  /** Time of the next look by the clock, in ms. */
+  /** Time at which the scheduler must look again because a purse opens or ends, in ms. */
   nextLook({ purse }: BoardState, now: number): number {
     const { nightly } = this.#ports
     const opens = nightly ? rules.nextNight(nightly.from, now) : Number.POSITIVE_INFINITY
@@ -63,7 +63,8 @@ export class PurseManager {
   }
 
   /**
-   * Opens, pays or ends as due. `flights`: tasks at work, by thread; returns the new state and whether runs may begin.
+   * Opens the nightly purse, lets the open purse pay runs, or ends it, as is due. `flights`: tasks with active runs, by
+   * thread; `mayBegin`: whether further runs may begin.
    */
   async look(
     given: BoardState,
@@ -90,7 +91,7 @@ export class PurseManager {
     return { state, mayBegin: !rules.isOver(purse, facts) }
   }
 
-  /** A run is about to begin in a thread: the purse pays it, if there is one. */
+  /** Called before a run begins in a thread: the open purse, if any, pays the run. */
   async pay(id: string, threadId: string): Promise<void> {
     await this.#pay(id, threadId, false)
     const { purse } = await this.#ports.store.read()
@@ -108,12 +109,15 @@ export class PurseManager {
     return store.read()
   }
 
-  /** Runs that are active already, or were started by others, are paid and counted, too. */
+  /**
+   * Lets the purse also pay and count runs that were active before the purse opened, or that the scheduler did not
+   * start.
+   */
   async #payForAll(state: BoardState, flights: ReadonlyMap<string, { readonly id: string }>): Promise<BoardState> {
     if (state.purse?.ending) return state
     const { runs, store } = this.#ports
     const { threads = {}, openedAt = "" } = state.purse ?? {}
-    // One may have ended since the purse was opened, before this look.
+    // A run may have ended after the purse was opened and before this look: the purse pays such a run, too.
     const isPaid = (run: RunView | undefined) =>
       isInFlight(run) || (run?.result?.begun === true && (run.endedAt ?? 0) >= Date.parse(openedAt))
     const open = state.tasks.map(({ id, threadId = "" }) => [threadId, { id }] as const)
@@ -128,7 +132,7 @@ export class PurseManager {
     return store.read()
   }
 
-  /** `counts`: the thread's newest run is paid by the purse. */
+  /** `counts`: whether the purse pays the thread's newest run, so that the report counts this run. */
   #pay(id: string, threadId: string, counts: boolean): Promise<void> {
     const { runs } = this.#ports
     const run = runs.of(threadId)
@@ -181,7 +185,7 @@ export class PurseManager {
     return stopped
   }
 
-  /** Stops remaining runs, writes the report and removes the purse. Repeatable. */
+  /** Stops remaining runs, writes the report and removes the purse. Can be called again after a crash. */
   async #finish(state: BoardState): Promise<void> {
     const { purse } = state
     if (!purse?.ending) return
@@ -192,7 +196,7 @@ export class PurseManager {
     try {
       await writeReport(store.folder, report)
     } catch (error) {
-      // The board keeps the report; the file is only a copy.
+      // The purse ends all the same: the board's state keeps the report, and the file is only a copy.
       host.log("warn", "the report of a purse could not be written into the project", { error: messageOf(error) })
     }
     await this.#do({ type: "purse ended", report })
@@ -240,14 +244,15 @@ export class PurseManager {
     return { ...figures, result, ...(told && { text: told }), next: nextOf(state, open, result, text) }
   }
 
-  /** Tells the session that opened the purse, now or at a later look. */
+  /** Sends the report to the session that opened the purse. A busy session gets the report at a later look. */
   async #tell({ owed, purseReports = [] }: BoardState): Promise<void> {
     if (!owed) return
     const { host } = this.#ports
     const { sessionID } = owed
     try {
       const [parent, activity] = await Promise.all([host.parent(sessionID), host.activity()])
-      // A message during a turn causes another step, and one after an undo deletes the undone messages.
+      // The report waits: a message during a turn would cause another step, and a message after an undo would delete
+      // the undone messages.
       if (parent && (parent.reverted || activity.has(sessionID))) return
       const report = purseReports.find(({ name }) => name === owed.report)
       if (parent && report)
@@ -279,7 +284,7 @@ function nextOf(state: BoardState, task: BoardTask, result: ReportTask["result"]
   return step ? `next step: ${step.title}` : "work on it"
 }
 
-/** Two parts, like every notification: a line for the user, and the whole for the model. */
+/** Message with two parts, like every notification: a line for the user, and the whole report for the model. */
 function messageFor(
   name: MessageIDFactory,
   sessionID: string,
@@ -301,7 +306,10 @@ function messageFor(
   }
 }
 
-/** Writes a report into the board's folder for people. It is never read back, because anybody may change it there. */
+/**
+ * Writes a report into the board's folder for people. The plugin never reads these files, because anybody may change
+ * them.
+ */
 async function writeReport(board: string, { name, ...report }: KeptReport): Promise<void> {
   const folder = join(board, REPORTS_FOLDER)
   await mkdir(folder, { recursive: true })
@@ -334,7 +342,7 @@ export class PurseApi implements Purses {
   async open(given: PurseTerms, by: Actor): Promise<PurseView> {
     const { change, read } = this.#ports
     const { purse } = await read()
-    // The rules do not know the open purse's spending.
+    // The rules name the open purse's spending when they refuse a second purse, but do not know the amount.
     const spent = purse && this.#viewOf(await read())
     await change({ type: "open purse", ...given, by, ...(spent && { spent: spent.spent }) })
     return (await this.view()) as PurseView
@@ -344,7 +352,7 @@ export class PurseApi implements Purses {
     await this.#ports.change({ type: "close purse", by })
   }
 
-  /** Newest first. */
+  /** Reports of ended purses, newest first. */
   async reports(): Promise<readonly ReportHead[]> {
     const { purseReports = [] } = await this.#ports.read()
     return purseReports.map((report) => ({ ...report, tasks: report.tasks.length })).toReversed()

@@ -2,9 +2,9 @@ import { PAUSE_KINDS } from "../../../core/pause.ts"
 import { cents, formatTime, spentShort } from "../../../lib/format.ts"
 import { capital, count, formatInteger, oneLine } from "../../../lib/text.ts"
 
-/** Report of a purse, made from records without a model. */
+/** This module makes a purse's report from records, without a model. */
 
-/** Includes each kind of pause by its own word. */
+/** Results that a task can have in a report. The result of a paused task is the kind of its pause. */
 const RESULTS = ["done", "partial", "blocked", ...PAUSE_KINDS, "not begun"] as const
 
 export type ReportTask = {
@@ -14,11 +14,14 @@ export type ReportTask = {
   /** Runs that the purse paid, in whole or in part. */
   readonly runs: number
   readonly tokens: number
-  /** In US dollars, like `spent`, which is their sum. */
+  /** Cost of the task that the purse paid, in US dollars. The report's `spent` is the sum of these costs. */
   readonly cost: number
-  /** Done: the work. Partial: progress and last word. Blocked: the question. Paused: until when. */
+  /**
+   * By result: receipt of done work, progress and last word of partial work, question of a blocked task, or end of a
+   * pause.
+   */
   readonly text?: string
-  /** Next step. */
+  /** Text on how the task goes on, for example `next step: …`; absent for an archived task. */
   readonly next?: string
 }
 
@@ -29,7 +32,7 @@ export type PurseReport = {
   readonly endedAt: string
   readonly why: "closed" | "time" | "money" | "nothing left"
   readonly spent: number
-  /** A step of unknown cost was aborted. */
+  /** Set if a step of unknown cost was aborted: the purse has spent at least `spent`. */
   readonly atLeast?: true
   readonly tasks: readonly ReportTask[]
 }
@@ -52,7 +55,7 @@ const REASONS: Readonly<Record<PurseReport["why"], string>> = {
 
 const MOST_TEXT_CHARS = 600
 
-/** Removes rounding errors of sums below a millionth of a dollar. */
+/** Rounds an amount to a millionth of a dollar, which removes rounding errors of sums. */
 const exact = (amount: number): number => Number(amount.toFixed(6))
 
 export function reportOf(head: Omit<PurseReport, "spent" | "tasks">, tasks: readonly ReportTask[]): PurseReport {
@@ -80,7 +83,7 @@ export function countsOf({ tasks }: PurseReport): string {
 /** The report as Markdown. */
 export function reportText(report: PurseReport): string {
   const { spent, max, atLeast, openedAt, endedAt, why, tasks } = report
-  // Day is shown only if it differs from that of the end.
+  // The day of a time is shown only if it differs from the day of the end.
   const time = (at: string) => formatTime(Date.parse(at), Date.parse(endedAt))
   const head = `Spent ${spentShort(spent, max, atLeast)}, ${time(openedAt)} to ${time(endedAt)}: ${REASONS[why]}.`
   const sections = RESULTS.flatMap((result) => {

@@ -11,7 +11,7 @@ import {
 import type { ArchivedTask, BoardTask } from "../task.ts"
 import { withUnverifiedParent } from "./verify.ts"
 
-/** New state and archived tasks, the requested one first. */
+/** New state and archived tasks: the requested task first, then the subtasks that were canceled with it. */
 export type StateAfterArchive = { readonly state: BoardState; readonly archived: readonly ArchivedTask[] }
 
 export type TaskEnding = {
@@ -21,16 +21,16 @@ export type TaskEnding = {
   readonly in?: string
 }
 
-/** Author of edits outside OpenCode. */
+/** Value of `archivedBy` for an edit outside OpenCode, whose author is unknown. */
 export const OUTSIDE = "outside"
 
-/** Archives a task, cancels its subtasks where it is canceled, and wakes its parent's owner. */
+/** Archives a task and wakes the owner of the parent task. If the task is canceled, its subtasks are canceled, too. */
 export const archive = (state: BoardState, task: BoardTask, end: TaskEnding): StateAfterArchive =>
   removeArchived(state, endedAs(task, end))
 
 /**
- * Completes the end of an archived task: removes it from the board. Also used where a crash came between the writes of
- * the two files.
+ * Removes an archived task from the board, with the subtasks that are canceled with it. Also called after a crash
+ * between the writes of history and board, to complete the move.
  */
 export function removeArchived(state: BoardState, ended: ArchivedTask): StateAfterArchive {
   const archived = ended.status === "canceled" ? [ended, ...canceledWith(state, ended)] : [ended]
@@ -52,8 +52,8 @@ function canceledWith(state: BoardState, ended: ArchivedTask): readonly Archived
 }
 
 /**
- * A parent's owner is woken by ends that it did not cause. Edits outside OpenCode wake nobody: the parent then waits
- * for a user.
+ * Wakes the parent's owner, unless the parent's own thread canceled the subtask. An edit outside OpenCode wakes nobody,
+ * and the parent waits for a user.
  */
 function wakeParentOf(state: BoardState, { id, status, archivedAt, archivedBy, archivedIn }: ArchivedTask): BoardState {
   if (archivedBy === OUTSIDE) return withUnverifiedParent(state, id)
@@ -73,8 +73,8 @@ const endedAs = (task: BoardTask, { status, at, by, in: session }: TaskEnding): 
 })
 
 /**
- * Schedules a wake of an active task's owner, once for all causes so far. Wakes by the clock run one at a time, after
- * all others.
+ * Schedules a wake of an active task's owner; one run serves all causes so far. The scheduler starts wakes by the clock
+ * one at a time, after all other wakes.
  */
 export function wake(state: BoardState, id: string, cause: WakeCause, at: string): BoardState {
   if (findTask(state, id)?.status !== "active") return state
@@ -86,13 +86,13 @@ export const wokenAt = (pulse: TaskRunState, cause: WakeCause, at: string): Task
   wake: { at, cause: cause === "clock" ? (pulse.wake?.cause ?? cause) : cause },
 })
 
-/** Lets a task run again that rested after failures. */
+/** Resets a task's failures and idle runs, so that a resting task may run again. */
 export function resetFailures(state: BoardState, id: string): BoardState {
   const { failures: _failures, failure: _failure, idle: _idle, ...pulse } = runStateOf(state, id)
   return setRunState(state, id, pulse)
 }
 
-/** Sets a task's stored run state; an empty one is removed. */
+/** Sets a task's stored run state. An empty run state is removed from the board. */
 export function setRunState(state: BoardState, id: string, pulse: TaskRunState): BoardState {
   const { [id]: before, ...others } = state.pulses
   if (Object.keys(pulse).length === 0) return before ? { ...state, pulses: others } : state

@@ -18,10 +18,10 @@ import type {
 } from "../task.ts"
 import { resetFailures } from "./archive.ts"
 
-/** Id and thread of a new task, created before it is added to the board. */
+/** Id and thread of a new task. Both are created before the task is added to the board. */
 type Prepared = { readonly as?: string; readonly threadId?: string }
 
-/** Changes of a board. */
+/** Commands that change a board. */
 export type BoardCommand =
   | ({ readonly type: "create"; readonly input: NewTask; readonly by: Actor } & Prepared)
   | { readonly type: "update"; readonly id: string; readonly patch: TaskPatch; readonly by: Actor }
@@ -47,9 +47,9 @@ export type BoardCommand =
   | { readonly type: "notify"; readonly message: string; readonly by: Actor }
   /** A user wrote in the task's thread. */
   | { readonly type: "written"; readonly threadId: string }
-  /** A missing thread was created. */
+  /** The plugin created a thread for a task that had no usable one. */
   | { readonly type: "thread"; readonly id: string; readonly threadId: string }
-  /** A user starts the task as it is. */
+  /** A user starts the task and thereby trusts its present text. */
   | { readonly type: "run"; readonly id: string }
   /** A user trusts the whole board as it is, including outside edits. */
   | { readonly type: "accept" }
@@ -57,22 +57,25 @@ export type BoardCommand =
   | { readonly type: "restore" | "forget" }
   /** A run that began at `startedAt`, an ISO time, has ended. */
   | { readonly type: "ran"; readonly id: string; readonly startedAt: string; readonly result: RunResult }
-  /** Reasons for tasks that may not run for lack of budget; tasks without one may. */
+  /** `reasons`: why a task may not run for lack of budget, by task id. Tasks without a reason may run. */
   | { readonly type: "refused"; readonly reasons: Readonly<Record<string, string>> }
-  /** A round of the schedule. */
+  /** A round of the schedule begins. */
   | { readonly type: "tick" }
-  /** `until`: a time of day, or an ISO time. `night`: opened by the option, for the night that began then. */
+  /** `until`: a time of day, or an ISO time. `night`: start of the night for which the option opens the purse. */
   | {
       readonly type: "open purse"
       readonly max: number
       readonly until: string
       readonly by: Actor
       readonly night?: string
-      /** Spending of the open purse, for the error text. */
+      /** Spending of a purse that is open already, for the text of the refusal. */
       readonly spent?: number
     }
   | { readonly type: "close purse"; readonly by: Actor }
-  /** The purse pays a session with earlier usage `before`. `run`: its newest run, and whether the purse pays it. */
+  /**
+   * The purse pays a session. `before`: the session's usage until then; `run`: the session's newest run, which the
+   * purse pays where `counts` is set.
+   */
   | {
       readonly type: "pay"
       readonly id: string
@@ -83,11 +86,13 @@ export type BoardCommand =
   | { readonly type: "end purse"; readonly why: PurseEnd["why"]; readonly stopped: PurseEnd["stopped"] }
   | { readonly type: "purse ended"; readonly report: KeptReport }
   | { readonly type: "purse told" }
-  /** Completes interrupted moves: tasks that are archived, or have ended, and are still on the board. */
+  /**
+   * Removes tasks from the board that history contains already, and archives tasks that an edit of the file has ended.
+   */
   | { readonly type: "settle"; readonly archived: readonly ArchivedTask[] }
 
 /**
- * `needs`: question that was not answered in time. `unbegun`: interrupted before the model was called, so the run is
+ * `needs`: question that nobody answered in time. `unbegun`: the task's own run has not reached the model, so it is
  * still due.
  */
 export type RunResult = { readonly needs?: string } & (
@@ -95,7 +100,7 @@ export type RunResult = { readonly needs?: string } & (
   | { readonly kind: "failed"; readonly reason: string }
 )
 
-/** Facts beside the board that the rules need. */
+/** Facts that the rules need and that are not part of the board's state. */
 export type BoardFacts = {
   /** ISO time. */
   readonly now: string
@@ -103,11 +108,14 @@ export type BoardFacts = {
   readonly agents: readonly string[]
   /** Whether a run of the task is active or queued. */
   readonly isRunning: (id: string) => boolean
-  /** Status of an archived task. */
+  /** Status of an archived task; undefined for any other task. */
   readonly ended: (id: string) => BoardStatus | undefined
 }
 
-/** `state` is the same object where nothing changed. `archived` is written to history first, in order. */
+/**
+ * Result of a command. `state` is the same object where nothing changed; `archived` is written to history first, in
+ * order.
+ */
 export type BoardChange = {
   readonly state: BoardState
   /** The changed task. */
@@ -119,7 +127,7 @@ export type BoardChange = {
 
 export type CommandOf<Type extends BoardCommand["type"]> = Extract<BoardCommand, { type: Type }>
 
-/** The open task with this id; otherwise an error that tells how it ended. */
+/** Returns the open task with this id. Otherwise throws an error that says how the task ended. */
 export function openTask(state: BoardState, id: string, { ended }: BoardFacts): BoardTask {
   const task = findTask(state, id)
   if (task) return task
@@ -137,7 +145,7 @@ export const noSuchTask = (id: string): BoardError =>
     `There is no task #${head(id, 40)}, neither open nor in history. Ids are numbers such as 5, as the lists of tasks show them.`,
   )
 
-/** `name`, if it is one of the agents that may own tasks. */
+/** Returns `name` if this agent may own tasks; otherwise throws. */
 export function ownerNamed(name: string, agents: readonly string[]): string {
   if (agents.includes(name)) return name
   const close = nearest(name, agents)
@@ -148,7 +156,7 @@ export function ownerNamed(name: string, agents: readonly string[]): string {
   )
 }
 
-/** Entry at an index, from 0. */
+/** Returns the entry at an index, counted from 0. Throws where there is none. */
 export function entryAt<Item>(what: string, entries: readonly Item[], index: number): Item {
   const entry = entries[index]
   if (entry !== undefined) return entry
@@ -170,7 +178,7 @@ export const changed = (state: BoardState, task: BoardTask, by: Actor, { now }: 
   return { archived: [], task: next, state: resetUnlessOwnRun(replaceTask(state, next), next, by) }
 }
 
-/** Changes by a task's own run are its work and do not end its rest. */
+/** Resets a task's failures after a change. Changes by the task's own run are its normal work and reset nothing. */
 export const resetUnlessOwnRun = (state: BoardState, task: BoardTask, by: Actor): BoardState =>
   by.kind === "agent" && by.sessionID === task.threadId ? state : resetFailures(state, task.id)
 
@@ -197,15 +205,15 @@ export function archivedBy(change: BoardChange): Archived {
   })
 }
 
-/** Trust in outside edits, which only users can give. */
+/** The functions below make outside edits trusted, which only users may do. */
 
-/** Trusts a task as it is. */
+/** Makes a task's present text trusted. */
 export function trustTask(state: BoardState, id: string): BoardState {
   const { [id]: before, ...outside } = state.outside
   return before === undefined ? state : { ...state, outside }
 }
 
-/** Trusts the whole board. Nobody is woken; tasks wait for the next round. */
+/** Makes all tasks trusted as they are. No owner is woken: the tasks wait for the next round. */
 export const accept = (state: BoardState): BoardChange =>
   Object.keys(state.outside).length === 0 ? changeTo(state) : changeTo({ ...state, outside: {} })
 

@@ -20,7 +20,7 @@ import {
 import { closePurse, endPurse, idleAfter, openPurse, pay, purseEnded, recordReportDelivery } from "./purse.ts"
 import { addResource, create, createSubtask, end, removeResource, replacePlan, update, updateStep } from "./tasks.ts"
 
-/** Changes about threads, runs and the schedule. */
+/** Rules for changes of threads, run states and rounds. */
 
 function notify(state: BoardState, { message: needs, by }: CommandOf<"notify">): BoardChange {
   const task = by.kind === "agent" ? threadTask(state, by.sessionID) : undefined
@@ -60,8 +60,8 @@ function run(state: BoardState, id: string, facts: BoardFacts): BoardChange {
 }
 
 /**
- * Wakes after the run's start are for the next run. A wake in the future comes from before the clock was set back and
- * counts as now.
+ * Records a run's end. A wake later than the run's start stays for the next run, and a wake in the future, set before
+ * the clock was set back, counts as now.
  */
 function recordRunEnd(
   state: BoardState,
@@ -91,7 +91,10 @@ function failuresAfter(result: RunResult, failures: number, failure?: string) {
   return failures > 0 ? { failures, failure } : {}
 }
 
-/** Refused runs are not failures: the task stays due until there is budget. */
+/**
+ * Records for which tasks the budget allows no run. A refused run is no failure: the task stays due until there is
+ * budget.
+ */
 function recordRefusals(state: BoardState, reasons: Readonly<Record<string, string>>): BoardChange {
   const next = state.tasks.reduce((now, { id }) => {
     const { budget, ...pulse } = runStateOf(now, id)
@@ -189,7 +192,7 @@ export function decide(state: BoardState, command: BoardCommand, facts: BoardFac
   }
 }
 
-/** Agents may not change unverified tasks: the next signed write would make them trusted. */
+/** Refuses changes of unverified tasks by agents: the next signed write would make the outside edit trusted. */
 function refuseOutside(state: BoardState, command: BoardCommand): void {
   if (!("id" in command && "by" in command) || command.by.kind === "user" || !isUnverified(state, command.id)) return
   throw new BoardError(

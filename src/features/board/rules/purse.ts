@@ -19,23 +19,23 @@ import { type BoardChange, type BoardFacts, type CommandOf, changeTo, threadTask
 /** A purse: budget and deadline for running the board's tasks one after the other. */
 
 const DAY_MS = 86_400_000
-/** Share of the budget reserved for last words. */
+/** Share of a purse that is kept for last words. No run begins once only this share is left. */
 const KEPT = 0.1
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d/
 
-/** State of a purse's runs. */
+/** Facts about a purse's runs at one time. */
 export type PurseFacts = {
   readonly now: number
-  /** Their usage, and the reserve for last words of active runs. */
+  /** `used`: cost of the purse's runs so far. `reserve`: amount kept for last words of active runs. */
   readonly used: number
   readonly reserve: number
   /** Number of active runs that are not paused. */
   readonly atWork: number
-  /** A paused run may continue before the purse ends. */
+  /** Whether a paused run may continue before the purse ends. */
   readonly goesOn: boolean
-  /** A task could start now. */
+  /** Whether a task could start now. */
   readonly ready: boolean
-  /** How long before a time limit a last word is requested, in ms. */
+  /** How long before a time limit the plugin asks an agent for its last word, in ms. */
   readonly lastWord: number
 }
 
@@ -66,14 +66,14 @@ export function openPurse(
   })
 }
 
-/** Marks the purse as closed; the scheduler stops its runs and writes the report. */
+/** Marks the purse as closed. The scheduler then stops the purse's runs and writes the report. */
 export function closePurse(state: BoardState, { by }: CommandOf<"close purse">): BoardChange {
   if (by.kind === "agent" && threadTask(state, by.sessionID)) throw inThread()
   if (!state.purse) throw new BoardError("conflict", "No purse is open.")
   return changeTo(state.purse.ending ? state : { ...state, purse: { ...state.purse, closed: true } })
 }
 
-/** Lets the purse pay a session; each run there is counted once. */
+/** Lets the purse pay a session. Each run in this session is counted once. */
 export function pay(state: BoardState, { id, threadId, before, run }: CommandOf<"pay">): BoardChange {
   const { purse } = state
   if (!purse || purse.ending) return changeTo(state)
@@ -85,7 +85,8 @@ export function pay(state: BoardState, { id, threadId, before, run }: CommandOf<
 }
 
 /**
- * From here on no run begins. Paused and stopped tasks are recorded first, since their runs' records show only an end.
+ * Begins the end of a purse: no further run begins. Paused and waiting tasks are recorded before their runs are
+ * stopped, because the records of stopped runs show only an end.
  */
 export function endPurse(
   state: BoardState,
@@ -100,7 +101,9 @@ export function endPurse(
   return changeTo({ ...state, purse: { ...purse, ending: { at: now, why, name, stopped } } })
 }
 
-/** The report is written. Rounds stay off until the purse's time is over, unless a user closed it. */
+/**
+ * Removes a purse and stores its report. Rounds stay off until the purse's time is over, unless the purse was closed.
+ */
 export function purseEnded(state: BoardState, { report }: CommandOf<"purse ended">): BoardChange {
   const { purse, purseReports = [], ...rest } = state
   if (!purse?.ending) return changeTo(state)
@@ -113,7 +116,7 @@ export function purseEnded(state: BoardState, { report }: CommandOf<"purse ended
   })
 }
 
-/** Limits of stored reports, which each change of the board writes again. */
+/** Limits of stored reports. Each change of the board writes all stored reports again. */
 const MOST_REPORTS = 20
 const MOST_REPORT_CHARS = 200_000
 
@@ -126,27 +129,30 @@ function newestOf(reports: readonly KeptReport[]): readonly KeptReport[] {
   return reports.slice(tooMany + 1)
 }
 
-/** The report was delivered, or its session is gone. */
+/** Called when a report was delivered, or its session is gone: no session waits for the report any more. */
 export function recordReportDelivery(state: BoardState): BoardChange {
   const { owed, ...rest } = state
   return changeTo(owed ? rest : state)
 }
 
-/** Number of consecutive runs without a change, after a run has ended. */
+/**
+ * Number of a task's consecutive runs without a change, including the run that began at `startedAt`. Undefined after a
+ * change, or without a purse.
+ */
 export function idleAfter(state: BoardState, task: BoardTask, startedAt: string, idle = 0): number | undefined {
   if (!state.purse || task.updatedAt > startedAt) return undefined
   return idle + 1
 }
 
-/** Whether the purse may start a task: it waits for nobody, and its last runs changed something. */
+/** Whether the open purse may start a task: the task waits for nobody, and its last runs changed something. */
 export const isReady = (state: BoardState, task: BoardTask): boolean =>
   isAtWork(state) && task.status === "active" && !isSkippedByRounds(state, task) && !isIdle(state, task.id)
 
-/** Rests after two runs in a row without a change. */
+/** Whether a task rests because its last two runs in a purse changed nothing. */
 export const isIdle = (state: BoardState, id: string): boolean =>
   state.purse !== undefined && (runStateOf(state, id).idle ?? 0) >= MOST_IDLE
 
-/** A purse is open and not over. */
+/** Whether a purse is open and neither closed nor ending. */
 export const isAtWork = ({ purse }: BoardState): boolean =>
   purse !== undefined && purse.closed !== true && purse.ending === undefined
 
@@ -156,11 +162,11 @@ export function quietUntil({ purse, quiet }: BoardState, now: number): number | 
   return until > now ? until : undefined
 }
 
-/** The budget was used up early: only a user starts runs until the purse's time is over. */
+/** Whether a purse's money was used up before its time was over. Until that time only a user starts runs. */
 export const isUsedUp = ({ purse, quiet }: BoardState, now: string): boolean =>
   purse === undefined && quiet !== undefined && quiet.spent && quiet.until > now
 
-/** Whether no further run may begin. */
+/** Whether the purse has too little money or time left for a further run. */
 export const isOver = (purse: Purse, { now, used, reserve, lastWord }: PurseFacts): boolean =>
   isSpent(purse, used, reserve) || now >= timeOf(purse) - lastWordIn(purse, lastWord)
 
@@ -186,25 +192,25 @@ const lastWordIn = ({ openedAt, until }: Purse, lastWord: number): number =>
 export const untilText = ({ until }: Pick<Purse, "until">, now: string): string =>
   formatTime(Date.parse(until), Date.parse(now))
 
-/** A purse's threads in the engine's form. */
+/** Usage of each session before the purse paid for it, by session id. */
 export const threadsOf = ({ threads }: Purse): Readonly<Record<string, Usage>> =>
   Object.fromEntries(Object.entries(threads).map(([sessionID, { before }]) => [sessionID, before]))
 
-/** Usage of a task's threads; `took`: usage of one thread. */
+/** Usage of all threads of a task that the purse pays. `took`: returns the usage of one thread. */
 export const taskUsage = ({ threads }: Purse, id: string, took: (threadId: string) => Usage): Usage =>
   Object.entries(threads)
     .filter(([, thread]) => thread.id === id)
     .map(([sessionID]) => took(sessionID))
     .reduce(addUsage, NO_USAGE)
 
-/** Tasks of a purse's report: those that ran, and those still to be done. */
+/** Ids of the tasks in a purse's report: tasks in whose threads the purse paid runs, and all active tasks. */
 export function reportedIn(state: BoardState, purse: Purse): readonly string[] {
   const open = state.tasks.filter(({ status }) => status === "active").map(({ id }) => id)
   const worked = Object.values(purse.threads).map(({ id }) => id)
   return [...new Set([...worked, ...open])].toSorted((a, b) => Number(a) - Number(b))
 }
 
-/** Report state of a task that is not archived. */
+/** Result that the report shows for a task that is not archived. `text`: the pause or the question. */
 export function openTaskResult(
   state: BoardState,
   purse: Purse,
@@ -260,7 +266,8 @@ export function nightAt(
   const ends = timeOfDay(until, now)
   const begins = timeOfDay(from, now)
   if (ends === undefined || begins === undefined) return undefined
-  // If the next start comes after the next end, that end's start was a day before it.
+  // Outside the purse's hours, the next start comes before the next end. Within them, the present night began a day
+  // before the next start.
   if (begins < ends) return undefined
   const last = new Date(begins)
   last.setDate(last.getDate() - 1)

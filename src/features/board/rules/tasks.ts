@@ -27,7 +27,7 @@ export function create(
   facts: BoardFacts,
 ): BoardChange {
   const added = add(state, { owner: nameOf(by), ...input }, by, prepared, facts)
-  // Wakes the creator, too: the thread is a separate conversation.
+  // The owner is woken even if it created the task, because the thread is a separate conversation.
   return { archived: [], task: added.task, state: wake(added.state, added.task.id, "created", facts.now) }
 }
 
@@ -71,17 +71,17 @@ export function update(state: BoardState, { id, patch, by }: CommandOf<"update">
   if (status === "draft" && task.status === "active" && facts.isRunning(id))
     throw new BoardError("conflict", `Task #${id} is being worked on: it can become a draft when its run has ended.`)
   const next = { ...changed, status: status ?? task.status, updatedAt: facts.now }
-  // A user's call resets failures even without a change.
+  // An agent's call without a change does nothing. A user's call still resets failures.
   if (by.kind === "agent" && isSame(next, task)) return { ...changeTo(state), task }
   const touched = resetUnlessOwnRun(replaceTask(state, next), next, by)
-  // Activating an outside edit trusts it.
+  // An outside edit becomes trusted when a user activates the task.
   const activated = status === "active" && (task.status === "draft" || isUnverified(state, id))
   const known = activated ? trustTask(touched, id) : touched
   const cleared = next.status === "draft" ? asleep(known, id) : known
   return { archived: [], task: next, state: activated ? wake(cleared, id, "activated", facts.now) : cleared }
 }
 
-/** Drafts have neither wakes nor needs. */
+/** Clears the run state of a task that becomes a draft. Only the start of its last run stays. */
 function asleep(state: BoardState, id: string): BoardState {
   const { ran } = runStateOf(state, id)
   return setRunState(state, id, ran === undefined ? {} : { ran })

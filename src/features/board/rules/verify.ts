@@ -2,16 +2,16 @@ import { type BoardState, EMPTY, isUnverified, keeping } from "../state.ts"
 import type { BoardTask } from "../task.ts"
 
 /**
- * Trust in the project's file. Anybody can write it, so runs use only text that this installation has written: a signed
- * copy elsewhere is compared with the file, task by task.
+ * Anybody can write the project's file, so runs use only text that this installation has written. The file is compared,
+ * task by task, with a signed copy in another folder.
  */
 
 /** Tasks and next id of an edited file. Undefined without a file. */
 export type EditedBoard = Pick<BoardState, "tasks" | "nextId"> | undefined
 
 /**
- * Board from an edited file and the trusted state. Unchanged tasks stay trusted; changed, new and parents of removed
- * ones wait for a user. Threads, wakes and all else come from the trusted state.
+ * Merges an edited file into the trusted state, which alone provides threads, wakes and all other data. Unchanged tasks
+ * stay trusted; changed tasks, new tasks and parents of removed tasks wait for a user.
  */
 export function verifyBoard(given: EditedBoard, kept: BoardState = EMPTY): BoardState {
   if (given === undefined || (given.tasks.length === 0 && kept.tasks.length > 0)) return gone(given, kept)
@@ -37,7 +37,7 @@ export function verifyBoard(given: EditedBoard, kept: BoardState = EMPTY): Board
   return taken.reduce((next, { id }) => withUnverifiedParent(next, id), state)
 }
 
-/** The file is missing or empty: its tasks are kept for a restore. */
+/** State for a missing or empty file: its former tasks are kept, so that a user can restore them. */
 const gone = (given: EditedBoard, kept: BoardState): BoardState => ({
   ...kept,
   tasks: [],
@@ -45,7 +45,7 @@ const gone = (given: EditedBoard, kept: BoardState): BoardState => ({
   lost: [...kept.lost, ...kept.tasks],
 })
 
-/** A subtask was ended or removed by an outside edit: its parent waits for a user. */
+/** Called when an outside edit has ended or removed a subtask: the parent becomes unverified and waits for a user. */
 export function withUnverifiedParent(state: BoardState, subtask: string): BoardState {
   const parent = state.tasks.find(
     ({ id, steps }) => !isUnverified(state, id) && steps.some(({ taskId }) => taskId === subtask),
@@ -55,7 +55,7 @@ export function withUnverifiedParent(state: BoardState, subtask: string): BoardS
 
 export const isSame = (one: BoardTask, other: BoardTask): boolean => textOf(one) === textOf(other)
 
-/** Text that a run reads, with owner and status. */
+/** Fields of a task whose change makes the task unverified: owner, status and the text that a run reads. */
 export const textOf = ({ title, description, owner, status, steps, resources }: BoardTask): string =>
   JSON.stringify([
     title,
@@ -66,7 +66,7 @@ export const textOf = ({ title, description, owner, status, steps, resources }: 
     resources.map(({ type, value, label = "" }) => [type, value, label]),
   ])
 
-/** A task of the file with the fields that the file cannot set. Unknown fields stay. */
+/** Task from the file, with trusted values for the fields that the file must not set. Unknown fields stay. */
 function withOurs({ threadId: _given, ...task }: BoardTask, before: BoardTask | undefined): BoardTask {
   if (!before) return task
   const { createdBy, createdAt, updatedAt, threadId } = before

@@ -13,9 +13,11 @@ import { type BoardState, EMPTY } from "../state.ts"
 import { type ArchivedTask, archivedTaskSchema, type BoardTask, MOST_ID, taskSchema } from "../task.ts"
 
 export const BOARD_FILE = "tasks.json"
-/** Format version. */
 const FORMAT_VERSION = 1
-/** Parsing this many takes about a millisecond. */
+/**
+ * Number of tasks that are parsed before OpenCode's thread may do other work. Parsing so many takes about a
+ * millisecond.
+ */
 const TASKS_A_TURN = 25
 
 const FileSchema = z.looseObject({
@@ -32,8 +34,8 @@ export type BoardFile = Pick<BoardState, "tasks" | "nextId"> & { readonly others
 export type Unreadable = { readonly problem: string }
 
 /**
- * Parses `tasks.json` of time `writtenAt`; a fault is returned as one line. Large boards are parsed in slices, because
- * OpenCode has one thread.
+ * Parses the text of `tasks.json`, in slices because OpenCode has one thread; a fault is returned as one line.
+ * `writtenAt`: time of the file, used for tasks without times.
  */
 export async function parseBoard(text: string, writtenAt: string): Promise<BoardFile | Unreadable> {
   // Some editors write a byte order mark.
@@ -41,7 +43,8 @@ export async function parseBoard(text: string, writtenAt: string): Promise<Board
   if (json === undefined) return { problem: text.trim() === "" ? "it is empty" : "it is not valid JSON" }
   const parsed = FileSchema.safeParse(json)
   if (!parsed.success) return { problem: problemOf(parsed.error) }
-  // Run state stood here in an earlier version. It is now stored elsewhere, since anybody could write it here.
+  // Earlier versions stored run states in the field `runtime`. The field is ignored, because anybody can write this
+  // file.
   const { tasks: given, nextId, runtime: _remembered, ...others } = parsed.data
   const tasks: BoardTask[] = []
   for (const [index, value] of given.entries()) {
@@ -67,10 +70,10 @@ const withTimes = (task: BoardTask, writtenAt: string): BoardTask => ({
 export const formatBoard = ({ tasks, nextId, others }: BoardFile): string =>
   `${JSON.stringify({ ...others, tasks, nextId }, null, 2)}\n`
 
-/** Undefined for an unreadable line. */
+/** Parses a line of history; undefined for an unreadable line. */
 export const parseLine = (line: string): ArchivedTask | undefined => archivedTaskSchema.safeParse(parseJson(line)).data
 
-/** The id comes first, so that the index can read only the beginning of a line. */
+/** Writes a task as a line of history. The id comes first, so that the index needs only the beginning of the line. */
 export const formatLine = ({ id, ...task }: ArchivedTask): string => `${JSON.stringify({ id, ...task })}\n`
 
 /** Highest id in use, or named by a step. */
@@ -103,7 +106,10 @@ type TrustedCopy = {
   readonly state: BoardState
   /** Unknown fields of `tasks.json`. */
   readonly others: Readonly<Record<string, unknown>>
-  /** Digests of `tasks.json` as written with this, and of the version before, in case that write was interrupted. */
+  /**
+   * `text`: digest of the `tasks.json` that belongs to this copy. `before`: digest of the previous version, which is
+   * still there if the write was interrupted.
+   */
   readonly text: string
   readonly before: string
 }
@@ -146,7 +152,9 @@ export class TrustedFile {
     return undefined
   }
 
-  /** Writes its replacement to a temporary file for `renameSync`. */
+  /**
+   * Writes a new copy to a temporary file and returns its path. The caller moves the file into place with `renameSync`.
+   */
   async aside(copy: TrustedCopy): Promise<string> {
     await mkdir(this.folder, { recursive: true, mode: 0o700 })
     const body = JSON.stringify({ version: TRUSTED_VERSION, board: this.#board, ...copy })
@@ -156,7 +164,7 @@ export class TrustedFile {
 
 const MISSING = "missing"
 
-/** Changes whenever the file does. */
+/** Text from a file's inode, size and time: it changes whenever the file changes. */
 async function signatureOf(path: string): Promise<string> {
   const found = await stat(path, { bigint: true }).catch(ifMissing(undefined))
   return found ? `${found.ino}:${found.size}:${found.mtimeNs}` : MISSING
@@ -165,15 +173,15 @@ async function signatureOf(path: string): Promise<string> {
 const IGNORE_ALL = "# The board of this project. Remove this file to keep the board in git.\n*\n"
 
 export type FilesPorts = {
-  /** Project folder, for users to see and edit. */
+  /** The board's folder in the project, whose files users can see and edit. */
   readonly folder: string
-  /** Folder in OpenCode's state: trusted state with a full copy. */
+  /** OpenCode's state folder. The trusted copy of the board lies in a subfolder. */
   readonly state: string
   readonly signer: Signer
   readonly warn: (message: string) => void
 }
 
-/** Board with the files it was read from. `cut`: an interrupted write must be completed. */
+/** Board as it was read, with the signatures of both files. `cut`: an interrupted write must be completed. */
 export type Loaded = Omit<TrustedCopy, "before"> & {
   readonly signature: string
   readonly kept: string
@@ -184,8 +192,9 @@ export type Loaded = Omit<TrustedCopy, "before"> & {
 export type WriteResult = "written" | "again" | "half"
 
 /**
- * A board's two files. Anybody may write `tasks.json` in the project, so the trusted state is stored apart (`TrustedFile`) and
- * written first; an older project file is rewritten, and an edited one is compared.
+ * Reads and writes a board's two files: `tasks.json` in the project, which anybody may write, and the trusted copy
+ * (`TrustedFile`), which is written first. An older project file is rewritten, and an edited one is compared with the
+ * copy.
  */
 export class BoardFiles {
   readonly #folder: string
@@ -199,7 +208,7 @@ export class BoardFiles {
     this.#keep = new TrustedFile(state, folder, signer, warn)
   }
 
-  /** Folder of this installation's own files. */
+  /** Folder in which this installation keeps its own files of the board. */
   get keptIn(): string {
     return this.#keep.folder
   }
@@ -220,7 +229,10 @@ export class BoardFiles {
     return this.#loaded
   }
 
-  /** Writes the trusted state, and the project's file where a task changed. `archive` runs before. */
+  /**
+   * Writes the trusted copy, and the project's file where a task changed. `archive` is called first and returns whether
+   * it has written to history.
+   */
   async write(loaded: Loaded, state: BoardState, archive: () => Promise<boolean>): Promise<WriteResult> {
     const { others } = loaded
     const isShown = loaded.cut || state.tasks !== loaded.state.tasks
@@ -228,7 +240,7 @@ export class BoardFiles {
     if (text !== undefined) refuseIfFull(loaded, text)
     if ((await signatureOf(this.#file)) !== loaded.signature) return "again"
     const hasArchived = await archive()
-    // A link that a user made of it stays.
+    // If a user has replaced the file by a link, the link stays and its target is written.
     const target = await realpath(this.#file).catch(ifMissing(this.#file))
     const copy: TrustedCopy = {
       state,
@@ -254,7 +266,7 @@ export class BoardFiles {
   /** Creates the project folder and removes leftovers of crashes. */
   async prepare(): Promise<void> {
     await mkdir(this.#folder, { recursive: true })
-    // Created once with the board: a user who removes it wants the board in git.
+    // The `.gitignore` is created only together with the board: a user who removes it wants the board in git.
     if (!(await this.exists()))
       await writeFile(join(this.#folder, ".gitignore"), IGNORE_ALL, { flag: "wx" }).catch(() => {})
     for (const name of await readdir(this.#folder))
@@ -290,7 +302,10 @@ function signatureNow(path: string): string {
   return found ? `${found.ino}:${found.size}:${found.mtimeNs}` : MISSING
 }
 
-/** Changes that make the file smaller are always allowed. */
+/**
+ * Refuses a change that makes the file grow above `MOST_GROWN_BYTES`. A change that does not make the file grow is
+ * allowed up to `MOST_READ_BYTES`.
+ */
 function refuseIfFull({ state, others }: Loaded, text: string): void {
   const bytes = Buffer.byteLength(text)
   if (bytes <= MOST_GROWN_BYTES) return
@@ -302,15 +317,15 @@ function refuseIfFull({ state, others }: Loaded, text: string): void {
   )
 }
 
-/** To read a file takes the host's one thread: a longer one is left alone. */
+/** A larger file is not read, because reading takes OpenCode's only thread. */
 const MOST_READ_BYTES = 16 * 1024 * 1024
-/** A board grows no further by itself: what has to be remembered of its tasks has room until it cannot be read. */
+/** A change that makes the file grow above this size is refused, so that the file stays small enough to be read. */
 const MOST_GROWN_BYTES = MOST_READ_BYTES / 2
 
 /** The text of `tasks.json`. Rejects where there is none. */
 async function boardText(path: string): Promise<string | Unreadable> {
   const found = await stat(path)
-  // A device or a pipe may have no end.
+  // Reading a device or a pipe may never end.
   if (!found.isFile()) return { problem: "it is no file" }
   if (found.size > MOST_READ_BYTES)
     return { problem: `it has ${megabytes(found.size)} MB; at most ${megabytes(MOST_READ_BYTES)} are read` }

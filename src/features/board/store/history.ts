@@ -8,17 +8,17 @@ import { formatLine, parseLine } from "./files.ts"
 
 const CHUNK_BYTES = 64 * 1024
 const NEWLINE = 0x0a
-/** Tasks copied at a time. */
+/** Number of tasks that are copied at a time from one history to another. */
 const LINES_AT_ONCE = 500
 /** Start of a line in this plugin's format. */
 const ID_FIRST = /^\{"id":"([1-9]\d{0,14})"/
-/** Bytes before the scanned end that are compared, to see that the file has only grown. */
+/** Number of bytes before the end of the last scan. If these bytes are unchanged, the file has only grown. */
 const TAIL_BYTES = 64
 
 /** Above this size the oldest tasks are dropped, down to half of it. */
 const MOST_BYTES = 32 * 1024 * 1024
 
-/** Progress of the index. */
+/** How far the file is indexed, and the state of the file at that time. */
 type Scan = {
   readonly ino: number
   readonly size: number
@@ -28,8 +28,8 @@ type Scan = {
 }
 
 /**
- * `history.jsonl`: one archived task per line, append-only except for its size limit. Read from the end; an in-memory
- * index of ids costs one pass at first, then only over additions.
+ * `history.jsonl`: one archived task per line, append-only except for its size limit. An index of ids in memory is
+ * built by reading the whole file once; later only additions are read.
  */
 export class History {
   readonly #path: string
@@ -49,7 +49,7 @@ export class History {
     this.#onBadLine = onBadLine
   }
 
-  /** Reads additions; calls run in order. Must precede `has`, `find` and `highestId`. */
+  /** Reads additions to the file; calls run in order. Must be called before `has`, `find` and `highestId`. */
   refresh(): Promise<void> {
     return this.#queue.take(() => this.#refresh())
   }
@@ -87,7 +87,10 @@ export class History {
     return (await this.findAll([id])).get(id)
   }
 
-  /** Archived tasks by id, for those that are archived. Opens the file once, and only if needed. */
+  /**
+   * Archived tasks with these ids, by id. Ids without a readable archived task are left out, and the file is opened at
+   * most once.
+   */
   async findAll(ids: readonly string[]): Promise<ReadonlyMap<string, ArchivedTask>> {
     const found = new Map<string, ArchivedTask>()
     const known = ids.filter((id) => IS_ID.test(id) && this.#offsets.has(Number(id)))
@@ -108,7 +111,7 @@ export class History {
     this.#offsets.delete(Number(id))
   }
 
-  /** Adds tasks of another history that this one lacks. */
+  /** Appends the tasks of another history that are missing in this one. */
   async takeFrom(other: History): Promise<void> {
     const missing = [...other.#offsets.keys()].map(String).filter((id) => !this.has(id))
     for (let at = 0; at < missing.length; at += LINES_AT_ONCE) {
@@ -118,7 +121,7 @@ export class History {
     await this.refresh()
   }
 
-  /** Newest first. Reads no more of the file than needed. */
+  /** Archived tasks, newest first. Reads no more of the file than needed. */
   async newest(limit: number): Promise<readonly ArchivedTask[]> {
     const tasks: ArchivedTask[] = []
     await this.#open(async (file) => {
@@ -132,14 +135,14 @@ export class History {
     return tasks
   }
 
-  /** Appends and flushes. Requires the lock. */
+  /** Appends tasks and flushes the file. The caller must hold the board's lock. */
   async append(tasks: readonly ArchivedTask[]): Promise<void> {
     await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 })
     const file = await open(this.#path, "a+")
     try {
       const { size } = await file.stat()
       const rest = await lastLine(file, size)
-      // Torn end of an interrupted write: its task is still on the board.
+      // An interrupted write left an incomplete last line. The line is cut off, because its task is still on the board.
       const torn = rest.length > 0 && parseLine(rest.toString()) === undefined
       if (torn) await file.truncate(size - rest.length)
       const text = tasks.map(formatLine).join("")
@@ -160,7 +163,7 @@ export class History {
     await replaceFile(target, chunksOf(file, start, size), { mode, flush: true })
   }
 
-  /** Indexes complete lines from `start` and returns their end. */
+  /** Indexes complete lines from `start` on. Returns the offset at which the last of these lines ends. */
   async #index(file: FileHandle, offsets: Map<number, number>, start: number, size: number): Promise<number> {
     let begun: Buffer[] = []
     let lineStart = start
@@ -175,7 +178,7 @@ export class History {
       }
       if (from < chunk.length) begun.push(chunk.subarray(from))
     }
-    // A complete line without a newline counts: a user may have edited the file.
+    // A last line without a newline is indexed if it can be parsed, because a user may have edited the file.
     const rest = joined(begun)
     if (rest.length > 0 && parseLine(rest.toString())) this.#see(offsets, rest, lineStart)
     return lineStart

@@ -22,12 +22,12 @@ import { History } from "./history.ts"
 
 const MOMENT_MS = 100
 
-/** Reports changes until it is closed. */
+/** A watch of folders. Changes are reported until the watch is closed. */
 export type Watch = { readonly close: () => void }
 
 /**
- * Watches two folders, of which the second appears with the first write into the first. Missing folders are replaced by
- * their nearest parent; undefined where none can be watched.
+ * Watches two folders, of which the second may appear later; a missing first folder is replaced by its nearest existing
+ * parent. Returns undefined where no folder can be watched.
  */
 export function watchBoth(first: string, second: string, changed: () => void): Watch | undefined {
   let other: FSWatcher | undefined
@@ -35,7 +35,7 @@ export function watchBoth(first: string, second: string, changed: () => void): W
     try {
       other ??= watchFolder(second, changed)
     } catch {
-      // Does not exist yet.
+      // The second folder does not exist yet. After the next change in the first one it is tried again.
     }
   }
   const nearest = watchNearest(first, () => {
@@ -64,8 +64,8 @@ export function watchNearest(folder: string, changed: () => void): FSWatcher | u
 }
 
 /**
- * Calls back shortly after a change in a folder; throws without one. File names are ignored, because Bun reports only
- * the first of several events within a millisecond.
+ * Calls `changed` shortly after a change in a folder; throws where the folder is missing. File names are ignored,
+ * because Bun reports only the first of several events within a millisecond.
  */
 function watchFolder(folder: string, changed: () => void): FSWatcher {
   let timer: ReturnType<typeof setTimeout> | undefined
@@ -88,11 +88,11 @@ const LOCK_FOLDER = ".locks"
 export const REPORTS_FOLDER = "reports"
 const LOCK_PATIENCE_MS = 10_000
 
-/** All entries of the board's folder in use. */
+/** Names of all files and folders that the plugin uses in the board's folder. */
 const NAMES = [BOARD_FILE, HISTORY_FILE, LOCK_FOLDER, REPORTS_FOLDER]
 
 export type StorePorts = FilesPorts & {
-  /** The board's project; no link may lead its files out of it. */
+  /** Folder of the board's project. No link may lead the board's files out of this folder. */
   readonly project: string
   readonly processes: Processes
   readonly now: () => number
@@ -104,21 +104,21 @@ export type StorePorts = FilesPorts & {
 type Next = { readonly state: BoardState; readonly archived: readonly ArchivedTask[] }
 type Work<Value> = (state: BoardState) => Promise<Next & { readonly value: Value }>
 
-/** Facts for the rules, without those that the store knows. */
+/** Facts for the rules that the caller provides. The store adds how tasks ended. */
 export type StoreFacts = Omit<BoardFacts, "ended">
 
 /**
- * The board's files, changed by one process at a time through the rules. Failures are `BoardError`s with file and
- * reason.
+ * Reads the board's files and changes them by the rules, one process at a time. Failures are `BoardError`s that name
+ * the files and the reason.
  */
 export class Store {
   readonly #ports: StorePorts
   readonly #files: BoardFiles
-  /** The trusted history, and the project's copy of it. */
+  /** `kept`: the trusted history. `shown`: its copy in the project. */
   readonly #history: { readonly kept: History; readonly shown: History }
   readonly #lock: Lock
   readonly #lease: Lock
-  /** Greater than every id read so far: the file may be deleted, or its `nextId` lowered. */
+  /** Greater than every id read so far. Needed where the file was deleted, or somebody lowered its `nextId`. */
   #nextId = 1
   readonly #queue = new SerialQueue()
 
@@ -135,7 +135,7 @@ export class Store {
     this.#lease = new Lock(join(folder, LOCK_FOLDER), "scheduler", processes)
   }
 
-  /** Board from the files, after completing interrupted moves. */
+  /** Reads the board from the files, after completing interrupted moves of tasks to history. */
   async read(): Promise<BoardState> {
     const { state, cut } = await this.#guard(() => this.#load())
     return cut || this.#hasRemaining(state) ? this.change(async (settled) => same(settled, settled)) : state
@@ -168,7 +168,10 @@ export class Store {
     })
   }
 
-  /** Has the rules decide on what stands in the files now, and writes what they make of it. `before` hears it first. */
+  /**
+   * Lets the rules apply a command to the present state, and writes the result. `before` is called with the change
+   * before the write.
+   */
   carryOut(
     command: BoardCommand,
     facts: StoreFacts,
@@ -181,25 +184,26 @@ export class Store {
     })
   }
 
-  /** Result of a command now, without writing. */
+  /** Returns the change that a command would make now. Writes nothing. */
   async preview(command: BoardCommand, facts: StoreFacts): Promise<BoardChange> {
     const state = await this.read()
     return this.#guard(async () => decide(state, command, await this.#facts(state, command, facts)))
   }
 
-  /** Unique id for a new task. */
+  /** Reserves a unique id for a new task. */
   reserve(): Promise<string> {
     return this.change(async (state) => same({ ...state, nextId: state.nextId + 1 }, String(state.nextId)))
   }
 
   /**
-   * Reads, changes and writes the board under the lock. If `work` rejects, nothing is written except interrupted moves.
+   * Reads, changes and writes the board under the lock. If `work` rejects, nothing is written, except that interrupted
+   * moves are completed.
    */
   change<Value>(work: Work<Value>): Promise<Value> {
     return this.#queue.take(() => this.#guard(() => this.#locked(() => this.#change(work))))
   }
 
-  /** Restores archived tasks of a missing history. */
+  /** Copies archived tasks that the project's history lacks from the trusted history. */
   restoreHistory(): Promise<void> {
     return this.#guard(() =>
       this.#locked(async () => {
@@ -211,11 +215,11 @@ export class Store {
   }
 
   async exists(): Promise<boolean> {
-    // Callers of reads and writes get the error.
+    // Files that cannot be used count as missing here. Callers of reads and writes get the error.
     return (await this.#files.exists()) && succeeds(this.#refuseUnusable())
   }
 
-  /** Lease to run the tasks, if no living process has it. */
+  /** Takes the lease to run the board's tasks. Undefined while another live process has the lease. */
   lease(): Promise<Claim | undefined> {
     return this.#guard(() => this.#lease.attempt())
   }
@@ -224,12 +228,12 @@ export class Store {
     return this.#guard(() => this.#lease.isTaken())
   }
 
-  /** Private data of the board. */
+  /** The board's folder in the project. */
   get folder(): string {
     return this.#ports.folder
   }
 
-  /** Called when the files may have changed, or their folder may have been created. */
+  /** Calls `changed` when the board's files may have changed, or their folder may have been created. */
   watch(changed: () => void): Watch | undefined {
     return watchBoth(this.#ports.folder, this.#files.keptIn, changed)
   }
@@ -251,12 +255,13 @@ export class Store {
       if (state === numbered && !isUnfinished) return value
       const outcome = await this.#write(loaded, { state, archived: [...settled.archived, ...archived] }, left)
       if (outcome === "written") return value
-      // History is written: complete the move as after a crash, on the edited file.
+      // Only history was written, because the file was edited meanwhile. The move is completed on the edited file, as
+      // after a crash.
       if (outcome === "half") return this.#change(async (state) => same(state, value))
     }
   }
 
-  /** `left`: tasks that the trusted history has already, and the project's may lack after a crash. */
+  /** `left`: tasks that are in the trusted history already, and that the project's history may lack after a crash. */
   async #write(loaded: Loaded, { state, archived }: Next, left: readonly ArchivedTask[]): Promise<WriteResult> {
     await this.#files.prepare()
     const tick = state.tick ?? new Date(this.#ports.now()).toISOString()
@@ -279,7 +284,7 @@ export class Store {
     return loaded
   }
 
-  /** Ids are never reused, whatever happened to the files. */
+  /** Raises `nextId` above every known id, so that no id is used twice, whatever happened to the files. */
   #numbered(state: BoardState): BoardState {
     const { kept, shown } = this.#history
     const least = Math.max(this.#nextId, kept.highestId + 1, shown.highestId + 1, highestId(state.tasks) + 1)
@@ -292,7 +297,10 @@ export class Store {
     )
   }
 
-  /** Completes interrupted moves: tasks in both history and board, or ended by an edit. */
+  /**
+   * Completes interrupted moves: removes tasks that history contains already, and archives tasks that an edit has
+   * ended.
+   */
   async #settled(state: BoardState): Promise<Next & { readonly left: readonly ArchivedTask[] }> {
     if (!this.#hasRemaining(state)) return { state, archived: [], left: [] }
     // Tasks with an unreadable history line stay on the board.
@@ -302,7 +310,7 @@ export class Store {
     return { ...decide(state, { type: "settle", archived: left }, facts), left }
   }
 
-  /** Adds from history how the command's tasks ended. */
+  /** Adds to the facts how archived tasks of the command ended. */
   async #facts(state: BoardState, command: BoardCommand, facts: StoreFacts): Promise<BoardFacts> {
     const ended = new Map<string, BoardStatus>()
     const id = "id" in command ? command.id : undefined
@@ -334,7 +342,10 @@ export class Store {
     return this.#lock.hold(patienceMs, () => new BoardError("unavailable", text), work)
   }
 
-  /** Without the key the trusted state would look foreign, and the next write would replace it. */
+  /**
+   * Rejects where the files must not be used. Without the key, the trusted state would look foreign, and the next write
+   * would replace it.
+   */
   async #refuseUnusable(): Promise<void> {
     const { signer, project, folder } = this.#ports
     if (signer.problem !== undefined)
@@ -359,5 +370,8 @@ export class Store {
 
 const same = <Value>(state: BoardState, value: Value) => ({ state, archived: [], value })
 
-/** An edited history line cannot name a thread. */
+/**
+ * Removes the thread and the archiving session from a task of the project's history, because anybody can edit that
+ * file.
+ */
 const foreign = ({ threadId: _given, archivedIn: _in, ...task }: ArchivedTask): ArchivedTask => task

@@ -8,11 +8,14 @@ export type AgentActor = Extract<Actor, { kind: "agent" }>
 
 export type BoardToolPorts = {
   readonly board: Board
-  /** Whether the session is that of a background task, or below one. */
+  /** Whether the session belongs to a background task, or lies below such a session. */
   readonly isBackground: (sessionID: string) => Promise<boolean>
 }
 
-/** A tool of the board. Other callers get an error that explains why they may not use it. */
+/**
+ * A tool that only the board's agents may call, and not in background tasks. Other callers get an error with the
+ * reason.
+ */
 export function boardTool<Shape extends z.ZodRawShape>(
   { board, isBackground }: BoardToolPorts,
   tool: {
@@ -49,7 +52,7 @@ type Agent = { hidden?: boolean; disable?: boolean; permission?: Rules } & Recor
 /** OpenCode's configuration of agents and permissions. */
 export type AgentConfig = { permission?: Rules; agent?: Record<string, Agent | undefined> }
 
-/** OpenCode's visible built-in agents, which a configuration names only to change them. */
+/** OpenCode's visible built-in agents. They exist even where the configuration does not name them. */
 const BUILT_IN = ["build", "plan", "general", "explore"]
 /** OpenCode's agent whose rules deny everything they do not name. */
 const DENIES_ALL = "explore"
@@ -78,6 +81,6 @@ export function restrictTools(config: AgentConfig, allowed: readonly string[] | 
   }
 }
 
-/** Rules as a table; the short form is one word for everything. */
+/** Rules as a table. The short form, a single word, becomes the rule for everything. */
 const asRules = (rules: Rules | undefined): Record<string, unknown> =>
   typeof rules === "string" ? { "*": rules } : { ...rules }

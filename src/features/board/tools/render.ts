@@ -7,10 +7,13 @@ import type { AgentActor } from "./access.ts"
 
 /** Texts for models. Indexes are shown wherever a further call needs them. */
 
-/** Characters shown of a description or of a step's details in lists. */
+/** Most characters of a description, or of a step's details, where a task is not shown as a whole. */
 const MOST_TEXT_CHARS = 500
 
-/** A task after a call. In its own thread this is short, because the request contains its block. */
+/**
+ * Answer to a call that changed a task. In the task's own thread the answer is short, because the request contains the
+ * task.
+ */
 export async function renderTask(board: Board, task: BoardTask, head: string, by: AgentActor): Promise<ToolResult> {
   if (by.sessionID !== task.threadId) return renderWhole(board, task, head, MOST_TEXT_CHARS)
   return { title: titleOf(task), output: `${head} The task as it is now stands in this request.` }
@@ -63,7 +66,7 @@ export function renderArchived({ task, canceled, open }: Archived): ToolResult {
   return { title: `#${task.id} ${shownStatus(task.status)}`, output: lines.join("\n") }
 }
 
-/** `agent`: owner of the tasks; undefined for the whole board. */
+/** List of open tasks. `agent`: owner of all these tasks; undefined for the whole board. */
 export function renderList(board: Board, tasks: readonly BoardTask[], agent?: string): ToolResult {
   const ownerOf = ({ owner }: BoardTask) => (agent === undefined ? ` (owner ${oneLine(owner, 60)})` : "")
   const lines = tasks.map((task) => `${row(task)} ${toModel(board.state(task))}${ownerOf(task)}`)

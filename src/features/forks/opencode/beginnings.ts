@@ -4,11 +4,13 @@ import type { RequestMessages } from "../../../opencode/request.ts"
 
 /** Most sessions whose request prefix is kept. */
 const MOST_SESSIONS = 64
-/** Time limit for a probe. */
+/** Time limit for a probe, in ms. */
 const PROBE_LIMIT_MS = 15_000
-/** OpenCode's agents for titles and summaries, whose requests are not the session's own. */
+/** OpenCode's agents for titles and summaries. Their requests do not belong to the session's conversation. */
 const BESIDE = /^(title|summary|compaction)$/
-/** Share of the messages before the first that differs, from which on the cache is worth a whole fork. */
+/**
+ * If the messages before the first difference have at least this share of the weight, the cache is worth a whole fork.
+ */
 const LEAST_SHARE = 0.9
 
 type System = { readonly system: readonly string[] }
@@ -16,7 +18,10 @@ type System = { readonly system: readonly string[] }
 export type RequestPrefix = { readonly system: string; readonly shapes: ReadonlyMap<string, string> }
 type Probe = { readonly briefed: boolean; readonly told: (beginning: RequestPrefix) => void }
 
-/** Lengths of what a model reads of a message: a rewritten one has others. Parts may be of another plugin's making. */
+/**
+ * Lengths of the parts of a message that a model reads; they change if a plugin rewrites the message. A part may lack
+ * fields, because another plugin may have made it.
+ */
 export const shapeOf = (parts: readonly Part[]): string =>
   parts
     .map(lengthOf)
@@ -34,7 +39,10 @@ function lengthOf(part: Part): number {
 
 const lengthIn = (text: unknown): number => (typeof text === "string" ? text.length : 0)
 
-/** Whether two requests, of which these are the shapes of the messages, share so much that a cache helps. */
+/**
+ * Whether two requests begin with so many equal messages that the provider's cache helps. `one`, `other`: shapes of
+ * their messages.
+ */
 export function shareMessages(one: readonly string[], other: readonly string[]): boolean {
   const weigh = (shapes: readonly string[]) =>
     shapes
@@ -46,8 +54,8 @@ export function shareMessages(one: readonly string[], other: readonly string[]):
 }
 
 /**
- * System prompts and messages of sessions as sent. Other plugins may change them for each session; their changes are in
- * the shared objects once all hooks have run.
+ * Stores system prompts and messages of sessions as sent. OpenCode's objects are read when all hooks have run, because
+ * other plugins may change them for each session.
  */
 export class RequestPrefixes {
   /** System prompts under construction, by session. */
@@ -68,7 +76,10 @@ export class RequestPrefixes {
     addBounded(this.#asked, sessionID, request, MOST_SESSIONS)
   }
 
-  /** Called before each request. Never resolves for a probe, whose session is then aborted. */
+  /**
+   * Called before each request is sent. For a probe, the promise never resolves: the probe's session is deleted
+   * instead.
+   */
   async sending(sessionID: string, agent: unknown): Promise<void> {
     const made = this.#made.get(sessionID) ?? []
     this.#made.delete(sessionID)
@@ -77,7 +88,7 @@ export class RequestPrefixes {
     if (BESIDE.test(name)) return
     const { messages = [] } = this.#asked.get(sessionID) ?? {}
     this.#asked.delete(sessionID)
-    // With two prompts under construction it is not known which one this is.
+    // With two system prompts at a time, nothing tells which of them belongs to this request.
     if (!only || made.length > 1) return
     const shapes = new Map(messages.map(({ info, parts }) => [info?.id, shapeOf(parts ?? [])]))
     const beginning = { system: only.system.join("\n"), shapes }
@@ -87,7 +98,7 @@ export class RequestPrefixes {
     await new Promise<never>(() => {})
   }
 
-  /** The session is a probe with the briefing for fresh agents. */
+  /** Whether the session is a probe with the briefing for fresh agents. */
   isBriefed(sessionID: string): boolean {
     return this.#probes.get(sessionID)?.briefed === true
   }
@@ -98,7 +109,8 @@ export class RequestPrefixes {
   }
 
   /**
-   * Beginning that a new session's request would have, from a request that is never sent. Undefined where none was made.
+   * Lets a probe's session build a request, which is never sent, and returns its beginning. Undefined where OpenCode
+   * built no request in time.
    */
   async probed(sessionID: string, briefed: boolean, ask: () => Promise<unknown>): Promise<RequestPrefix | undefined> {
     let timer: ReturnType<typeof setTimeout> | undefined
@@ -113,7 +125,7 @@ export class RequestPrefixes {
     }
   }
 
-  /** The probe's session was deleted. */
+  /** Called when the probe's session has been deleted. */
   forget(sessionID: string): void {
     this.#probes.delete(sessionID)
     this.#made.delete(sessionID)

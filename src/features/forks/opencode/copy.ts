@@ -7,8 +7,8 @@ import type { HistoryMessage } from "../ports.ts"
 import { type Rewrite, rewrites } from "./fork-rewrite.ts"
 
 /**
- * Rewrites a copy made by `session.fork` to hold exactly `kept`. Its stored token counts cannot be changed, so a copy
- * that OpenCode would compact at once is refused.
+ * Rewrites a copy made by `session.fork` so that it holds exactly `kept`. Rejects where OpenCode would compact the copy
+ * at once, because the copy's stored token counts cannot be changed.
  */
 export async function rewriteCopy(
   client: OpencodeClient,
@@ -26,7 +26,7 @@ export async function rewriteCopy(
   }
 }
 
-/** OpenCode's idea of the copy's size: the token count of its last answer. */
+/** Token count of the copy's last answer. OpenCode takes this number for the size of the copy. */
 function weightOf(kept: readonly HistoryMessage[]): number {
   const infos = kept.map(({ handle }) => (handle as StoredMessage).info)
   const last = infos.findLast((info) => info.role === "assistant")

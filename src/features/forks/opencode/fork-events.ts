@@ -16,8 +16,8 @@ export type StoredEvent = {
 type Change = { readonly type: string; readonly data: { [key: string]: unknown } }
 
 /**
- * Events that write `messages` into a new session. Their new ids keep the original times, so that the copies sort in
- * order and before the prompt.
+ * Events that write `messages` into a new session. The copies get new ids that keep the original times, so that they
+ * sort in order and before the prompt.
  */
 export function forkEvents(
   sessionID: string,
@@ -60,8 +60,8 @@ const storedOf = (message: HistoryMessage): StoredMessage => message.handle as S
 const createdAt = (message: HistoryMessage | undefined): number => (message ? storedOf(message).info.time.created : 0)
 
 /**
- * An answer whose question is not copied answers the last one before it; in a tail that begins within a turn there is
- * none.
+ * Id of the message that a copied answer belongs to. If the answer's question is not copied, the last user message
+ * before the answer is used; a tail that begins within a turn may have none.
  */
 function parentOf(message: HistoryMessage, copies: ReadonlyMap<string, string>, lastUserID: string): string {
   const { info } = storedOf(message)
@@ -69,7 +69,10 @@ function parentOf(message: HistoryMessage, copies: ReadonlyMap<string, string>, 
   return copies.get(info.parentID) ?? (lastUserID || info.parentID)
 }
 
-/** Copies cost nothing. `weight`: token count of the last answer, by which OpenCode decides on a compaction. */
+/**
+ * Info of a copied message, without cost. `weight`: token count of the last answer, from which OpenCode decides on a
+ * compaction.
+ */
 function copyInfo(
   message: HistoryMessage,
   ids: { id: string; sessionID: string; parentID: string },
@@ -85,7 +88,7 @@ function copyInfo(
 type Place = {
   readonly messageID: string
   readonly sessionID: string
-  /** First message of the copy, where a compaction's tail begins. */
+  /** First message of the copy. A compaction's tail begins there. */
   readonly tailID: string
   readonly answered: boolean
   readonly newPartID: () => string

@@ -19,20 +19,20 @@ export type ForkParts = {
   /** OpenCode's project directory. */
   readonly directory: string
   readonly models: Pick<ModelFacts, "room">
-  /** Request prefixes; absent where they are not observed. */
+  /** Request prefixes; absent if the feature does not observe requests. */
   readonly prefixes?: RequestPrefixes
-  /** Tool settings of every message. */
+  /** Tool settings of messages that have no settings of their own. */
   readonly usual?: DefaultTools
 }
 
-/** Most parents whose result is kept. */
+/** Most parents whose probe results are stored. */
 const MOST_PARENTS = 64
 const PROBE = { type: "text" as const, text: "Nothing is asked." }
 
 /**
- * Forks for OpenCode 1.x. The history is replayed into a child session, which costs only what is kept; without a replay
- * route, `session.fork` is copied and rewritten, which makes a session without a parent, whose questions the parent's
- * screen does not show.
+ * For OpenCode 1: the history is replayed into a child session, so only kept messages are written. Without a replay
+ * route, a copy by `session.fork` is rewritten: such a session has no parent, so the parent's screen does not show its
+ * questions.
  */
 export class OpencodeForks implements ForkHost {
   readonly #client: OpencodeClient
@@ -41,9 +41,9 @@ export class OpencodeForks implements ForkHost {
   readonly #models: Pick<ModelFacts, "room">
   readonly #usual: DefaultTools | undefined
   readonly #prefixes: RequestPrefixes | undefined
-  /** Probe results by parent, valid while its prefix stays the same. */
+  /** Probe results by parent. A result is valid while the parent's prefix stays the same. */
   readonly #alike = new Map<string, { readonly begins: string; readonly isAlike: Promise<boolean | undefined> }>()
-  /** False once OpenCode turned out to have no replay route. */
+  /** Set to false when OpenCode has answered that it has no replay route. */
   #replays = true
 
   constructor({ client, sessions, directory, models, usual, prefixes }: ForkParts) {
@@ -80,8 +80,8 @@ export class OpencodeForks implements ForkHost {
   }
 
   /**
-   * Beginning of a new session's request, from a request that is aborted before it is sent. With the parent's history
-   * only where other plugins rewrite that.
+   * Creates a session, lets it build a request that is aborted before it is sent, and returns the beginning of this
+   * request. `history`: the parent's messages, given only where other plugins rewrite them.
    */
   async #probe(
     { parentID, title, agent, model, rules }: NewSession,
@@ -146,7 +146,7 @@ export class OpencodeForks implements ForkHost {
     }
   }
 
-  /** Messages before this one; all of them where a user forks, who has no message. */
+  /** Messages before this one. A fork by a user has no calling message, so it gets all messages. */
   async #before(sessionID: string, messageID: string): Promise<readonly StoredMessage[]> {
     const stored = await storedMessages(this.#client, sessionID)
     if (messageID === "") return stored
@@ -157,13 +157,13 @@ export class OpencodeForks implements ForkHost {
   }
 }
 
-/** Shapes of the parent's messages in its last request; undefined where they are as stored. */
+/** Shapes of the parent's messages in its last request; undefined if no plugin rewrote the stored messages. */
 function rewrittenIn({ shapes }: RequestPrefix, history: readonly HistoryMessage[]): readonly string[] | undefined {
   // Later messages were in no request yet.
   const shown = history.slice(0, history.findLastIndex(({ id }) => shapes.has(id)) + 1)
   const stored = shown.flatMap(({ parts, handle }) => {
     const { info, parts: own } = handle as StoredMessage
-    // What is hidden from the model is not replayed.
+    // A replay leaves out messages that the model does not see.
     return parts.length > 0 ? [{ info, parts: [...own] }] : []
   })
   leaveOutStale({ messages: stored })
@@ -171,7 +171,7 @@ function rewrittenIn({ shapes }: RequestPrefix, history: readonly HistoryMessage
   return stored.some(({ parts }, at) => shapeOf(parts) !== sent[at]) ? sent.filter((shape) => shape !== "") : undefined
 }
 
-/** Shapes of replayed messages, oldest first, without the probe's own. */
+/** Shapes of replayed messages, oldest first, without the message that the probe itself sends. */
 const shapesIn = ({ shapes }: RequestPrefix): readonly string[] =>
   [...shapes]
     .sort(([one], [other]) => (one < other ? -1 : 1))

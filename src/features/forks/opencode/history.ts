@@ -14,8 +14,8 @@ const INTERRUPTED = "[Tool execution was interrupted]"
 export type DefaultTools = Readonly<Record<string, boolean>>
 
 /**
- * Messages that the model sees, oldest first: after a compaction only the kept tail and what followed. The tail stands
- * before the compaction here and may begin within a turn.
+ * Messages that the model sees, oldest first. After a compaction only the kept tail and later messages are left; here
+ * the tail stands before the compaction and may begin within a turn.
  */
 export function history(messages: readonly StoredMessage[], usual: DefaultTools = {}): readonly HistoryMessage[] {
   const summaries = new Set(messages.filter(isSummary).map(({ info }) => (info as { parentID: string }).parentID))
@@ -28,7 +28,7 @@ export function history(messages: readonly StoredMessage[], usual: DefaultTools 
   return messages.slice(start).map((stored, index) => {
     const { counted, ...message } = toHistoryMessage(stored, usual)
     if (start + index === at) return { ...message, opens: true }
-    // Token counts from before the summary include messages that are gone.
+    // Token counts from before the summary are left out: they include messages that the model no longer sees.
     return start + index <= summary ? message : { ...message, counted }
   })
 }
@@ -50,10 +50,13 @@ export function toHistoryMessage(stored: StoredMessage, usual: DefaultTools = {}
   return { id: info.id, role: "assistant", counted: providerCount(info), parts, handle: stored }
 }
 
-/** OpenCode's own message after a compaction has no tool settings: the usual ones apply. */
+/**
+ * Whether OpenCode wrote this message to continue after a compaction. Such a message has no tool settings, so the usual
+ * ones apply.
+ */
 const isByHost = (part: Part): boolean => part.type === "text" && part.metadata?.compaction_continue === true
 
-/** Undefined for old messages without a model. */
+/** Settings of a user's message; undefined for an old message without a model. */
 function toAsked(
   { agent, model, system, tools, format }: Omit<UserMessage, "model"> & Partial<UserMessage>,
   usual: DefaultTools,
@@ -64,7 +67,7 @@ function toAsked(
   return { agent, model: { provider, id, variant }, own }
 }
 
-/** Undefined where nothing was counted, and for copies in a fork, which have no output of their own. */
+/** Undefined where nothing was counted. Copies in a fork have no output of their own, so they count as not counted. */
 function providerCount(info: AssistantMessage): ProviderCount | undefined {
   const { input, output, cacheRead, cacheWrite } = toUsage(info.tokens, 0)
   const cached = cacheRead + cacheWrite
@@ -73,7 +76,7 @@ function providerCount(info: AssistantMessage): ProviderCount | undefined {
   return { model: { provider: info.providerID, id: info.modelID }, tokens, cached }
 }
 
-/** Failed answers are hidden from the model, except aborted ones with content. */
+/** Whether the model does not see a message: failed answers are hidden, except aborted ones with content. */
 function isHidden({ info, parts }: StoredMessage): boolean {
   if (info.role !== "assistant" || !info.error) return false
   const { aborted } = errorOf({ name: info.error.name, message: "" })
@@ -90,7 +93,7 @@ function toHistoryPart(part: Part): HistoryPart {
 }
 
 function toFile(part: Extract<Part, { type: "file" }>): HistoryPart {
-  // A text part beside it holds the file's text.
+  // For these types, another text part of the message holds the file's text.
   if (part.mime === "text/plain" || part.mime === "application/x-directory") return { type: "other", handle: part }
   return { type: "file", name: part.filename ?? "file", media: toMedia(part), handle: part }
 }
@@ -106,15 +109,15 @@ function toTool(part: Extract<Part, { type: "tool" }>): ToolHistoryPart {
   return { ...shared, result: partialOutput(state.metadata) ?? state.error, media: [] }
 }
 
-/** Output of an interrupted call: the model sees it in place of the error. */
+/** Output that an interrupted call had before it stopped. The model sees this output in place of the error. */
 const partialOutput = (metadata: Record<string, unknown> | undefined): string | undefined =>
   metadata?.interrupted === true && typeof metadata.output === "string" ? metadata.output : undefined
 
 const toMedia = ({ mime, url }: { mime: string; url: string }): Media => ({ mime, bytes: url.length })
 
 /**
- * OpenCode's part for a rewritten history part; undefined for parts that a copy does not need. `answered`: the copy has
- * the summary for the message's compaction.
+ * Converts a history part, perhaps rewritten, to OpenCode's part; undefined for a part that a copy does not need.
+ * `answered`: the copy has the summary for the message's compaction.
  */
 export function fromHistoryPart(part: HistoryPart, answered: boolean): Part | undefined {
   const stored = part.handle as Part
@@ -138,10 +141,10 @@ export const isAnswered = (message: HistoryMessage, messages: readonly HistoryMe
     return info.role === "assistant" && info.parentID === message.id && info.summary === true
   })
 
-/** Compactions that kept a tail: in a copy, the tail begins with the first message. */
+/** Whether a compaction kept a tail. In a copy, this tail begins with the first message. */
 export const keepsTail = (part: Part): part is Compaction => isCompaction(part) && Boolean(part.tail_start_id)
 
-/** Not copied: a step's figures would count as the fork's cost. */
+/** Parts that are not copied. The figures of a step would count as the fork's cost. */
 const NOT_COPIED: ReadonlySet<string> = new Set(["step-start", "step-finish", "patch", "snapshot"])
 
 function copied(part: Part, answered: boolean): Part | undefined {
@@ -149,7 +152,7 @@ function copied(part: Part, answered: boolean): Part | undefined {
   return NOT_COPIED.has(part.type) ? undefined : part
 }
 
-/** A copied subtask would run again: its part is replaced by the text that the model sees. */
+/** Replaces a subtask's part by the text that the model sees, because a copied subtask would run again. */
 function withText(part: Part, text: string): Part {
   if (part.type === "text") return part.text === text ? part : { ...part, text }
   const { id, sessionID, messageID } = part

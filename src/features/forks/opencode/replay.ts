@@ -22,7 +22,7 @@ export async function replay(
     const slice = events.slice(at, at + pace.size)
     const begin = performance.now()
     const answer = await call("write the history", client.sync.replay({ body_directory: directory, events: slice }))
-    // Unknown routes return the web page.
+    // For an unknown route, OpenCode answers with its web page.
     if (answer?.sessionID !== sessionID)
       throw new OpencodeError("write the history: the host has no such route", { notFound: true })
     pace.took(performance.now() - begin)

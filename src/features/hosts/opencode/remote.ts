@@ -9,19 +9,22 @@ import { OpencodeUserActions } from "../../../opencode/user-actions.ts"
 import type { AskOptions, Reply } from "../../../runtime/user-actions.ts"
 import type { NewRemoteSession, OpenRemote, RemoteFolder, RemoteServer, RemoteSessionInfo } from "../remote-session.ts"
 
-/** Metadata key of remote sessions. It differs from the record's key, or a plugin on the host would adopt them. */
+/**
+ * Metadata key of remote sessions. The key of records is not used, because a plugin on the host would adopt the
+ * sessions.
+ */
 const KEY = "superagentsHost"
-/** A task's folder has its session, and forks of it. */
+/** Most sessions read in a task's folder, which has the task's session and forks of that session. */
 const MOST_SESSIONS = 100
 
-/** Most pages of messages and open questions read. */
+/** Most pages of messages, and most open questions, that are read. */
 const MOST_PAGES = 400
 const MOST_ASKS = 20
 
 export const openRemote: OpenRemote = (fetch, baseUrl) =>
   guarded(new OpencodeRemote(createOpencodeClient({ baseUrl, fetch } as Parameters<typeof createOpencodeClient>[0])))
 
-/** A remote server is not trusted: unreadable answers become its errors. */
+/** Wraps a remote server, which is not trusted: an answer that cannot be read becomes an `OpencodeError`. */
 function guarded(far: RemoteServer): RemoteServer {
   return new Proxy(far, {
     get(target, name) {
@@ -35,7 +38,7 @@ function guarded(far: RemoteServer): RemoteServer {
   })
 }
 
-/** Replaces invalid figures by 0: negative ones would give budget back. */
+/** Reads a message, and replaces invalid usage figures by 0: negative figures would give budget back. */
 function toCountable(stored: StoredMessage): Message {
   const message = toMessage(stored)
   const { createdAt, completedAt, usage } = message

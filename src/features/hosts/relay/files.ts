@@ -17,11 +17,14 @@ import type { CallEnd, CommitResult, FilesOrder, LookResult } from "../orders.ts
 import { completeMarkerPath, folderIn, type HostRepositoryFolders } from "../rooms.ts"
 import type { Call } from "./server.ts"
 
-/** Large repositories take long. */
+/** Time limit of long git and tar commands, in ms. Large repositories take long. */
 const LONG_MS = 900_000
 /** Commits kept under refs of the store, so that a later launch sends only differences. */
 const KEPT = 20
-/** Times of files advance in steps of up to 10 ms: what was copied last may be as young as the mark. */
+/**
+ * Tolerance between file times and the marker's, in ms. File times advance in steps of up to 10 ms, so that the files
+ * copied last may seem as young as the marker.
+ */
 const TICK_MS = 20
 
 /**
@@ -43,7 +46,7 @@ const workRef = (taskID: string): string => `refs/work/${taskID}`
 /** The store in the form of a checkout, for git commands on shared data. */
 const storeOf = ({ store }: HostRepositoryFolders): Checkout => ({ top: store, gitDir: store, commonDir: store })
 
-/** Runs a file order. */
+/** Carries out an order on files, and sends its result. */
 export async function runFilesOrder(order: FilesOrder, call: Call, processes: Processes): Promise<CallEnd> {
   const { rooms } = order
   const answer = (value: unknown) => call.send("data", bytesOf(JSON.stringify(value)))
@@ -69,7 +72,7 @@ async function look({ room, store }: HostRepositoryFolders): Promise<LookResult>
     const fresh = `${store}.${process.pid}`
     await git(["init", "--quiet", "--bare", "--template=", fresh], { cwd: room })
     await appendFile(join(fresh, "config"), SETTINGS)
-    // Another relay may have been first.
+    // Another relay may have created the store meanwhile: then the fresh one is removed.
     await rename(fresh, store).catch(() => rm(fresh, { recursive: true, force: true }))
   }
   const haves = await gitLine(["for-each-ref", "--format=%(objectname)", "refs/have"], { cwd: store, gitDir: store })
@@ -122,9 +125,9 @@ async function goOn(rooms: HostRepositoryFolders, taskID: string, wanted: string
   const { checkout, hasNotes = false } = (await folderOf(rooms, taskID)) ?? {}
   if (!checkout || !hasNotes) throw new Error(`git does not know the folder ${folderIn(rooms, taskID)} any more`)
   const run = { ...gitOptions(checkout), timeLimit: LONG_MS }
-  // Detached first, so that branches of the agent stay unchanged.
+  // Detach HEAD first, so that branches of the agent stay unchanged.
   await git(["checkout", "--quiet", "--detach"], run)
-  // Files marked as unchanged would keep their old content.
+  // Clear the flags: files that are marked as unchanged would keep their old content.
   await clearIndexFlags(checkout, join(checkout.gitDir, "index"))
   await git(["reset", "--quiet", "--mixed", workRef(taskID)], run)
   await git(["checkout", "--quiet", "--detach", "--force", wanted], run)
@@ -149,7 +152,7 @@ async function copy({ rooms, taskID }: Extract<FilesOrder, { do: "copy" }>, call
   }
 }
 
-/** Moves missing files, never through links. */
+/** Moves files that the target folder lacks, never through links. */
 async function moveMissing(from: string, to: string): Promise<void> {
   for (const entry of await readdir(from, { withFileTypes: true })) {
     const [source, target] = [join(from, entry.name), join(to, entry.name)]
@@ -170,7 +173,7 @@ async function folderOf(
   const folder = folderIn(rooms, taskID)
   if (!existsSync(folder) || !existsSync(completeMarkerPath(rooms, taskID))) return undefined
   const [top, commonDir] = [await realpath(folder), await realpath(rooms.store)]
-  // Not by the `.git` file, which the agent may have changed.
+  // Find git's data from the store, not by the `.git` file, which the agent may have changed.
   const notes = await notesOf({ commonDir }, top)
   return { checkout: { top, gitDir: notes ?? commonDir, commonDir }, hasNotes: notes !== undefined }
 }
@@ -194,7 +197,7 @@ async function commit({ rooms, taskID }: Extract<FilesOrder, { do: "commit" }>):
   return { commit: made, ...(ignored !== undefined && { ignored }), unsaved: [...nested, ...unreadable] }
 }
 
-/** Files read by a check and in no commit of the folder: see `hiddenIn`. */
+/** Files that a check reads and that are in no commit of the folder: see `hiddenIn`. */
 async function hidden({
   rooms,
   taskID,
@@ -224,7 +227,7 @@ async function bundle({ rooms, taskID }: Extract<FilesOrder, { do: "bundle" }>, 
   })
 }
 
-/** Removes a task's folder and ref; with `commit`, only if that is its last committed state. */
+/** Removes a task's folder and ref; with `commit`, only if this is the folder's last committed state. */
 async function remove(
   { rooms, taskID, commit: kept }: Extract<FilesOrder, { do: "remove" }>,
   processes: Processes,
@@ -242,7 +245,9 @@ async function remove(
   for (const ref of [...old, workRef(taskID), refOf("ignored", taskID)]) await git(["update-ref", "-d", ref], store)
 }
 
-/** The mark is removed first, so that an incomplete folder is never taken for the agent's work. */
+/**
+ * Removes a task's folder. The marker is removed first, so that an incomplete folder never counts as the agent's work.
+ */
 async function takeAway(rooms: HostRepositoryFolders, taskID: string, processes: Processes): Promise<void> {
   await rm(completeMarkerPath(rooms, taskID), { force: true })
   await removeWorktree({ processes }, storeOf(rooms), folderIn(rooms, taskID))

@@ -15,7 +15,7 @@ type Open = {
   readonly credit: Credit
 }
 
-/** `over`: aborted when the connection ends. */
+/** Creates the state of a call. `over`: aborted when the connection ends. */
 function opened(
   number: number,
   write: (bytes: Uint8Array) => Promise<void>,
@@ -29,7 +29,7 @@ function opened(
   const send: Call["send"] = async (kind, body) => {
     for (const frame of inFrames(kind, number, body)) {
       if (kind !== "head") await credit.spend(frame.length - HEAD_BYTES)
-      // The caller has cancelled.
+      // The caller has cancelled the call, or the connection has ended.
       if (signal.aborted) return
       await write(frame)
     }
@@ -43,7 +43,7 @@ const hello = (): RelayHello => ({
   pid: process.pid,
 })
 
-/** Runs a relay: handles orders until the stream ends or is silent for too long, then stops what it started. */
+/** Runs a relay: carries out orders until the stream ends or is silent for too long, then stops all running calls. */
 export async function serve({ input, output }: Streams, settings: RelaySettings, processes: Processes): Promise<void> {
   const server = new Server(settings, processes)
   const calls = new Map<number, Open>()
@@ -130,7 +130,7 @@ function drained(output: NodeJS.WritableStream, over: AbortSignal): Promise<void
   })
 }
 
-/** Iterable of the chunks that are pushed, up to the first `undefined`. */
+/** Creates an iterable of the chunks that are passed to `feed`, up to the first `undefined`. */
 function feeding(intake: Intake) {
   const waiting: (Uint8Array | undefined)[] = []
   let wake = () => {}
@@ -172,7 +172,10 @@ async function request(order: Extract<Order, { do: "request" }>, call: Call, ser
 /** Time between SIGTERM and SIGKILL, in ms. */
 const GRACE_MS = 2000
 
-/** Runs a shell line with its streams. Cancelling it ends all that it started. */
+/**
+ * Runs a shell line, and streams its input and output. Cancelling the call ends all processes that the line has
+ * started.
+ */
 function run({ line, cwd }: Extract<Order, { do: "run" }>, call: Call): Promise<CallEnd> {
   return new Promise((resolve) => {
     const child = spawn("/bin/sh", ["-c", line], { cwd, detached: true, stdio: ["pipe", "pipe", "pipe"] })
@@ -181,7 +184,7 @@ function run({ line, cwd }: Extract<Order, { do: "run" }>, call: Call): Promise<
       setTimeout(() => signal(child.pid, "SIGKILL"), GRACE_MS).unref()
     }
     call.signal.addEventListener("abort", stop, { once: true })
-    // The command may close stdin before all of it is written.
+    // Ignore the error: the command may close stdin before all data is written.
     child.stdin.on("error", () => {})
     void feed(child.stdin, call)
     const passed = [pass(child.stdout, "data", call), pass(child.stderr, "errors", call)]
@@ -203,11 +206,11 @@ async function pass(stream: AsyncIterable<Uint8Array>, kind: "data" | "errors", 
   for await (const chunk of stream) await call.send(kind, chunk)
 }
 
-/** Signals the whole group: children of the shell would survive. */
+/** Signals the whole process group, because children of the shell would survive otherwise. */
 function signal(pid: number | undefined, name: NodeJS.Signals): void {
   try {
     if (pid !== undefined) process.kill(-pid, name)
   } catch {
-    // It has ended.
+    // The process has ended already.
   }
 }

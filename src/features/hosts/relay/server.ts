@@ -15,9 +15,9 @@ import type { CallEnd, CallHead, Hint, RelaySettings, RemoteServerState } from "
 export type Call = {
   /** Aborted when the caller has cancelled. */
   readonly signal: AbortSignal
-  /** Body of the request. */
+  /** Data sent after the order, such as a request's body or a command's stdin. */
   readonly input: AsyncIterable<Uint8Array>
-  /** Resolves when more may be sent. */
+  /** Sends data to the caller. Resolves when more may be sent. */
   send(kind: Kind, body: Uint8Array): Promise<void>
 }
 
@@ -31,9 +31,9 @@ const LOOK_MS = 100
 const WATCH_S = 2
 
 /**
- * Shell script that starts the server and ends it when leases expire. `$1` folder, `$2` binary, `$3` port, `$4` and
- * `$5` seconds with and without leases, `$6` name, `$7` time. It stores the state itself, because the relay may be gone
- * by then, and ends its server where another was started since.
+ * Shell script that starts the server and ends it when leases expire. `$1`: folder, `$2`: binary, `$3`: port, `$4` and
+ * `$5`: seconds with and without leases, `$6`: id, `$7`: start time. The script stores the server's state itself,
+ * because the relay may be gone by then, and ends its server if another was started since.
  */
 const WATCHER = `
 cd "$HOME"
@@ -67,10 +67,10 @@ export class Server {
   )
   #running: Running | undefined
   #password = ""
-  /** A server that has answered and is silent now is not starting. */
+  /** True once the server has answered: if the server is silent later, it is not still starting. */
   #hasAnswered = false
   #hasTasks = false
-  /** Result of the last ping; undefined for none. */
+  /** Whether the server answered the last health request; undefined before the first one. */
   answers: boolean | undefined
   #asking = false
   #askedAt = 0
@@ -86,7 +86,7 @@ export class Server {
     mkdirSync(join(this.#folder, "leases"), { recursive: true, mode: 0o700 })
     this.seen()
     const late = () => new Error("OpenCode there did not start: another connection has been starting it for too long")
-    // Of several relays only one may start it; the others find it.
+    // Only one of several relays may start the server. The other relays find it running.
     const alone = new Lock(this.#folder, "starting", this.#processes)
     return (await this.#find()) ?? alone.hold(START_MS, late, () => this.#findOrBegin())
   }
@@ -102,18 +102,18 @@ export class Server {
     throw new Error("OpenCode there is alive and does not answer")
   }
 
-  /** Called at each ping of the client: renews its lease and checks that OpenCode's server answers. */
+  /** Called at each ping of the client: renews the client's lease and checks that OpenCode's server answers. */
   seen(): void {
     if (!this.#hasTasks) return
     try {
       writeFileSync(this.#path("leases", this.#settings.client), `${Date.now()}\n`, { mode: 0o600 })
     } catch {
-      // A full disk ends no run at once: the server runs on for a while.
+      // Ignore a full disk: without new leases the server still runs for a while, so that no run ends at once.
     }
     if (this.#hasAnswered && !this.#asking && Date.now() - this.#askedAt > HEALTH_MS / 2) void this.#ask()
   }
 
-  /** This client has no tasks any more. */
+  /** Called when this client has no tasks any more: removes the client's lease. */
   rest(): void {
     this.#hasTasks = false
     rmSync(this.#path("leases", this.#settings.client), { force: true })
@@ -145,7 +145,10 @@ export class Server {
     return `Basic ${Buffer.from(`opencode:${this.#password}`).toString("base64")}`
   }
 
-  /** The running server. One that is alive but silent is starting or suspended: wait for it. */
+  /**
+   * Finds the running server. If its process lives but is silent, the server is starting or suspended: `#running` stays
+   * set, and the caller waits.
+   */
   async #find(): Promise<RemoteServerState | undefined> {
     this.#running = this.#read()
     if (!this.#running) return undefined
@@ -192,7 +195,7 @@ export class Server {
     const binary = process.env.SUPERAGENTS_BINARY ?? "opencode"
     const limits = [seconds(unattended), seconds(kept)]
     const args = ["-c", WATCHER, "superagents", this.#folder, binary, String(port), ...limits, id, String(Date.now())]
-    // Starts OpenCode as itself, not as Bun.
+    // Leave out these variables, so that OpenCode starts as itself, not as Bun.
     const { BUN_BE_BUN: _not, SUPERAGENTS_BINARY: _nor, ...env } = process.env
     spawn("/bin/sh", args, { detached: true, stdio: "ignore", env }).unref()
     const deadline = Date.now() + START_MS
@@ -230,7 +233,10 @@ function exists(pid: number): boolean {
   }
 }
 
-/** Compares start times, since a pid may be reused after a restart of the machine. */
+/**
+ * Whether the server's process lives. The command line must contain the port, because another process may have the pid
+ * after a restart of the machine.
+ */
 function lives({ pid, port }: Running): boolean {
   if (!exists(pid)) return false
   const shown = textIn(`/proc/${pid}/cmdline`) || spawnSync("ps", ["-o", "args=", "-p", String(pid)]).stdout?.toString()
@@ -248,14 +254,14 @@ function freePort(): Promise<number> {
   })
 }
 
-/** OpenCode sends a heartbeat every ten seconds: a stream without one for this long is dead, in ms. */
+/** Time after which a silent event stream counts as dead, in ms. OpenCode sends a heartbeat every ten seconds. */
 const SILENT_MS = 30_000
-/** Longest event that is read: longer ones are parts with output, never an end. */
+/** Longest event that is read. Longer events are parts with output, and never report an end. */
 const MOST_EVENT_CHARS = 1_048_576
-/** Path that marks folders of tasks; events of others are ignored. */
+/** Part of the path of each task's folder. Events of other folders are ignored. */
 const OURS = "/opencode-superagents/"
 
-/** Events that may be an end or a question. */
+/** Events that may report an end or a question. */
 const URGENT = new Set([
   "session.idle",
   "session.status",
@@ -266,7 +272,7 @@ const URGENT = new Set([
   "question.replied",
   "question.rejected",
 ])
-/** Counts when an answer has ended, not while it is written. */
+/** Event about a message. Leads to a hint only when an answer has ended, not while it is written. */
 const ANSWER = "message.updated"
 
 type Told = {

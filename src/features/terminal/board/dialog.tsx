@@ -131,7 +131,7 @@ const openWords = ({ api, board }: BoardDialogPorts, task: BoardTask): void =>
 const MOST_REPORTS = 5
 const category = "Purse"
 
-/** Actions on purses: open, close with current spending, read reports. */
+/** Actions on purses: open a purse, close it (the row shows its spending), read reports. */
 async function purseChoices(companion: BoardDialogPorts): Promise<() => readonly MenuRow[]> {
   const { api, board } = companion
   const spent = await board.purseSpent()
@@ -168,7 +168,10 @@ async function purseChoices(companion: BoardDialogPorts): Promise<() => readonly
   }
 }
 
-/** Stays open until a purse is opened, so that input can be corrected. */
+/**
+ * Asks for the terms of a new purse. The dialog stays open until a purse is opened, so that the user can correct the
+ * input.
+ */
 function openPurse({ api, board }: BoardDialogPorts): void {
   const [busy, setBusy] = createSignal(false)
   let isShown = true

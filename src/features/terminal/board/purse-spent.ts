@@ -2,7 +2,7 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import type { Purse } from "../../board/state.ts"
 
-/** Time limit, since OpenCode may be gone. */
+/** Time limit for the reads, in ms, because OpenCode may have ended. */
 const LIMIT_MS = 5000
 
 type Client = Pick<TuiPluginApi["client"], "session">

@@ -10,7 +10,7 @@ const MOST_ROWS = 6
 
 type Props = { api: TuiPluginApi; board: BoardSource }
 
-/** Sidebar section of active board tasks; hidden without any. */
+/** Sidebar section with the active board tasks; hidden if there are none. */
 export function BoardTasks(props: Props) {
   const theme = () => props.api.theme.current
   const active = () => props.board.tasks().filter(({ status }) => status === "active")

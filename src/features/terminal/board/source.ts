@@ -23,10 +23,13 @@ type BoardActsPorts = {
   readonly look: () => Promise<void>
 }
 
-/** A user's actions on the board, written to its files, where the running process sees them. None rejects. */
+/**
+ * A user's actions on the board, none of which rejects. They are written to the board's files, where the process that
+ * runs the board sees them.
+ */
 function boardActs(ports: BoardActsPorts) {
   const { api, board, files, look } = ports
-  /** False on failure, which is shown as a toast. */
+  /** Does the work. False if it failed; the failure is shown as a toast. */
   async function attempt(what: string, work: (files: Store) => Promise<unknown>): Promise<boolean> {
     try {
       const found = files()
@@ -51,13 +54,13 @@ function boardActs(ports: BoardActsPorts) {
         await files.carryOut({ type: "restore" }, await factsNow(ports))
         await files.restoreHistory()
       }),
-    /** Writes to a task's thread. True once it is stored. */
+    /** Writes a message to a board task's thread. True once the message is stored. */
     say: ({ threadId: sessionID = "", owner: agent }: BoardTask, text: string) =>
       attempt("write in its thread", async () => {
         const { error } = await api.client.session.promptAsync({ sessionID, agent, parts: [{ type: "text", text }] })
         if (error !== undefined) throw new Error(toError(error).message)
       }),
-    /** Spending of the open purse; undefined without one, or where OpenCode does not answer. */
+    /** Money spent from the open purse. Undefined without an open purse, or where OpenCode does not answer. */
     async purseSpent(): Promise<number | undefined> {
       const { purse } = board()
       if (!purse) return undefined
@@ -67,7 +70,7 @@ function boardActs(ports: BoardActsPorts) {
   }
 }
 
-/** Facts for the rules. */
+/** Facts by which the board's rules decide. */
 async function factsNow({ api, options, board, threads }: BoardActsPorts) {
   const { data } = await api.client.app.agents()
   const allowed = options()?.agents
@@ -76,25 +79,25 @@ async function factsNow({ api, options, board, threads }: BoardActsPorts) {
   return { now: new Date().toISOString(), agents, isRunning }
 }
 
-/** Interval for other processes' runs and missed events. */
+/** Interval of reads by the clock, in ms. They find runs of other processes and changes whose events were missed. */
 const LOOK_MS = 15_000
 
 type BoardReaderPorts = {
   /** Files of the current project's board; undefined where the board is off. */
   readonly files: () => Store | undefined
-  /** Called when the board changed, or other processes' runs should be read. */
+  /** Called when the board has changed, or when the runs of other processes should be read. */
   readonly found: (state: BoardState) => Promise<void>
 }
 
-/** Reads the board's files on changes, by the clock, and on request. */
+/** Reads the board's files when they change, at intervals, and on request. */
 class BoardReader {
   readonly #ports: BoardReaderPorts
   #watcher: Watch | undefined
-  /** Last read state. */
+  /** The board as it was read last. */
   #present: BoardState | undefined
-  /** Whether the board existed at the last look. */
+  /** Whether the board's folder existed at the last read. */
   #existed = false
-  /** Other processes' runs must be read, too. */
+  /** Set if the next read must include the runs of other processes. */
   #isDue = false
   #timer: ReturnType<typeof setInterval> | undefined
   #looking: Promise<void> | undefined
@@ -118,13 +121,16 @@ class BoardReader {
     this.#present = undefined
   }
 
-  /** Reads the board, and other processes' runs. Never rejects. */
+  /** Reads the board and the runs of other processes. Never rejects. */
   look(): Promise<void> {
     this.#isDue = true
     return this.#lookAtFile()
   }
 
-  /** One read at a time, and one more for all requests meanwhile. Never rejects. */
+  /**
+   * Reads the board; never rejects. Only one read runs at a time, and all requests during a read cause one further
+   * read.
+   */
   #lookAtFile(): Promise<void> {
     this.#again = true
     this.#looking ??= this.#looks().finally(() => {
@@ -143,14 +149,15 @@ class BoardReader {
   async #lookOnce(): Promise<void> {
     const files = this.#isOn ? this.#ports.files() : undefined
     if (!files) return
-    // Without the folder, its parents may change: watch the nearest one again.
+    // While the board's folder is missing, a parent folder is watched instead, and the nearest one may have changed. So
+    // the watch is renewed.
     const exists = await files.exists()
     if (!this.#isOn) return
     if (!this.#existed || !exists) this.#unwatch()
     this.#existed = exists
     this.#watcher ??= files.watch(() => void this.#lookAtFile())
     const state = await files.look().catch(() => undefined)
-    // An unreadable file may be being edited: it is read again later.
+    // A file that cannot be read may be in the middle of an edit, so it is read again later.
     if (!this.#isOn || !state || (state === this.#present && !this.#isDue)) return
     this.#present = state
     this.#isDue = false
@@ -196,7 +203,7 @@ export function createBoardSource(
       await threads.read(board().tasks)
     },
   })
-  /** Returns the stop function. */
+  /** Starts the reads. The returned function stops them. */
   const begin = (): (() => void) => {
     const stop = threads.listen()
     look.begin()
@@ -224,7 +231,7 @@ export function createBoardSource(
     asks: (task: BoardTask) => threads.asks(task),
     /** Whether a task has an outside edit that no user has accepted. */
     isUnverified: ({ id }: BoardTask) => isUnverified(board(), id),
-    /** Tasks of a missing file. */
+    /** Number of board tasks in a file that is missing now. */
     lost: () => board().lost,
     /** The open purse, and reports of the last ones, oldest first. */
     purse: () => board().purse,
@@ -235,7 +242,7 @@ export function createBoardSource(
   }
 }
 
-/** Reports new needs of tasks, not those of the first read. */
+/** Calls `needed` for each task that newly needs the user. Needs found by the first read are not reported. */
 function needsTold(needed: (title: string, what: string) => void) {
   let told: ReadonlyMap<string, string | undefined> | undefined
   return ({ tasks, pulses }: BoardState): void => {
@@ -248,7 +255,7 @@ function needsTold(needed: (title: string, what: string) => void) {
   }
 }
 
-/** Files of the current project's board; undefined without the option. */
+/** Files of the current project's board; undefined while the option `board` is off. */
 function filesOf(api: TuiPluginApi, options: () => BoardOptions | undefined): () => Store | undefined {
   let last: { readonly files: Store; readonly folder: string } | undefined
   return () => {
@@ -269,7 +276,7 @@ const openFiles = (project: string, folder: string): Store =>
     signer: installationSigner(),
     processes: { self: processMark, isAlive: processLives },
     now: Date.now,
-    // The server plugin logs it.
+    // The server plugin logs these warnings, so they are dropped here.
     warn: () => {},
   })
 

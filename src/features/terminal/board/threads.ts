@@ -8,17 +8,19 @@ import { decodeRecord } from "../../../runtime/record/codec.ts"
 import { LOOK_BACK_MS } from "../../board/state.ts"
 import type { BoardTask } from "../../board/task.ts"
 
-/** Tolerance for clocks of other processes and pending writes. */
+/**
+ * Sessions are read from this much earlier, in ms, because clocks of other processes may differ and writes may be late.
+ */
 const SLACK_MS = 5000
-/** Time limit, since OpenCode may be gone. */
+/** Time limit for a list of sessions, in ms, because OpenCode may have ended. */
 const LIST_LIMIT_MS = 5000
 
 /** Runs and questions in threads of board tasks. */
 export class BoardThreads {
   readonly #api: TuiPluginApi
-  /** Sessions as read: other processes' runs send no events here. */
+  /** Threads as they were read last. Runs of other processes send no events here. */
   readonly #threads = new Map<string, Session>()
-  /** Signal for session changes, which do not change the board's own signals. */
+  /** Signal for changes of sessions. Such changes do not trigger the board's own signals. */
   readonly #version = createSignal(0)
   #readSince: number | undefined
 
@@ -26,12 +28,12 @@ export class BoardThreads {
     this.#api = api
   }
 
-  /** Returns the stop function. */
+  /** Starts to listen to events. The returned function stops it. */
   listen(): () => void {
     return this.#api.event.on("session.updated", () => this.#touch())
   }
 
-  /** Reads threads changed since the last call. Never rejects. */
+  /** Reads the threads that changed since the last call. Never rejects. */
   async read(tasks: readonly BoardTask[]): Promise<void> {
     const ids = new Set(tasks.flatMap(({ status, threadId = "" }) => (status === "active" ? threadId : [])))
     ids.delete("")
@@ -57,7 +59,7 @@ export class BoardThreads {
     ]
   }
 
-  /** Reactive. */
+  /** The active run in a board task's thread. Readers are updated when the thread changes. */
   runOf(of: BoardTask) {
     this.#version[0]()
     const session = of.threadId === undefined ? undefined : this.#thread(of.threadId)
@@ -75,7 +77,7 @@ export class BoardThreads {
     }
   }
 
-  /** The newer of event and read. */
+  /** The session from events or from the last read, whichever is newer. */
   #thread(id: string): Session | undefined {
     const [heard, read] = [this.#api.state.session.get(id), this.#threads.get(id)]
     return heard && read ? (read.time.updated > heard.time.updated ? read : heard) : (heard ?? read)

@@ -17,7 +17,8 @@ export const boardPart: WebPart = {
     ["/purse", purseRoutes],
     ["/reports", reportsRoutes],
   ],
-  // Compared by name: another copy of the plugin in this process may have thrown it.
+  // Compared by name, because the error may come from another copy of the plugin in this process, with a class of its
+  // own.
   status: (error) => (error.name === "BoardError" ? STATUS[(error as BoardError).code] : undefined),
   feed: (source) => new BoardFeed(source),
 }

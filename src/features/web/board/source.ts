@@ -8,7 +8,7 @@ declare module "../ports.ts" {
   }
 }
 
-/** Throws without a board. */
+/** The board of a source. Throws while the board is off. */
 export function requireBoard({ board }: Source): Board {
   if (!board) throw new WebError(404, "the board is off")
   return board

@@ -13,7 +13,7 @@ import type { Ended, PurseState, TaskList, TaskRow } from "./wire.ts"
 const newTask = newTaskSchema.extend({ owner: line() })
 const historyQuery = z.object({ limit: z.string().transform(Number).pipe(historyLimit).optional() })
 
-/** Routes of the board, whose rules decide on changes. */
+/** Routes of the board. The board's rules decide whether a change is allowed. */
 export function tasksRoutes(source: () => Source): Hono {
   const routes = new Hono()
 
@@ -110,8 +110,8 @@ export function reportsRoutes(source: () => Source): Hono {
 const words = z.strictObject({ text: z.string().trim().min(1).max(100_000) })
 
 /**
- * A user's message to a board task's owner, sent to its thread. An active run reads it at its next step; otherwise it
- * starts a turn, which the board counts as a run.
+ * Route for a user's message to the owner of a board task, sent to the task's thread. An active run reads the message
+ * at its next step; otherwise the message starts a turn, which the board counts as a run.
  */
 export function repliesRoutes(source: () => Source): Hono {
   const routes = new Hono()

@@ -11,7 +11,7 @@ export type TaskList = {
   readonly tasks: readonly TaskRow[]
   readonly agents: readonly BoardAgent[]
   readonly inFlight: readonly string[]
-  /** Number of tasks of a missing file, kept until a user decides. */
+  /** Number of board tasks in a file that is missing now. They are kept until a user decides. */
   readonly lost?: number
   /** The open purse. */
   readonly purse?: PurseView
@@ -22,7 +22,7 @@ export type Ended = TaskRow & { readonly canceled: readonly string[]; readonly o
 
 declare module "../wire.ts" {
   interface PageSnapshot {
-    /** Absent where the board is off; `problem` where it cannot be read. */
+    /** The board; absent while it is off. `problem`: why it cannot be read. */
     readonly board?: TaskList & { readonly problem?: string }
   }
   interface Delta {
@@ -31,11 +31,11 @@ declare module "../wire.ts" {
     readonly owners?: readonly BoardAgent[]
     readonly inFlight?: readonly string[]
     readonly lost?: number
-    /** Null: no purse is open any more. */
+    /** Null if no purse is open any more. */
     readonly purse?: PurseView | null
-    /** Changes whenever a task was archived, also between two events. */
+    /** Value that changes whenever a board task was archived, even between two events. */
     readonly ended?: string
-    /** Empty: the board can be read again. */
+    /** Why the board cannot be read; empty once it can be read again. */
     readonly problem?: string
   }
 }

@@ -12,9 +12,9 @@ type Acting = {
   readonly agent: AgentRow
   readonly detail?: AgentDetail
   readonly onError: (message: string) => void
-  /** Called with the tool's answer. */
+  /** Receives the tool's answer. */
   readonly onSaid: (text: string) => void
-  /** Called when more than the task's row may have changed. */
+  /** Called when an action may have changed more of the task than its row. */
   readonly changed: () => Promise<unknown>
 }
 
@@ -74,7 +74,7 @@ function ActsWhileRunning(props: Acting) {
 
 function ActsAfterEnd(props: Acting & { resume: () => void }) {
   const name = () => isolated(props.agent.description)
-  /** Board runs are continued by their board task. */
+  /** Whether the task was launched by itself. A run of a board task is continued by its board task instead. */
   const launched = () => props.agent.boardTask === undefined
   const resumable = () => props.agent.left || (state.limits?.resumable.includes(props.agent.status) ?? false)
   const runLeft = async () => props.onSaid((await api.resume(props.agent.id, {})).text)
@@ -131,7 +131,7 @@ function FormButton(props: { label: string; kind?: "main"; open: () => void }) {
   )
 }
 
-/** Resumes an ended task. After a merge conflict, the prompt asks to solve it. */
+/** Form that resumes an ended task. After a merge conflict, its prompt asks the agent to solve the conflict. */
 function Resume(props: Acting & { done: () => void }) {
   const conflicts = () => (props.detail?.merge?.kind === "conflict" ? props.detail.merge.files : [])
   const suggested = () =>
@@ -161,11 +161,11 @@ function Resume(props: Acting & { done: () => void }) {
   )
 }
 
-/** Stops several tasks after a confirmation. `which`: their description. */
+/** Button that stops several tasks after a confirmation. */
 export function StopMany(props: { label: string; ids: () => readonly string[]; onError: (message: string) => void }) {
   const confirm = createConfirm()
   const stop = async () => {
-    // Only those that were confirmed, whatever starts meanwhile.
+    // Only tasks that the user has confirmed are stopped, even if others start in the meantime.
     const ids = props.ids()
     const all = ids.length === running().length
     if (await confirm.ask(`Stop ${plural(ids.length, "agent")}? What they have written stays readable.`, "Stop them"))

@@ -98,21 +98,21 @@ const GROUPS = [
   ["batch", "By batch"],
 ] as const
 
-/** Selection of the grouping, kept in the address for all lists. */
+/** Field that selects how lists are grouped. The choice is kept in the page's address and holds for all lists. */
 export function GroupChoice() {
   return (
     <Choose label="Group" value={route().filters.group ?? ""} options={GROUPS} choose={(group) => refine({ group })} />
   )
 }
 
-/** Lists of agents with headings and group actions. */
+/** Shows agents in groups, with a heading and actions for each group. */
 export function Groups(props: {
   rows: readonly AgentRow[]
   first: number
   label: string
   class?: string
   children: (agent: AgentRow) => JSX.Element
-  /** Actions on a whole group. */
+  /** Makes the actions on a whole group. */
   acts?: (rows: () => readonly AgentRow[], by: string) => JSX.Element
 }) {
   const by = () => route().filters.group ?? ""
@@ -155,6 +155,9 @@ export function Groups(props: {
   )
 }
 
-/** A parent that is a task's session is shown as that task. */
+/**
+ * Description of the task that works in this session, to be shown as the parent. Undefined where no task works in the
+ * session.
+ */
 const parentTask = (sessionID: string): string | undefined =>
   Object.values(state.agents).find((agent) => agent.sessionID === sessionID)?.description

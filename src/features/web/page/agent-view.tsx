@@ -31,7 +31,8 @@ export function AgentView(props: { id: string }) {
 function Agent(props: { agent: AgentRow }) {
   const [problem, setProblem] = createSignal("")
   const [said, setSaid] = createSignal("")
-  // Read again when a run begins or ends, and periodically while it calls tools; its text arrives by events.
+  // The details are read again when a run begins or ends, and periodically while the agent calls tools. Its text
+  // arrives by events.
   const version = createMemo(versionOf(props.agent), undefined, { equals: (a, b) => a?.text === b?.text })
   const [detail, { refetch }] = createResource(
     () => version()?.text,
@@ -89,7 +90,7 @@ function Agent(props: { agent: AgentRow }) {
 
 type Version = { readonly text: string; readonly run: string; readonly at: number }
 
-/** Changes when a run begins or ends, and every few seconds while it calls tools. */
+/** Makes a value that changes when a run begins or ends, and every few seconds while the agent calls tools. */
 const versionOf =
   (agent: AgentRow) =>
   (before?: Version): Version => {
@@ -119,7 +120,7 @@ function Conversation(props: { parent: AgentDetail["parent"] }) {
   )
 }
 
-/** Reason of the end, with advice. */
+/** Shows the reason why a task ended, with advice. */
 function Ending(props: { agent: AgentRow; note?: string }) {
   const failed = () => props.agent.status === "error"
   return (
@@ -136,7 +137,7 @@ function Ending(props: { agent: AgentRow; note?: string }) {
   )
 }
 
-/** Answer, or latest text. */
+/** Shows the task's answer, or its latest text if there is no answer yet. */
 function Said(props: { agent: AgentRow; answer?: string; error?: Error; again: () => unknown }) {
   const title = () => {
     if (isActive(props.agent)) return "What it wrote last"
@@ -174,7 +175,7 @@ function Retry(props: { message: string; again: () => unknown }) {
   )
 }
 
-/** Results of a group: each try, or the reasons of failed items. */
+/** Shows the results of a group: a line for each try, or the reasons why items failed. */
 function Parts(props: { lines: readonly string[] }) {
   return (
     <Show when={props.lines.length > 0}>

@@ -5,7 +5,7 @@ import { type Authenticate, errorIn, UntrustedServer } from "./sign-in.ts"
 
 let enter: Authenticate = () => Promise.reject(new Error(NOBODY))
 
-/** Sets the authentication of each call: the server must prove its identity first. */
+/** Sets how calls authenticate. Before each call the server must prove its identity. */
 export const setAuthentication = (given: Authenticate): void => {
   enter = given
 }
@@ -14,13 +14,16 @@ const ENTRY_MS = 10_000
 const NOBODY = "OpenCode does not answer. Try again when the page is live."
 const ENDED = "This page's session has ended. Type /board in OpenCode's terminal for a new link."
 
-/** Arguments of `superagents_task`, and the conversation to call it in; a new one without `session`. */
+/**
+ * Arguments of `superagents_task`. `session`: the conversation in which the tool is called; without it, a new
+ * conversation.
+ */
 export type Launch = { readonly session?: string } & Readonly<Record<string, unknown>>
 
-/** Running agents to select: all, a task's batch, or by id. */
+/** Selects running agents: all, those of a task's batch, or single agents by id. */
 export type Selection = { readonly all: true } | { readonly batchOf: string } | { readonly ids: readonly string[] }
 
-/** Functions reject with an `Error` whose message is for the reader. */
+/** Requests to the server. They reject with an `Error` whose message is for the reader. */
 export const api = {
   agent: (id: string) => call<AgentDetail>("GET", `/api/agents/${id}`),
   search: (q: string, from: number) =>
@@ -62,13 +65,13 @@ const FIRST_PAUSE_MS = 500
 const LONGEST_PAUSE_MS = 10_000
 
 export type Callbacks = {
-  /** An event with parsed data. */
+  /** Called for each event of the server, with parsed data. */
   event(name: string, data: unknown): void
-  /** The connection is lost; the next attempt follows in `retryIn` ms. */
+  /** Called when the connection is lost. The next attempt follows in `retryIn` ms. */
   lost(retryIn: number): void
-  /** Another server answers; attempts continue. */
+  /** Called when another server answers at this address. Further attempts follow. */
   untrustedServer(message: string): void
-  /** The server ended the session; there are no further attempts. */
+  /** Called when the server has ended the web session. No further attempts follow. */
   ended(): void
 }
 
@@ -78,8 +81,8 @@ type Timers = {
 }
 
 /**
- * Listens to server events, reconnecting after a loss; the first event has the whole state. Returns functions to stop
- * and to retry at once.
+ * Listens to the server's events and connects again after a loss; the first event of a connection has the whole state.
+ * The returned functions stop this, or try again at once.
  */
 export function connect(enter: Authenticate, on: Callbacks, { after, fetch }: Timers): { end(): void; again(): void } {
   let attempt = 0
@@ -141,7 +144,7 @@ export function connect(enter: Authenticate, on: Callbacks, { after, fetch }: Ti
   }
 }
 
-/** A pause that can be cut short. */
+/** Makes a wait that can be ended early. */
 function createPause(after: Timers["after"]) {
   let cut = () => {}
   const wait = (ms: number) =>
@@ -155,7 +158,7 @@ function createPause(after: Timers["after"]) {
   return { wait, cut: () => cut() }
 }
 
-/** Chunks of a body. Not every browser can iterate a stream. */
+/** Yields the parts of a body as text. Not every browser can iterate a stream, so a reader is used. */
 async function* textsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.pipeThrough(new TextDecoderStream() as never).getReader() as {
     read(): Promise<{ done: boolean; value?: string }>

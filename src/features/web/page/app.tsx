@@ -39,9 +39,10 @@ function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
         void leave()
       }}
       onClose={() => {
-        // Delayed: it may have been opened again by the address.
+        // Browsers report a close with a delay. A new address may have opened the sheet again in the meantime.
         if (!shown() || dialog?.open) return
-        // Closed by a gesture that browsers allow to be prevented only once.
+        // The user has closed the sheet by a gesture that browsers let a page prevent only once. So the sheet is opened
+        // again to ask.
         if (wouldLose()) dialog?.showModal()
         void leave()
       }}
@@ -49,7 +50,7 @@ function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
         pressedOn = event.target
       }}
       onClick={(event) => {
-        // Click on the backdrop, and not the end of a text selection that began inside.
+        // Closes the sheet on a click on the backdrop. A text selection that began inside and ends there is no click.
         if (event.target === dialog && pressedOn === dialog) void leave()
       }}
     >
@@ -69,7 +70,7 @@ function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
   )
 }
 
-/** Navigation to neighbours, and back to the page. */
+/** Bar with links to the previous and next item, and back to the page. */
 function Bar(props: { shown: Shown; leave: () => void }) {
   return (
     <div class="sheet-bar">
@@ -84,7 +85,7 @@ function Bar(props: { shown: Shown; leave: () => void }) {
   )
 }
 
-/** Opens the next item of the list behind the sheet. */
+/** Button that opens the next or previous item of the list behind the sheet. */
 function Step(props: { by: 1 | -1; label: string; glyph: string }) {
   return (
     <button
@@ -105,7 +106,7 @@ function labelOf(shown: Shown | undefined): string {
   return shown?.kind === "launch" ? "Launch an agent" : "New task"
 }
 
-/** Overlay at the bottom, so that the layout does not move. */
+/** Message about a lost connection, over the page's bottom so that the layout does not move. */
 function Offline() {
   const lost = createMemo(() => {
     const now = link()

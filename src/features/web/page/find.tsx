@@ -21,9 +21,9 @@ import { agentTexts, taskTexts } from "./select.ts"
 import { ended, runningNow, state, tasks } from "./state.ts"
 
 const FIRST_SHOWN = 25
-/** Most archived board tasks searched. */
+/** Most ended board tasks that are searched. */
 const MOST_HISTORY = 1000
-/** Delay while the user types. */
+/** The search begins this long after the user's last key, in ms. */
 const TYPING_MS = 250
 const MOST_FILTER_CHARS = 200
 
@@ -87,7 +87,7 @@ export function FindView() {
   )
 }
 
-/** A task with the matching part of its answer. */
+/** Shows a task with the part of its answer that matches. */
 function AnswerRow(props: { agent: AgentRow; hit: Hit | undefined }) {
   return (
     <>

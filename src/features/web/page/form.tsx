@@ -5,9 +5,12 @@ import { Choices, createAct, keepFocus, type OptionList, Problem } from "./parts
 type Sending = {
   /** Label of the button. */
   readonly label: string
-  /** Receives current and initial values. The resolved function runs once nothing can be lost. */
+  /**
+   * Sends the form, with the fields' current and initial values. The resolved function is called when the form's input
+   * counts as saved.
+   */
   readonly send: (now: FormData, first: FormData) => Promise<() => void>
-  /** Additional buttons. */
+  /** Buttons beside the one that sends the form. */
   readonly buttons?: JSX.Element
   readonly children: JSX.Element
 }
@@ -75,7 +78,7 @@ export function Picker(props: {
   name: string
   value: string
   options: OptionList
-  /** An empty option is not accepted. */
+  /** Set if the user must choose a value: the empty option is not accepted. */
   required?: boolean
   choose?: (value: string) => void
 }) {

@@ -6,7 +6,9 @@ const SECOND_MS = 1000
 const MINUTE_MS = 60_000
 const HOUR_MS = 3_600_000
 
-/** Isolates foreign text, so that its writing direction does not change the sentence around it. */
+/**
+ * Puts marks around text of agents or providers, so that its writing direction does not change the sentence around it.
+ */
 export const isolated = (text: string): string => `\u2068${oneLine(text)}\u2069`
 
 /** Examples: `just now`, `12s ago`, `5m ago`, `3h ago`, `2d ago`. */
@@ -21,7 +23,7 @@ export function ago(ms: number): string {
 /** Examples: `$0.0042`, `$12.30`. `atLeast`: part of the cost is unknown. */
 export const dollars = (cost: number, atLeast = false): string => `${atLeast ? "≥ " : ""}${spent(cost)}`
 
-/** Example: `$0.88 of $5.00` for a day; only the first amount where `allowed` is 0. */
+/** Spending of a day: `$0.88 of $5.00`. Only the first amount where `allowed` is 0. */
 export const daySpent = (cost: number, atLeast: boolean, allowed = 0): string =>
   `${atLeast ? "≥ " : ""}${cents(cost)}${allowed > 0 ? ` of ${budget(allowed)}` : ""}`
 
@@ -55,6 +57,6 @@ export const shortTime = (at: number, now: number): string =>
 /** Local midnight before `at`. */
 export const startOfDay = (at: number): number => new Date(at).setHours(0, 0, 0, 0)
 
-/** One of six hues by name, distinct from those of states. */
+/** Hue for a name, one of six. These hues differ from the colours of states. */
 export const hueOf = (name: string): number =>
   [...name].reduce((sum, letter) => (sum * 31 + (letter.codePointAt(0) ?? 0)) % 997, 7) % 6

@@ -8,7 +8,7 @@ import { needs } from "./needs.tsx"
 import { agentLink, launchLink, NEW_TASK, taskLink, type View } from "./route.ts"
 import { failures, link, running, state, tasks, unread } from "./state.ts"
 
-/** Alerts beyond the page: title, icon, and desktop notifications if enabled. */
+/** Shows needs outside of the page: in the title, the icon and, if enabled, desktop notifications. */
 
 const KEPT = "superagents.notify"
 
@@ -52,7 +52,7 @@ function Bell() {
   )
 }
 
-/** Waiting items by unique key, so that each is notified once. */
+/** Items that wait for the user, by a unique key, so that each item causes only one notification. */
 function waiting(): Map<string, { title: string; body: string; href: string }> {
   const { asking, waiting, resting, failed } = needs()
   const ofTask = ({ id, title, reason }: TaskRow) =>
@@ -97,7 +97,7 @@ function notify(tag: string, title: string, body: string, href: string): void {
   }
 }
 
-/** Icon with the number of waiting items. */
+/** Icon of the page with the number of items that wait for the user. */
 function iconOf(count: number): string {
   const badge =
     count === 0

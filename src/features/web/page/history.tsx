@@ -31,7 +31,7 @@ export function RunPrompt(props: { run: HistoryRun | undefined }) {
 const SHORT_CHARS = 400
 const SHORT_LINES = 6
 
-/** Text whose end is shown on demand. */
+/** Shows the beginning of a text. The user can unfold the rest. */
 function Clipped(props: { text: string }) {
   const [open, setOpen] = createSignal(false)
   const isLong = () => props.text.length > SHORT_CHARS || props.text.split("\n").length > SHORT_LINES
@@ -135,7 +135,7 @@ export function EarlierRuns(props: { runs: readonly HistoryRun[] }) {
   )
 }
 
-/** Changed files with patches; names only where there is none. */
+/** Shows changed files with their patches. A file without a patch is shown by its name. */
 export function Files(props: { changed: readonly string[]; diff: readonly FileDiff[]; open?: boolean }) {
   const plain = () => props.changed.filter((name) => !props.diff.some(({ file }) => file === name))
   return (
@@ -178,7 +178,7 @@ const Names = (props: { of: readonly string[] }) => (
   </For>
 )
 
-/** Other changes in the folder during the run, by unknown authors. */
+/** Shows files in the folder that somebody else may have changed during the run. */
 export function OtherChanges(props: { files: readonly string[] }) {
   return (
     <Show when={props.files.length > 0}>

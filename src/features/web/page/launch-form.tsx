@@ -13,7 +13,7 @@ const PLACES: OptionList = [
   ["worktree", "In a git worktree of its own"],
 ]
 
-/** Launch form. `like`: task whose launch it copies. */
+/** Form for a launch. `like`: id of a task whose launch is copied into the form. */
 export function LaunchForm(props: { like?: string }) {
   const [ready] = createResource(async () => {
     const [choices, like] = await Promise.all([api.choices(), props.like ? api.agent(props.like) : undefined])
@@ -95,7 +95,7 @@ function Words(props: { like?: AgentDetail }) {
   )
 }
 
-/** Less common fields. */
+/** Shows the fields that are needed less often. */
 function More(props: { choices: Choices; like?: AgentDetail; chosen: boolean }) {
   const models = createUniqueId()
   const most = () => state.limits?.taskCost ?? 0
@@ -137,13 +137,13 @@ function More(props: { choices: Choices; like?: AgentDetail; chosen: boolean }) 
 const agentsOf = ({ agents }: Choices): OptionList =>
   agents.map(({ name, description }) => [name, description ? `${name}: ${description.slice(0, 80)}` : name])
 
-/** Places for every task, and that of the copied one, such as a host. */
+/** Places that every task can have. A place of the copied task is added, such as a host. */
 const placesOf = (like: AgentDetail | undefined): OptionList => {
   const own = like?.place
   return own === undefined || PLACES.some(([place]) => place === own) ? PLACES : [...PLACES, [own, own]]
 }
 
-/** Conversations, and that of the copied task. */
+/** Conversations in which the task can be launched. The conversation of the copied task comes first. */
 function sessionsOf({ sessions }: Choices, like: AgentDetail | undefined): OptionList {
   const own = like?.parent
   const others = sessions.filter(({ id }) => id !== own?.id)
@@ -154,7 +154,7 @@ function sessionsOf({ sessions }: Choices, like: AgentDetail | undefined): Optio
   ]
 }
 
-/** Arguments of `superagents_task` from the fields, without empty ones. */
+/** Arguments of `superagents_task` from the form's fields. Empty fields are left out. */
 function argumentsIn(data: FormData): Launch {
   const text = (name: string) => textIn(data, name)
   const after = text("after")

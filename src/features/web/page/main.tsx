@@ -18,8 +18,8 @@ const STORE = "pass"
 const KEY = "this"
 
 /**
- * Stores the session's key in IndexedDB as non-extractable, so that a later server at this address cannot read it.
- * Without IndexedDB the session lasts until the page is reloaded.
+ * Stores the web session's key in IndexedDB in a form that no script can read, so that a later server at this address
+ * cannot read it. Without IndexedDB the session lasts until the page is reloaded.
  */
 export const credentialStore: CredentialStore = {
   get: () => ask<WebSession | undefined>("readonly", (store) => store.get(KEY)).catch(() => undefined),
@@ -57,14 +57,14 @@ const USED = `This link was used before, or is too old. ${NEW_LINK}`
 const ENDED = `This page's session has ended: it was signed out, or not used for a day. ${NEW_LINK}`
 const AROUND: SignInPorts = { fetch: (url, init) => fetch(url, init), origin: location.origin }
 
-/** Code from the address, which is removed from it at once. */
+/** Takes the code of a link from the page's address and removes it there at once. */
 function takeCode(): string | undefined {
   const code = codeIn(location.hash)
   if (code !== undefined) history.replaceState(null, "", location.pathname)
   return code
 }
 
-/** Web session for a new link's code, else the stored one. */
+/** Web session for the code of a new link. Without a valid code, the stored web session. */
 async function webSessionFor(code: string | undefined): Promise<WebSession | undefined> {
   const pass = code === undefined ? undefined : await signIn(code, AROUND, AbortSignal.timeout(ENTRY_MS))
   if (pass) await credentialStore.put(pass)
@@ -74,7 +74,10 @@ async function webSessionFor(code: string | undefined): Promise<WebSession | und
 const refuse = (message: string) => setLink({ state: "refused", message })
 
 let connection: ReturnType<typeof connect> | undefined
-/** Browsers allow six connections to a server for all tabs: hidden tabs leave theirs to the visible one. */
+/**
+ * Channel between the browser's tabs. A browser allows six connections to a server for all tabs together, so hidden
+ * tabs close theirs.
+ */
 const tabs = new BroadcastChannel("superagents")
 let left = false
 let beginnings = 0
@@ -87,7 +90,7 @@ async function begin(): Promise<void> {
   const code = takeCode()
   try {
     const pass = await webSessionFor(code)
-    // Another link was opened meanwhile.
+    // The user has opened another link in the meantime, so this one is dropped.
     if (beginning !== beginnings) return
     if (pass) listen(pass)
     else refuse(code === undefined ? NO_KEY : USED)

@@ -6,11 +6,11 @@ import { ended, now, running, runningNow, state } from "./state.ts"
 
 const MINUTE_MS = 60_000
 
-/** Computed once a minute, and when running tasks cost more. */
+/** The current minute. Costs of the day are computed again when it changes or when a running task costs more. */
 const minute = createRoot(() => createMemo(() => Math.floor(now() / MINUTE_MS) * MINUTE_MS))
 const all = () => [...ended(), ...runningNow()]
 
-/** Cost of 24 hours: as the daily limit counts it, else of the tasks shown. */
+/** Cost of the last 24 hours. With a daily limit, as this limit counts it; otherwise the sum of the shown tasks. */
 export const spentOfDay = createRoot(() => {
   const past = createMemo(() => costOfLastDay(ended(), minute()))
   const present = createMemo(() => costOfLastDay(runningNow(), minute()))

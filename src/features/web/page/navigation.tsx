@@ -9,7 +9,7 @@ export { route }
 
 const losers = new Set<() => boolean>()
 
-/** Confirms before the sheet is left while it `loses` input. */
+/** Before the user leaves the sheet, a confirmation is asked for if `loses` says that input would be lost. */
 export function askBeforeLeaving(loses: () => boolean): void {
   losers.add(loses)
   onCleanup(() => losers.delete(loses))
@@ -31,10 +31,10 @@ function show(next: Route): void {
     history.replaceState(null, "", hashOf(next))
 }
 
-/** Navigation that confirms before input is lost. */
+/** Handles navigation. Asks for a confirmation before input is lost. */
 export function createNavigation(mayLeave: () => Promise<boolean>) {
   let here = location.hash
-  /** Target while the confirmation is open. */
+  /** Address to which the user wants to go, while the confirmation is open. */
   let wanted: string | undefined
   const go = async (to: string) => {
     const isAsking = wanted !== undefined
@@ -48,7 +48,7 @@ export function createNavigation(mayLeave: () => Promise<boolean>) {
       show(routeOf(next, route()))
       here = location.hash
     }
-    // The browser has already gone back.
+    // The user stays, but the browser has already changed the address, so the old address is restored.
     else if (location.hash !== here) history.pushState(null, "", here)
   }
   const follow = () => {
@@ -79,7 +79,7 @@ const KEYS: readonly (readonly [keys: string, what: string])[] = [
 
 const VIEWS: Readonly<Record<string, string>> = { 1: "#/", 2: "#/board", 3: "#/answers" }
 
-/** Keyboard shortcuts, inactive while the user types, and their list. */
+/** Handles keyboard shortcuts, except while the user types, and shows their list. */
 export function Keys() {
   const [help, setHelp] = createSignal(false)
   const press = (event: KeyboardEvent) => {
@@ -149,13 +149,13 @@ function Help(props: { close: () => void }) {
   )
 }
 
-/** Items in page order. */
+/** Selector for the items of the page, in their order on the page. */
 
 const ITEM = "main a[data-item]"
 
 const items = (): HTMLAnchorElement[] => [...document.querySelectorAll<HTMLAnchorElement>(ITEM)]
 
-/** Opens the next or previous listed item; the first from elsewhere. */
+/** Opens the next or previous item of the page. If no item is open, the first. */
 export function step(by: 1 | -1): void {
   const { shown } = route()
   const here = shown && `#/${shown.kind}/${shown.id}`

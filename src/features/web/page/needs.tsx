@@ -15,7 +15,7 @@ const MOST_SHOWN = 30
 /** Everything that waits for a user. */
 export const needs = createRoot(() => createMemo(() => waitingFor(runningNow(), tasks(), failures(), state.lost)))
 
-/** Shown first; keeps its position while empty. */
+/** Shows what waits for the user, first on the page. The section keeps its place while it is empty. */
 export function NeedsYou() {
   const all = needs
   const asks = createMemo(() => all().asking.flatMap((agent) => agent.asks.map((ask) => ({ agent, ask }))))
@@ -58,7 +58,7 @@ export function NeedsYou() {
   )
 }
 
-/** A row with the kind of need and its actions. */
+/** Row for something that waits for the user, with its kind and its actions. */
 function Need(props: { tone: "needs" | "fail"; what: string; children: JSX.Element }) {
   return (
     <li class="need-row">
@@ -113,7 +113,7 @@ function TaskNeed(props: { task: TaskRow }) {
   )
 }
 
-/** The reply is stored in the task's thread, where its owner continues with it. */
+/** Form for a reply to a board task. The reply is stored in the task's thread, where its owner continues with it. */
 export function ReplyForm(props: { task: TaskRow; label?: string }) {
   return (
     <MessageForm
@@ -124,7 +124,7 @@ export function ReplyForm(props: { task: TaskRow; label?: string }) {
   )
 }
 
-/** The board's file is missing; a copy of its tasks is kept. */
+/** Shown while the board's file is missing and a copy of its tasks is kept. */
 function LostNeed(props: { count: number }) {
   const [problem, setProblem] = createSignal("")
   const asks = () => ({
@@ -149,7 +149,7 @@ function LostNeed(props: { count: number }) {
   )
 }
 
-/** Several tasks with outside edits, which can be accepted together. */
+/** Row for several board tasks with outside edits. The user can accept them together. */
 function UnverifiedNeed(props: { count: number }) {
   const [problem, setProblem] = createSignal("")
   const asks = () => ({

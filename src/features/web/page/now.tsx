@@ -14,12 +14,12 @@ import { ended, now, running, state } from "./state.ts"
 
 const STEP_MS = 5000
 
-/** Most bars shown: newest ones. */
+/** Most bars that are shown. The newest are kept. */
 const MOST_BARS = 400
 
 /** Timeline of the last day, with a row for each agent. */
 function Day() {
-  // Updated every few seconds: finer steps are invisible at this scale.
+  // The time in steps of a few seconds, because finer steps are invisible at this scale.
   const step = createMemo(() => Math.floor(now() / STEP_MS) * STEP_MS)
   const day = createMemo(() => ofLastDay([...running(), ...ended()], step()))
   const agents = createMemo(() => day().slice(0, MOST_BARS))
@@ -149,7 +149,10 @@ function BarLink(props: { agent: AgentRow; bar: Bar | undefined; mark?: string; 
   )
 }
 
-/** One tab stop and arrow keys, since there may be hundreds of bars. */
+/**
+ * Moves the focus between bars with the arrow keys. All bars together are one stop of the tab key, because there may be
+ * hundreds.
+ */
 function move(event: KeyboardEvent & { currentTarget: HTMLElement }): void {
   const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key]
   if (by === undefined) return
@@ -163,7 +166,7 @@ function move(event: KeyboardEvent & { currentTarget: HTMLElement }): void {
 
 const FIRST_SHOWN = 24
 
-/** Overview: needs, running tasks, the day, its cost. */
+/** Overview of the present: needs of the user, running tasks, the last day and its cost. */
 export function NowView() {
   const empty = () => running().length + ended().length + Object.keys(state.tasks).length + needs().count === 0
   return (
@@ -176,7 +179,7 @@ export function NowView() {
   )
 }
 
-/** Running tasks in order of start, so that cards keep their position. */
+/** Shows running tasks in the order in which they began, so that cards keep their position. */
 function AtWork() {
   const [problem, setProblem] = createSignal("")
   const ours = () => running().filter(({ foreign }) => !foreign)

@@ -5,14 +5,17 @@ import { threadCommand, threadLink } from "./route.ts"
 import type { RowTone } from "./select.ts"
 import { state } from "./state.ts"
 
-/** Handled here, because one Escape makes browsers close all dialogs opened without a click in between. */
+/**
+ * Handles Escape in a dialog. Without this, one Escape would make browsers close all dialogs that were opened without a
+ * click in between.
+ */
 export const onEscape = (act: () => void) => (event: KeyboardEvent) => {
   if (event.key !== "Escape" || event.isComposing || event.defaultPrevented) return
   event.preventDefault()
   if (!event.repeat) act()
 }
 
-/** Confirmation dialog. `ask` resolves to the choice. */
+/** Creates a confirmation dialog. `ask` resolves to the user's choice. */
 export function createConfirm() {
   let dialog: HTMLDialogElement | undefined
   const [question, setQuestion] = createSignal<{ text: string; yes: string; decide: (choice: boolean) => void }>()
@@ -22,7 +25,7 @@ export function createConfirm() {
         text,
         yes,
         decide: (choice) => {
-          // Closed before its removal, so that the focus returns to where it was.
+          // The dialog is closed before it is removed, so that the focus returns to where it was.
           dialog?.close()
           setQuestion(undefined)
           resolve(choice)
@@ -36,7 +39,8 @@ export function createConfirm() {
         const keep = () => {
           if (question() === own) own.decide(false)
         }
-        // The subject may disappear: a later close must not answer for it.
+        // If the view disappears, the question counts as refused. A later close must not answer the question that
+        // replaced it.
         onCleanup(keep)
         return (
           <dialog
@@ -47,7 +51,8 @@ export function createConfirm() {
               queueMicrotask(() => element.showModal())
             }}
             onKeyDown={onEscape(keep)}
-            // Delayed, because the next question may open at once.
+            // Browsers report a close with a delay, and by then the next question may be open. So `keep` checks the
+            // question.
             onClose={keep}
           >
             <p>{asked().text}</p>
@@ -69,7 +74,7 @@ export function createConfirm() {
 
 const GLYPHS: Readonly<Record<RowTone, string>> = { run: "●", needs: "◆", done: "✓", fail: "✕", rest: "○" }
 
-/** A state by word, colour and shape. */
+/** Shows a state in a word, with a colour and a shape. */
 export function Badge(props: { tone: RowTone; text: string }) {
   return (
     <span class="badge" data-state={props.tone}>
@@ -94,7 +99,7 @@ export function Prose(props: { text: string }) {
   return <div class="prose" innerHTML={markdown(props.text)} />
 }
 
-/** Title of a sheet, focused when it opens, for screen readers. */
+/** Title of a sheet. It gets the focus when the sheet opens, for screen readers. */
 export function Title(props: { text: string }) {
   return (
     <h2 tabindex="-1" ref={(element) => queueMicrotask(() => element.focus({ preventScroll: true }))}>
@@ -103,7 +108,7 @@ export function Title(props: { text: string }) {
   )
 }
 
-/** Moves focus to the sheet's title when `element` disappears with the focus. */
+/** Moves the focus to the sheet's title if `element` has the focus while it disappears. */
 export function keepFocus(element: () => HTMLElement | undefined): void {
   onCleanup(() => {
     if (!element()?.contains(document.activeElement)) return
@@ -111,7 +116,7 @@ export function keepFocus(element: () => HTMLElement | undefined): void {
   })
 }
 
-/** Progress of a task's steps, in words for screen readers and as a bar. */
+/** Shows the progress of a board task's steps: in words for screen readers, and as a bar. */
 export function Steps(props: { done: number; total: number }) {
   return (
     <span class="step-meter">
@@ -128,7 +133,7 @@ export function Steps(props: { done: number; total: number }) {
   )
 }
 
-/** Link to a session on OpenCode's page, or the terminal command without one. */
+/** Link to a session on OpenCode's page. Without such a page, the command that opens the session in the terminal. */
 export function ThreadLink(props: { session: string; label: string }) {
   return (
     <Show
@@ -154,7 +159,9 @@ function CopyCommand(props: { text: string; label: string }) {
   )
 }
 
-/** Copies a text. If the browser refuses, `select` is selected for manual copying. */
+/**
+ * Button that copies a text. If the browser refuses, the element of `select` is selected, so that the user can copy it.
+ */
 export function Copy(props: { text: () => string; label: string; select?: () => HTMLElement | undefined }) {
   const [said, setSaid] = createSignal("Copy")
   const copy = async () => {
@@ -180,7 +187,7 @@ export function Copy(props: { text: () => string; label: string; select?: () => 
   )
 }
 
-/** Runs one action at a time and reports failures. */
+/** Makes a function that runs one action at a time and reports failures. */
 export function createAct(onError: (message: string) => void) {
   const [busy, setBusy] = createSignal(false)
   const act = async (work: () => Promise<unknown>) => {
@@ -198,14 +205,14 @@ export function createAct(onError: (message: string) => void) {
   return { busy, act }
 }
 
-/** Button of an action: cannot be pressed twice, confirms if it `asks`, and shows failures. */
+/** Button for an action. It cannot be pressed twice, asks for a confirmation if `asks` is given, and shows failures. */
 export function Action(props: {
   label: string
   run: () => Promise<unknown>
   onError: (message: string) => void
   kind?: "main" | "danger"
   title?: string
-  /** Confirmation; `yes`: label of its button. */
+  /** Question of the confirmation. `yes`: label of its button. */
   asks?: () => { readonly text: string; readonly yes: string }
 }) {
   const { busy, act } = createAct((message) => props.onError(message))
@@ -248,7 +255,7 @@ export function Problem(props: { text: string }) {
 
 export type Fact = readonly [name: string, value: () => JSX.Element | undefined]
 
-/** Names and values, without empty ones. Rows are updated one by one, so that links keep the focus. */
+/** Shows names and values, without empty ones. Each row is updated by itself, so that a link in it keeps the focus. */
 export function Facts(props: { facts: readonly Fact[] }) {
   return (
     <dl class="fact-list">
@@ -269,7 +276,7 @@ export function Facts(props: { facts: readonly Fact[] }) {
   )
 }
 
-/** List that grows on demand, to save rendering. */
+/** List of which more is shown on demand, because rendering takes time. */
 export function GrowingList<Item>(props: {
   items: readonly Item[]
   first: number

@@ -29,16 +29,16 @@ hljs.registerAliases(["cpp", "cc", "hpp", "cs"], { languageName: "c" })
 /** Longer code is not highlighted. */
 const MOST_CHARS = 200_000
 
-/** Escaped HTML with highlighting; undefined for an unknown language. */
+/** Escaped HTML of code with highlighting. Undefined for an unknown language or very long code. */
 function highlight(code: string, language: string): string | undefined {
   if (code.length > MOST_CHARS || !hljs.getLanguage(language)) return undefined
   return hljs.highlight(code, { language, ignoreIllegals: true }).value
 }
 
-/** Language by file name; empty if unknown. */
+/** Language of a file by the ending of its name; empty without an ending. */
 export const languageOf = (file: string): string => /\.(\w+)$/.exec(file)?.[1]?.toLowerCase() ?? ""
 
-/** Highlighted lines, each valid by itself; undefined for an unknown language. */
+/** Highlighted lines, each of which is valid HTML by itself. Undefined where the code is not highlighted. */
 export function highlightLines(lines: readonly string[], language: string): readonly string[] | undefined {
   const html = highlight(lines.join("\n"), language)
   if (html === undefined) return undefined
@@ -52,8 +52,8 @@ export function highlightLines(lines: readonly string[], language: string): read
 }
 
 /**
- * Models' text as safe HTML: embedded HTML is escaped, only http and https links without referrer, and images become
- * links, so that nothing is loaded.
+ * Converts text of models to safe HTML. Embedded HTML is escaped, links are limited to http and https and send no
+ * referrer, and images become links, so that nothing is loaded.
  */
 export function markdown(text: string): string {
   return renderer.render(text)
@@ -62,7 +62,7 @@ export function markdown(text: string): string {
 const renderer = new MarkdownIt({
   html: false,
   linkify: true,
-  // An empty result makes the library escape the code itself.
+  // For an empty result, the library itself escapes the code.
   highlight: (code, language) => highlight(code, language) ?? "",
 })
 renderer.validateLink = isSafeLink
@@ -90,7 +90,7 @@ rules.image = (tokens, index) => {
   return `<a href="${escapeHtml(address)}" rel="noreferrer noopener" target="_blank">[image: ${label}]</a>`
 }
 
-/** Headings of an answer are nested below the page's own. */
+/** Headings of an answer become smaller, so that they are below the page's own headings. */
 for (const rule of ["heading_open", "heading_close"] as const)
   rules[rule] = (tokens, index, options, _env, self) => {
     const token = tokens[index]
@@ -106,7 +106,7 @@ rules.fence = (...given) => fence?.(...given).replace("<pre>", '<pre tabindex="0
 rules.table_open = () => '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
 rules.table_close = () => "</table></div>"
 
-/** A line of a patch. `html`: highlighted text. */
+/** A line of a patch. `html`: its text with highlighting. */
 export type PatchLine = {
   readonly kind: "+" | "-" | " " | "@"
   readonly text: string
@@ -119,7 +119,10 @@ export type PatchLine = {
 const MOST_LINES = 2000
 const PLACE = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)$/
 
-/** Lines of a unified patch without headers, and the number of lines left out. `language`: for highlighting. */
+/**
+ * Lines of a unified patch without its headers. `more`: number of lines that were left out; `language`: for the
+ * highlighting.
+ */
 export function patchLines(
   patch: string,
   language = "",
@@ -147,7 +150,10 @@ function numbered(lines: readonly string[]): PatchLine[] {
   })
 }
 
-/** Highlights old and new text separately, because a comment may begin lines before. */
+/**
+ * Highlights the old and the new text separately. Each is highlighted as a whole, because a comment may begin some
+ * lines before.
+ */
 function marked(lines: readonly PatchLine[], language: string): readonly PatchLine[] {
   const html = new Map<PatchLine, string>()
   for (const left of ["+", "-"]) {

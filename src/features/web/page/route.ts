@@ -1,24 +1,24 @@
 /** Route in the page's address: view, filters, and detail sheet. */
 export type Route = { readonly view: View; readonly filters: Filters; readonly shown?: Shown }
 
-/** `find`: search results. */
+/** Views of the page. `find` shows search results. */
 const VIEWS = ["now", "board", "answers", "find"] as const
 
 export type View = (typeof VIEWS)[number]
 
 export type Shown =
   | { readonly kind: "task" | "agent"; readonly id: string }
-  /** A form for a board task or a launch; `like`: task whose launch it copies. */
+  /** A form for a new board task or a launch. `id`: task whose launch is copied. */
   | { readonly kind: "new" | "launch"; readonly id?: string }
 
-/** `q`: search words. `group`: grouping. Empty for none. */
+/** `q`: search words; `group`: how lists are grouped. A filter is empty where nothing is chosen. */
 export type Filters = { readonly [Name in (typeof FILTERS)[number]]?: string }
 
 const FILTERS = ["q", "agent", "outcome", "group"] as const
 
 export const HOME: Route = { view: "now", filters: {} }
 
-/** Route of an address; missing parts stay as `before`. */
+/** Route of an address. Parts that the address lacks are taken from `before`. */
 export function routeOf(hash: string, before: Route = HOME): Route {
   const [, path = "", query = ""] = /^#\/([^?]*)(?:\?(.*))?$/.exec(hash) ?? []
   const [first = "", ...rest] = path.split("/")
@@ -30,7 +30,10 @@ export function routeOf(hash: string, before: Route = HOME): Route {
   return { view, filters, shown }
 }
 
-/** Only valid ids: another word may be a property of every object. */
+/**
+ * The sheet that an address names. Only valid ids count, because another word may be the name of a property of every
+ * object.
+ */
 function shownIn([kind, id = ""]: readonly string[]): Shown | undefined {
   if (kind === "new") return { kind }
   if (kind === "launch") return /^bg_\w+$/.test(id) ? { kind, id } : { kind }
@@ -47,7 +50,7 @@ export function hashOf({ view, filters, shown }: Route): string {
   return view === "now" && path === "" && query === "" ? "#/" : `#/${view}${path}${query === "" ? "" : `?${query}`}`
 }
 
-/** Links that keep the current view. */
+/** Links to sheets. They keep the current view. */
 export const taskLink = (id: string): string => `#/task/${id}`
 export const agentLink = (id: string): string => `#/agent/${id}`
 export const launchLink = (like?: string): string => `#/launch${like === undefined ? "" : `/${like}`}`
@@ -56,7 +59,7 @@ export const NEW_TASK = "#/new"
 /** Code of a link in the fragment: `#code=…`. */
 export const codeIn = (hash: string): string | undefined => /^#code=([\w.-]+)$/.exec(hash)?.[1]
 
-/** OpenCode's page for a session, or undefined. */
+/** Address of OpenCode's page for a session; undefined where there is no such page. */
 export const threadLink = (base: string | undefined, sessionID: string): string | undefined =>
   base && /^https?:\/\//.test(base) ? `${base}${encodeURIComponent(sessionID)}` : undefined
 

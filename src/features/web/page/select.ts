@@ -3,13 +3,13 @@ import { FETCHING_WORK, phaseText } from "../../../core/task.ts"
 import type { TaskRow } from "../board/wire.ts"
 import type { AgentRow } from "../wire.ts"
 
-/** Derived data for the page's parts. Pure. */
+/** Derives data from the page's state. All functions are pure. */
 
 export const isActive = ({ status }: Pick<AgentRow, "status">): boolean => status === "running" || status === "resumed"
 
 /**
- * Everything that waits for a user: questions, replies, failures. A board task is left out where its run's row shows
- * the same.
+ * Everything that waits for a user: questions, replies, failures. A board task is left out if the row of its run shows
+ * the same need.
  */
 export function waitingFor(
   agents: readonly AgentRow[],
@@ -28,13 +28,13 @@ export function waitingFor(
   return { asking, waiting, resting, failed, lost, count }
 }
 
-/** Reason text of a task that rests although nothing is wrong. */
+/** Reason text of a board task that rests although nothing is wrong. */
 const NO_MORE_ROUNDS = "the schedule has no further time"
 
-/** Has an outside edit: it waits until a user has started it. */
+/** Whether somebody other than the plugin has edited the board task. It waits until a user has started it. */
 export const isUnverified = ({ state }: Pick<TaskRow, "state">): boolean => state === "waiting for a person"
 
-/** Whether it rests for a reason that a user must look at. */
+/** Whether the board task rests for a reason that a user must look at. */
 export const isStuck = (task: Pick<TaskRow, "state" | "reason">): boolean =>
   isUnverified(task) || (task.state === "rests" && task.reason !== NO_MORE_ROUNDS)
 
@@ -59,7 +59,7 @@ export function columnOf(task: Pick<TaskRow, "state" | "reason">): Column {
   return state === "running" || state === "queued" ? "working" : "waiting"
 }
 
-/** Ascending by number, so that tasks keep their position. */
+/** Sorts by ascending number, so that board tasks keep their position. */
 export const byId = (a: { readonly id: string }, b: { readonly id: string }): number => Number(a.id) - Number(b.id)
 
 export const newestFirst = (a: AgentRow, b: AgentRow): number =>
@@ -85,17 +85,20 @@ export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
   agent.reason,
 ]
 
-/** Active in the 24 hours before `now`, because neither work nor budget ends at midnight. */
+/**
+ * Agents that were active in the 24 hours before `now`. Not since midnight, because neither work nor budgets end at
+ * midnight.
+ */
 export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] =>
   agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
 
-/** State of an agent in a word; for a group with its counts. */
+/** State of an agent in a word. For a group, its counts are added. */
 export function agentState(agent: AgentRow): { readonly tone: RowTone; readonly text: string } {
   const { tone, text } = ownState(agent)
   return { tone, text: agent.counts === undefined ? text : `${text}, ${agent.counts}` }
 }
 
-/** State without a group's counts. */
+/** State of an agent in a word, without the counts of a group. */
 export function ownState(agent: AgentRow): { readonly tone: RowTone; readonly text: string } {
   if (isActive(agent)) {
     if (agent.asks.length > 0) return { tone: "needs", text: agent.phase ?? "waiting" }
@@ -125,14 +128,17 @@ export function taskTone(task: Pick<TaskRow, "state" | "reason">): RowTone {
   return state === "done" ? "done" : "rest"
 }
 
-/** A board task's status in the spelling of all else that is shown; stored it is `canceled`. */
+/** Status of a board task as the page shows it. The stored status `canceled` is shown in the usual spelling. */
 export const statusText = ({ status }: Pick<TaskRow, "status">): string =>
   status === "canceled" ? ENDS.cancelled.text : status
 
 /** Filters for answers. */
 export const OUTCOMES = ["unread", "completed", "failed", "cancelled"] as const
 
-/** Groups rows in the order of each group's first row; a single unnamed group without a grouping. */
+/**
+ * Groups rows by name, in the order of each group's first row. If lists are not grouped, there is a single group
+ * without a name.
+ */
 export function grouped<Row>(rows: readonly Row[], nameOf: (row: Row) => string): { name: string; rows: Row[] }[] {
   const groups = new Map<string, Row[]>()
   for (const row of rows) {
@@ -144,7 +150,7 @@ export function grouped<Row>(rows: readonly Row[], nameOf: (row: Row) => string)
   return [...groups].map(([name, own]) => ({ name, rows: own }))
 }
 
-/** Advice on a failure; empty where its reason is enough. */
+/** Advice after a failure; empty where the reason of the failure is enough. */
 export function adviceFor(code: AgentRow["reasonCode"]): string {
   switch (code) {
     case "timeout":
@@ -181,7 +187,10 @@ export function adviceFor(code: AgentRow["reasonCode"]): string {
   }
 }
 
-/** Cost of the last 24 hours without children, which count themselves. */
+/**
+ * Computes the cost of the last 24 hours. Each task's cost is counted without its children, because children have costs
+ * of their own.
+ */
 
 const HOUR_MS = 3_600_000
 
@@ -197,7 +206,7 @@ export function costOfLastDay(agents: readonly AgentRow[], now: number): Sum {
   )
 }
 
-/** By name, highest cost first. */
+/** Costs by name, highest first. */
 export function costBy(
   agents: readonly AgentRow[],
   now: number,
@@ -208,7 +217,7 @@ export function costBy(
     .sort((a, b) => b.cost - a.cost || (a.name < b.name ? -1 : 1))
 }
 
-/** Cost for 24 full hours, oldest first. A run's cost is spread over its duration. */
+/** Costs of 24 full hours, oldest hour first. The cost of a run is spread over its duration. */
 export function costByHour(agents: readonly AgentRow[], now: number): { readonly at: number; readonly cost: number }[] {
   const end = Math.floor(now / HOUR_MS) * HOUR_MS + HOUR_MS
   const hours = Array.from({ length: 24 }, (_, index) => ({ at: end - (24 - index) * HOUR_MS, cost: 0 }))
@@ -217,7 +226,7 @@ export function costByHour(agents: readonly AgentRow[], now: number): { readonly
     const length = Math.max(1, endedAt - from)
     for (const hour of hours) {
       const part = Math.min(endedAt, hour.at + HOUR_MS) - Math.max(from, hour.at)
-      // A run without duration belongs to one hour.
+      // The cost of a run without duration belongs to a single hour.
       const share = length === 1 ? Number(from >= hour.at && from < hour.at + HOUR_MS) : Math.max(0, part) / length
       hour.cost += dayCost * share
     }

@@ -9,12 +9,12 @@ export async function errorIn(response: Response): Promise<string> {
   }
 }
 
-/** Id and key of a session or a link. */
+/** Id and key of a web session or a link. */
 export type WebSession = { readonly id: string; readonly key: Key }
 
 type Key = Awaited<ReturnType<typeof crypto.subtle.importKey>>
 
-/** Storage of the web session. */
+/** Where the browser keeps the web session. */
 export type CredentialStore = {
   get(): Promise<WebSession | undefined>
   put(session: WebSession): Promise<void>
@@ -26,13 +26,16 @@ export type SignInPorts = {
   readonly origin: string
 }
 
-/** Key accepted by the server, or its proven statement that the session has ended. */
+/**
+ * `bearer`: credential that the server accepts. `ended`: the server has proven its identity and said that the web
+ * session has ended.
+ */
 export type SignInResult = { readonly bearer: string } | { readonly ended: true }
 
-/** Authenticates; the signal cancels it. */
+/** Authenticates the page. The signal cancels the attempt. */
 export type Authenticate = (signal: AbortSignal) => Promise<SignInResult>
 
-/** Another server answers: nothing secret is sent to it. */
+/** Another server answers at this address, so nothing secret is sent to it. */
 export class UntrustedServer extends Error {
   override readonly name = "UntrustedServer"
 }
@@ -40,15 +43,15 @@ export class UntrustedServer extends Error {
 const NONCE_BYTES = 16
 const HMAC = { name: "HMAC", hash: "SHA-256" }
 
-/** Creates a session with a non-extractable key. */
+/** Makes a web session from a secret. Scripts cannot read its key. */
 export async function webSessionOf(id: string, secret: string): Promise<WebSession> {
   const key = await crypto.subtle.importKey("raw", new TextEncoder().encode(secret), HMAC, false, ["sign", "verify"])
   return { id, key }
 }
 
 /**
- * Verifies the server at this address and returns the page's access. Rejects with `UntrustedServer` where it is another
- * one, otherwise where none answers.
+ * Verifies the server at this address and returns the page's credential. Rejects with `UntrustedServer` where another
+ * server answers, and with another error where none answers.
  */
 export async function enter(
   { id, key }: WebSession,
@@ -70,7 +73,7 @@ export async function enter(
   return { bearer: `${id}.${base64url(new Uint8Array(access))}` }
 }
 
-/** Exchanges a code for a web session; undefined for an invalid or used code. Rejects as `enter` does. */
+/** Exchanges a link's code for a web session; undefined where the code is invalid or used. Rejects as `enter` does. */
 export async function signIn(code: string, around: SignInPorts, signal: AbortSignal): Promise<WebSession | undefined> {
   const parts = splitCredential(code)
   if (!parts) return undefined

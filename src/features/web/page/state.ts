@@ -17,20 +17,20 @@ type State = {
   project: string
   agents: Record<string, AgentRow>
   tasks: Record<string, TaskRow>
-  /** False: the board is off. */
+  /** False while the board is off. */
   board: boolean
   problem: string
-  /** Incremented when tasks may have left the board. */
+  /** Counts the moments at which tasks may have left the board. */
   leavings: number
   owners: readonly BoardAgent[]
-  /** Number of tasks of a missing file. */
+  /** Number of board tasks in a file that is missing now. */
   lost: number
-  /** The open purse, and the number of ended ones. */
+  /** `purse`: the open purse. `purseEnds`: number of purses that have ended. */
   purse?: PurseView
   purseEnds: number
   threadBase?: string
   limits?: Limits
-  /** Spending by the daily limit, if there is one. */
+  /** Spending as the daily limit counts it; absent without such a limit. */
   spent?: Sum
 }
 
@@ -48,18 +48,21 @@ const [state, setState] = createStore<State>({
 const [link, setLink] = createSignal<Link>({ state: "loading" })
 const [now, setNow] = createSignal(Date.now())
 /**
- * Incremented when an agent appears, disappears, begins, ends, or changes after its end, so that long lists are
- * computed only then.
+ * Counts the changes that concern lists: an agent appears, disappears, begins, ends, or changes after its end. Long
+ * lists are computed again only then.
  */
 const [roster, setRoster] = createSignal(0)
 const renewRoster = () => setRoster((count) => count + 1)
-/** Server's clock minus this one's. */
+/** Time of the server's clock minus the time of the browser's clock. */
 let skew = 0
 
-/** `now`: the server's time, updated every second while the page is live. */
+/** `now`: the server's time. It is updated every second while the page is connected. */
 export { link, now, setLink, state }
 
-/** Rows without tracking: running ones oldest first, ended ones newest first. */
+/**
+ * Rows of board tasks and agents; figures within an agent's row are not tracked. Running agents come oldest first,
+ * ended agents newest first.
+ */
 export const { running, ended, tasks } = createRoot(() => ({
   tasks: createMemo(() => Object.values(state.tasks).sort(byId)),
   running: createMemo(() => rows().filter(isActive).sort(oldestFirst)),
@@ -75,7 +78,7 @@ function rows(): AgentRow[] {
   return Object.values(unwrap(state).agents)
 }
 
-/** Rows of the running agents. A view that calls this is drawn again when a figure changes. */
+/** Rows of the running agents. Figures are tracked: a view that calls this is updated when a figure changes. */
 export const runningNow = (): AgentRow[] => running().flatMap(({ id }) => state.agents[id] ?? [])
 
 export function tick(): void {
@@ -141,7 +144,7 @@ function drop(key: "agents" | "tasks", ids: readonly string[] = []): void {
   for (const id of ids) setState(key, id, undefined as never)
 }
 
-/** Read marks for ended tasks, stored in the browser. Tasks from before the first visit count as read. */
+/** Keeps in the browser which ended tasks the user has read. Tasks that ended before the first visit count as read. */
 
 const MOST_KEPT = 5000
 
@@ -155,7 +158,7 @@ let project = ""
 const key = () => `superagents.seen.${project}`
 const markOf = ({ id, generation }: AgentRow): string => `${id}.${generation}`
 
-/** Loads this project's read marks once; `now`: the server's time. */
+/** Loads the read marks of a project, once for each project. `now`: the server's time. */
 export function loadReadMarks(named: string, now: number): void {
   if (named === project) return
   project = named
@@ -165,7 +168,7 @@ export function loadReadMarks(named: string, now: number): void {
   keep()
 }
 
-/** Marks these as read. */
+/** Marks these ended tasks as read. */
 export function markAsRead(agents: readonly AgentRow[]): void {
   const fresh = agents.filter((agent) => !isActive(agent) && !seen.has(markOf(agent)))
   if (fresh.length === 0) return
@@ -178,7 +181,7 @@ export function isUnread(agent: AgentRow): boolean {
   return !isActive(agent) && (agent.endedAt ?? 0) > since && !seen.has(markOf(agent))
 }
 
-/** Unread ended tasks, newest first, and failed ones among them. */
+/** `unread`: unread ended tasks, newest first. `failures`: the failed tasks among them. */
 export const { unread, failures } = createRoot(() => {
   const unread = createMemo(() => ended().filter(isUnread))
   return { unread, failures: createMemo(() => unread().filter(({ status }) => status === "error")) }

@@ -87,7 +87,7 @@ export function PastCard(props: { task: TaskRow }) {
   )
 }
 
-/** Recently ended tasks; read again when a task may have left the board. */
+/** Column with the tasks that ended last. They are read again when a task may have left the board. */
 function Archive() {
   const [history] = createResource(
     () => state.leavings,
@@ -101,7 +101,7 @@ function Archive() {
         <Show when={history.latest} fallback={<div class="ghost" />}>
           <Show
             when={past().length > 0}
-            // An unreadable board shows nothing.
+            // While the board cannot be read, the column shows no text.
             fallback={<p class="u-quiet">{state.problem === "" ? "Nothing is done yet." : ""}</p>}
           >
             <ul class="u-plain" aria-label="Done">
@@ -120,7 +120,7 @@ function Archive() {
   )
 }
 
-/** The open purse, or a form to open one, and reports. */
+/** Shows the open purse or a form to open a purse, and the reports. */
 function PurseSection() {
   return (
     <section class="panel purse" aria-labelledby="purse-title">
@@ -186,7 +186,7 @@ function OpenForm() {
   )
 }
 
-/** Read again when a purse is opened or has ended. */
+/** List of reports. They are read again when a purse is opened or has ended. */
 function Reports() {
   const [reports] = createResource(
     () => `${state.purse?.openedAt ?? ""} ${state.purseEnds}`,
@@ -208,7 +208,7 @@ function Reports() {
   )
 }
 
-/** A report is read when it is opened. */
+/** A report that can be unfolded. Its text is read when it is unfolded. */
 function ReportFold(props: { name: string; title: string }) {
   const [opened, setOpened] = createSignal(false)
   const [report] = createResource(opened, () => boardApi.report(props.name))

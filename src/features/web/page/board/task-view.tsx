@@ -21,7 +21,7 @@ const fieldsIn = (data: FormData): Fields => ({
   description: textIn(data, "description"),
 })
 
-/** Creates or edits a task. Input survives outside changes, and only edited fields are saved. */
+/** Form that creates or edits a board task. Input survives changes made elsewhere, and only edited fields are saved. */
 export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
   const before = untrack(() => ({ title: "", owner: "", description: "", ...props.task }))
   const owners = () => {
@@ -75,7 +75,7 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
   )
 }
 
-/** Fields of a new task only. */
+/** Shows the fields that only a new board task has. */
 function Beginning() {
   return (
     <>
@@ -89,7 +89,10 @@ function Beginning() {
   )
 }
 
-/** Browsers normalize blanks and line ends, which is no change. */
+/**
+ * Saves the fields that differ from their first values. Browsers normalize blanks and line ends, so the first values
+ * are read from the form, too.
+ */
 async function save(id: string, now: Fields, first: Fields): Promise<void> {
   const changed = Object.entries(now).filter(([field, value]) => value !== first[field as keyof Fields])
   if (changed.length > 0) await boardApi.update(id, Object.fromEntries(changed))
@@ -105,15 +108,15 @@ async function create(now: FormData): Promise<() => void> {
   }
 }
 
-/** Detail view of a board task: live, or from history. */
+/** Shows the details of a board task on the board or in the history. */
 export function TaskView(props: { id: string }) {
   const live = createMemo(() => state.tasks[props.id])
-  // Read again when a task leaves the board, since it may be this one.
+  // The history is read again when any task leaves the board, because it may be this one.
   const [past] = createResource(
     () => (live() ? undefined : { id: props.id, leavings: state.leavings }),
     ({ id }) => boardApi.task(id),
   )
-  // Keeps the last version until history has answered, so that input is not lost.
+  // The task's last version is kept until the history has answered, so that input is not lost.
   const task = createMemo<TaskRow | undefined>((before) => live() ?? (past.error ? before : (past.latest ?? before)))
   return (
     <Show
@@ -182,7 +185,7 @@ function Task(props: { task: TaskRow }) {
   )
 }
 
-/** Questions of the active run, with answer forms. */
+/** Shows the questions of the task's active run, with forms for the answers. */
 function Asking(props: { id: string }) {
   const run = () => runningNow().find((agent) => agent.boardTask === props.id)
   return <For each={run()?.asks}>{(ask) => <QuestionForm ask={ask} foreign={run()?.foreign ?? false} />}</For>
@@ -302,7 +305,7 @@ function Resources(props: { resources: readonly Resource[] }) {
   )
 }
 
-/** Runs that the server still knows. */
+/** Shows the task's runs that the server still knows. */
 function Runs(props: { id: string }) {
   const runs = createMemo(() =>
     Object.values(state.agents)
