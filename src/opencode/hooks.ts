@@ -59,7 +59,6 @@ export function requestHooks(
   const { observers } = manager
   const keeperHere = () => connection.requestHandler(manager)
   const briefingFor = briefingsBy(keeperHere, options, observers)
-  /** Sessions whose next request is a compaction. */
   const compacting = new Set<string>()
   return {
     "experimental.chat.messages.transform": async (_input, output) =>
@@ -67,8 +66,7 @@ export function requestHooks(
         const request = output as unknown as RequestMessages
         const sessionID = sessionOf(request)
         leaveOutStale(request)
-        // The request may be for a compaction. A text meant for a single request must not enter the compaction's
-        // summary.
+        // A compaction's summary must not contain a text that is meant for a single request.
         if (!sessionID) return compacting.clear()
         if (compacting.delete(sessionID)) return
         if (keeperHere().holdsRequest(sessionID, modelIn(request))) await held()
@@ -79,7 +77,6 @@ export function requestHooks(
         for (const each of observers) each.asking(sessionID, request)
         addRequestText(request, [...changed, word?.text].filter(isText), word?.withoutTools)
       }),
-    // Sets the cache key, by which a provider finds the beginning of a request in its cache.
     "chat.params": async ({ sessionID, agent, model }, output) =>
       guard(async () => {
         const asked = { provider: model.providerID, id: model.id }
@@ -104,7 +101,7 @@ export function requestHooks(
     }),
     "experimental.session.compacting": async ({ sessionID }, output) =>
       guard(async () => {
-        // Right after this hook, OpenCode passes the conversation to the model for a summary.
+        // The session's next request is the compaction: OpenCode asks for the summary right after this hook.
         compacting.add(sessionID)
         const handler = keeperHere()
         await handler.ready(sessionID)

@@ -60,7 +60,7 @@ export type Connection = {
   lost(): Notice | undefined
   /** Id of this instance, unique among processes. */
   readonly instance: string
-  /** `worktree`: the repository's checkout. `directory`: the folder in that checkout which this instance serves. */
+  /** Root of the repository's checkout, and the folder in it which this instance serves. */
   readonly worktree: string
   readonly directory: string
   /** OpenCode's folder in a project, and the packages that OpenCode installs there. */

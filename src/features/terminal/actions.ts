@@ -32,10 +32,7 @@ export function createActions(api: TuiPluginApi) {
       return true
     })
 
-  /**
-   * Answers a question. Questions of remote tasks are answered by the server plugin, because this OpenCode does not
-   * know them.
-   */
+  /** Answers a question. The server plugin answers those of remote tasks, which this OpenCode does not know. */
   const answered = (ask: Ask, reply: Reply, here: (where: { directory: string }) => Parameters<typeof dataOf>[0]) =>
     offersOf(ask)
       ? requested(ask.sessionID, { action: "answer", ask: ask.id, reply })

@@ -56,7 +56,7 @@ export class GroupArchive {
   }
 
   /**
-   * Archives all tries, and merges the winner's work if `merging` is set. `refs`: git refs of the other tries, by task.
+   * Archives all tries, and merges the winner's work if `merging` is set. `refs`: refs of the other tries' work, by task.
    * Failures become notes of the outcome.
    */
   async leave(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<KeptTries, "refs">> {
@@ -142,7 +142,7 @@ export class GroupArchive {
   }
 }
 
-/** `work`: the winner's work, which now is the group's. `refs`: git refs of the other tries, by task. */
+/** `work`: the winner's work, which now is the group's. `refs`: refs of the other tries' work, by task. */
 export type KeptTries = { readonly work: Work; readonly refs: ReadonlyMap<string, string> }
 
 const NO_WORK: Work = { files: [], moreFiles: 0, added: 0, removed: 0, submodules: [] }

@@ -203,7 +203,6 @@ export function createBoardSource(
       await threads.read(board().tasks)
     },
   })
-  /** Starts the reads. The returned function stops them. */
   const begin = (): (() => void) => {
     const stop = threads.listen()
     look.begin()
