@@ -143,8 +143,12 @@ const absent = <Schema extends z.ZodType>(schema: Schema) =>
     .transform((value) => value ?? undefined)
     .optional()
 
-/** Schema that checks the known fields and keeps unknown ones. Its type names only the known fields. */
-const stored = <Shape extends z.ZodRawShape>(shape: Shape) => z.looseObject(shape) as unknown as z.ZodObject<Shape>
+/**
+ * Schema that checks the known fields and keeps unknown ones. Its type names only the known fields. zod sets an unknown
+ * key `__proto__` as the prototype of its result: the copy drops this.
+ */
+const stored = <Shape extends z.ZodRawShape>(shape: Shape) =>
+  z.looseObject(shape).overwrite((value) => ({ ...value })) as unknown as z.ZodObject<Shape>
 
 const ID = z.union([z.string(), z.int()]).transform(String).pipe(z.string().regex(IS_ID, "an id is a number, as text"))
 

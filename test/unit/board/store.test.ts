@@ -242,6 +242,17 @@ describe("the board's file", () => {
     expect(board()).not.toHaveProperty("runtime")
   })
 
+  test("a key __proto__ of a step or a resource in the board's file gives neither any field", async () => {
+    const step = '{"title": "s", "__proto__": {"taskId": "x", "details": {}}}'
+    const resource = '{"type": "url", "value": "https://a.example", "__proto__": {"label": "l"}}'
+    const task = `{"id": "1", "title": "a", "owner": "build", "status": "draft", "steps": [${step}], "resources": [${resource}]}`
+    const board = await parseBoard(`{"version": 1, "nextId": 2, "tasks": [${task}]}`, new Date(NOW).toISOString())
+    if ("problem" in board) throw new Error(board.problem)
+    const [{ steps, resources } = { steps: [], resources: [] }] = board.tasks
+    expect(board.nextId).toBe(2)
+    expect([steps[0]?.taskId, steps[0]?.details, resources[0]?.label]).toEqual([undefined, undefined, undefined])
+  })
+
   test("the board's file may begin with a byte order mark and have keys like __proto__", async () => {
     const store = open()
     await make(store)
