@@ -26,7 +26,11 @@ export function forkBody(
   const requests = options.fork.whole === "never" ? undefined : new RequestPrefixes()
   let opened: Promise<ForkHost> | undefined
   const forks = () => {
-    opened ??= open(requests)
+    // A module that could not be loaded is tried again by the next call.
+    opened ??= open(requests).catch((error) => {
+      opened = undefined
+      throw error
+    })
     return opened
   }
   return {

@@ -18,8 +18,9 @@ export async function copiedTasks(
 ): Promise<readonly Task[]> {
   if (store.bySession(sessionID)) return []
   // If the history cannot be read, nothing is reported.
-  const host = await forks()
-  const past = await host.history(sessionID, messageID).catch(() => [])
+  const past = await forks()
+    .then((host) => host.history(sessionID, messageID))
+    .catch(() => [])
   const results = past.flatMap(({ parts }) => parts.flatMap((part) => (isLaunch(part) ? [part.result] : [])))
   const ids = new Set(results.flatMap((result) => result.match(TASK_ID) ?? []))
   return [...ids].flatMap((id) => {
