@@ -411,24 +411,6 @@ describe("another process on the project", () => {
     expect(await other.host.openAsks()).toEqual([])
   })
 
-  test.each(["after a restart", "by another process"])(
-    "tasks that are taken over together %s share one list of open questions",
-    async (how) => {
-      const { rig } = await running()
-      rig.onPrompt("NEXT", { hang: true })
-      await rig.launch({ prompt: "NEXT" })
-      await rig.clock.advance(100)
-      const { other } = second(rig)
-      if (how === "by another process") await other.manager.recover()
-      rig.crash()
-      await rig.clock.advance(LEASE_MS)
-      await other.manager.recover()
-      await rig.clock.advance(30_000)
-      expect(other.manager.list(rig.parent).map(({ task }) => task.status)).toEqual(["error", "error"])
-      expect(other.host.calls.filter((method) => method === "openAsks")).toHaveLength(1)
-    },
-  )
-
   test("another process takes over a dead process's task in time even if the clock was set back", async () => {
     const { rig, id } = await running()
     const { other } = second(rig)

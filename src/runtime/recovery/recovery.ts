@@ -1,5 +1,5 @@
 import type { TaskRecord } from "../../core/ports.ts"
-import { type Ask, isActive, parentSessionOf, type Task } from "../../core/task.ts"
+import { isActive, parentSessionOf, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
 import type { CostLedger } from "../budgets.ts"
 import type { Parts } from "../parts.ts"
@@ -92,20 +92,19 @@ export class Recovery {
    */
   async refreshForeign(parentID?: string): Promise<void> {
     const { store, host, stopped } = this.#parts
-    const records: TaskRecord[] = []
     for (const task of store.foreign()) {
       if (stopped.aborted) return
       if (parentID !== undefined && task.parentID !== parentID) continue
       try {
         const record = await this.#recordOf(task)
-        if (record) records.push(record)
+        // Taken in before the next read: the owner may end the task and die meanwhile.
+        if (record) this.#takeIn([record])
         // The task's session was deleted, or its own process has cleared the task.
         else if (store.isForeign(task.id)) this.#remove(task.id)
       } catch (error) {
         host.log("warn", "could not look at another process's task", { task: task.id, error: String(error) })
       }
     }
-    this.#takeIn(records)
     this.#ports.watch()
   }
 
@@ -149,17 +148,12 @@ export class Recovery {
    * Takes over orphans, members before their groups. Called once all records are read, so that all parents are known.
    */
   #adopt(orphans: readonly TaskRecord[]): void {
-    const { background, host } = this.#parts
-    let asks: Promise<readonly Ask[]> | undefined
-    const openAsks = () => {
-      asks ??= host.openAsks()
-      return asks
-    }
+    const { background } = this.#parts
     const adopted = new Map<string, Promise<void>[]>()
     const adopt = async (orphan: TaskRecord) => {
       // A group's state is derived from its members, so they must be settled first.
       await Promise.all(orphan.task.group ? (adopted.get(orphan.task.id) ?? []) : [])
-      await this.#settling.adopt(orphan, openAsks)
+      await this.#settling.adopt(orphan)
     }
     for (const orphan of orphans.toSorted((a, b) => rank(a) - rank(b)))
       background.run("recover a task", () => {

@@ -6,7 +6,6 @@ import type { Message, TaskRecord } from "../../core/ports.ts"
 import { newRun } from "../../core/run/active-run.ts"
 import { constraintsOf } from "../../core/spending.ts"
 import {
-  type Ask,
   type Ending,
   holdsPlace,
   isActive,
@@ -197,11 +196,8 @@ export class Settling {
     this.#takeIn = takeIn
   }
 
-  /**
-   * Settles a task of a dead process. Never rejects: a failed attempt is repeated. `openAsks`: reads the open questions
-   * of all sessions.
-   */
-  async adopt({ task, owner }: TaskRecord, openAsks: () => Promise<readonly Ask[]>): Promise<void> {
+  /** Settles a task of a dead process. Never rejects: a failed attempt is repeated. */
+  async adopt({ task, owner }: TaskRecord): Promise<void> {
     const { host } = this.#parts
     const handle = this.#parts.store.handle(task.id)
     // The task may be settled already, or another call may be settling it.
@@ -215,7 +211,7 @@ export class Settling {
       const isMine = await this.#claim(task)
       // Tasks that this task's agent launched are settled with it.
       if (isMine && mayLaunch(task, this.#parts.options)) this.#takeIn(await host.recordsOf(task.sessionID))
-      if (isMine && isActive(task)) await this.#settle(task, seenAt, openAsks)
+      if (isMine && isActive(task)) await this.#settle(task, seenAt)
       else if (isMine) this.#tell(task, seenAt)
       // Other tasks may have waited for it.
       this.#ports.changed()
@@ -248,7 +244,7 @@ export class Settling {
     else this.#ports.outbox.post(cleanup, true)
   }
 
-  async #settle(given: Task, seenAt: number, openAsks: () => Promise<readonly Ask[]>): Promise<void> {
+  async #settle(given: Task, seenAt: number): Promise<void> {
     if (given.group) return this.#settleTeam(given, seenAt)
     const { host, store } = this.#parts
     if (this.#goesOn(given)) return
@@ -262,7 +258,7 @@ export class Settling {
     const found = told ?? endOf(task, messages, lastSeen, hasWon(task, store))
     if (!found) return
     // Questions that the agent asked after its process died are read now, so that the end of the run refuses them.
-    const asks = (await openAsks()).filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id)
+    const asks = (await host.openAsks()).filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id)
     if (!this.#own(told ? given : task)) return
     const handle = store.handle(task.id)
     if (handle?.run) handle.run = { ...handle.run, asks }
