@@ -319,6 +319,8 @@ export class Breakers implements FeatureBody, Pauser {
     this.#breakers.set(key, breaker)
     this.#goRound(key, breaker, now)
     if (waiting.length === 0 && breaker.recovery) this.#breakers.delete(key)
+    // A wake may wait for the probe's result although no run does.
+    if (waiting.length === 0 && breaker.probe) this.#runtime.wakeAt(nextProbe(breaker))
     if (waiting.length === 0 || freeRequests(breaker, now) > 0) return
     this.#parkUnbegun(key, breaker, now)
     this.#runtime.wakeAt(nextProbe(breaker))
