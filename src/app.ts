@@ -44,7 +44,7 @@ export type AppFeature = Feature & {
   place?(options: Options, ports: PlacePorts): PlaceKind
   /** The feature puts a layer between the plugin and OpenCode, before any task exists. */
   connect?(setup: Pick<Setup, "connection" | "options" | "clock" | "kinds">): Promise<OpencodeLayer | undefined>
-  /** Opens its threads, after the tasks and before the first request. */
+  /** Opens the feature's threads, when tasks can exist and before the first request. */
   threads?(setup: Setup): Promise<FeatureThreads | undefined>
   /** Starts the feature's part that works beside the tasks. The result closes this part. */
   open?(setup: Setup): Promise<(() => Promise<void>) | undefined>
@@ -59,25 +59,25 @@ export type Setup = {
   readonly manager: TaskManager
   /** Resolves when earlier tasks were looked for. */
   readonly recovered: Promise<void>
-  /** Those of the features before it. */
+  /** Threads of the features that were opened earlier. */
   readonly threads: readonly FeatureThreads[]
 }
 
-/** A feature's threads: sessions that it runs beside those of tasks. */
+/** A feature's threads: sessions that the feature runs beside those of tasks. */
 type FeatureThreads = {
-  /** Its tools, in this instance alone. */
+  /** Tools of the feature, for this plugin instance. */
   readonly tools: Readonly<Record<string, Tool>>
   readonly conversations: {
     /** Text for the system prompt of a session's next request; undefined outside threads. */
     system(sessionID: string): Promise<string | undefined>
-    /** Text for a request of this turn on what has changed since it began. */
+    /** Text for the next request of this turn, about changes since the turn began. */
     changed(sessionID: string, turn: string): Promise<string | undefined>
     /** Called for each stored user message. */
     written(sessionID: string, messageID: string): Promise<void>
   }
   /** Called with OpenCode's configuration, before it creates its agents. */
   configure(config: object): void
-  /** Stops its runs. */
+  /** Stops the runs in these threads. */
   stop(): Promise<void>
 }
 
@@ -158,7 +158,7 @@ async function isThreadIn(threads: readonly FeatureThreads[], sessionID: string)
   return texts.some((text) => text !== undefined)
 }
 
-/** OpenCode loads plugins during its user's first request. */
+/** Looks for earlier tasks after a delay, because OpenCode loads plugins during its user's first request. */
 const lookBackLater = (connection: Connection, manager: TaskManager): Promise<void> =>
   new Promise((resolve) => {
     systemClock.after(RECOVERY_DELAY_MS, () => void lookBack(connection, manager).then(resolve))

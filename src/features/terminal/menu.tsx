@@ -18,7 +18,7 @@ export type MenuRow = {
 
 /** A feature's part of the terminal. */
 export type TerminalPart = {
-  /** Reads its rows of `/board`. The result is called again whenever they may have changed. */
+  /** Reads the part's rows of `/board`. The result is called again whenever the rows may have changed. */
   readonly rows: () => Promise<() => readonly MenuRow[]>
   /** Says why `/board` is empty. */
   readonly none?: () => string

@@ -6,25 +6,25 @@ import type { Delta } from "./wire.ts"
 
 /** A feature's part of the page's server. */
 export type WebPart = {
-  /** Adds its data to those of this plugin instance. */
+  /** Fields that the part adds to the data of this plugin instance. */
   source(setup: Pick<Setup, "threads">): Partial<Source>
-  /** Its routes, by path below `/api`. */
+  /** Routes of the part, by path below `/api`. */
   readonly routes: readonly (readonly [path: string, routes: (source: () => Source) => Hono])[]
-  /** HTTP status of an error of its own. */
+  /** HTTP status of the feature's errors; undefined for any other error. */
   status(error: Error): ContentfulStatusCode | undefined
   feed(source: () => Source): PartFeed
 }
 
 /** A part's share of the event stream. */
 export type PartFeed = {
-  /** While this changes, the whole state is sent anew. */
+  /** Whether the feature is on. After a change the whole state is sent again. */
   isOn(): boolean
-  /** Called when readers come. `changed` is to be called after each change. Returns the unsubscribe function. */
+  /** Called when the first reader comes. The part calls `changed` after each change. Returns the unsubscribe function. */
   subscribe(changed: () => void): (() => void) | undefined
-  /** Everything may have changed. */
+  /** Called when everything may have changed: the next `changes` reads all. */
   touch(): void
   /** Changes since the last call. */
   changes(): Promise<Partial<Delta>>
-  /** Its serialized fields of the whole state, as last returned by `changes`. */
+  /** Serialized fields of the part in the whole state, as `changes` last returned them. */
   snapshot(): Readonly<Record<string, string | undefined>>
 }
