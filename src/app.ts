@@ -110,7 +110,7 @@ export async function openApp(given: Connection, options: Options, features: rea
   const { host, models } = connection
   const manager: TaskManager = new TaskManager({
     host,
-    opencode: connection,
+    connection,
     models,
     isThread: (sessionID) => isThreadIn(threads, sessionID),
     clock,

@@ -187,7 +187,7 @@ export type Submission = {
 export type Runtime = {
   readonly host: OpencodeApi
   /** OpenCode's client and project directory, for features' folders named `opencode`. */
-  readonly opencode?: { readonly client: unknown; readonly directory: string }
+  readonly connection?: { readonly client: unknown; readonly directory: string }
   readonly models: ModelFacts
   /** Whether the session is a board's thread, with a system prompt of its own. */
   readonly isThread?: (sessionID: string) => Promise<boolean>

@@ -36,7 +36,7 @@ import { Verifiers } from "./verifiers.ts"
 
 export type ManagerPorts = {
   readonly host: OpencodeApi
-  readonly opencode?: Runtime["opencode"]
+  readonly connection?: Runtime["connection"]
   readonly models: ModelFacts
   /** Whether the session is a board's thread, with a system prompt of its own. Default: no session is. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
