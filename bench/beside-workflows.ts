@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { callTool, eventually, messages, openSession } from "../test/support/drive.ts"
-import { type Host, startHost } from "../test/support/host.ts"
+import { type Opencode, startOpencode } from "../test/support/opencode.ts"
 import { type ScriptedModel, startModel } from "../test/support/model.ts"
 import { notified, startPlugged } from "../test/support/plugin.ts"
 
@@ -63,10 +63,10 @@ const versionOf = (plugin: string): string =>
   (JSON.parse(readFileSync(join(plugin, "package.json"), "utf8")) as { version: string }).version
 
 /** All that a parent's model reads of messages that came after its own call. */
-async function toldLater(host: Host, sessionID: string, until: (text: string) => boolean): Promise<string> {
+async function toldLater(opencode: Opencode, sessionID: string, until: (text: string) => boolean): Promise<string> {
   return eventually(
     async () => {
-      const all = await messages(host, sessionID)
+      const all = await messages(opencode, sessionID)
       const texts = all
         .filter(({ info }) => info.role === "user")
         .flatMap(({ parts }) => parts.flatMap((part) => (part.type === "text" ? [part.text] : [])))
@@ -81,41 +81,41 @@ function print(title: string, text: string): void {
 }
 
 async function rival(model: ScriptedModel, plugin: string): Promise<void> {
-  const host = await startHost({ model, plugin: [[plugin, { autoApprove: "all" }]] })
+  const opencode = await startOpencode({ model, plugin: [[plugin, { autoApprove: "all" }]] })
   try {
     for (const [name, fan] of Object.entries(FANS)) {
       for (const background of [false, true]) {
         model.reset()
-        const parent = await openSession(host)
+        const parent = await openSession(opencode)
         answering(model, parent)
         const args = { source: script(fan), background }
-        const { output, error } = await callTool(host, model, parent, "workflow_run", args, { timeout: LIMIT_MS })
+        const { output, error } = await callTool(opencode, model, parent, "workflow_run", args, { timeout: LIMIT_MS })
         print(
           `${name}, ${background ? "in the background" : "in the foreground"}: the call's answer`,
           String(output ?? error),
         )
         if (!background) continue
-        const told = await toldLater(host, parent, (text) => /workflow/i.test(text))
+        const told = await toldLater(opencode, parent, (text) => /workflow/i.test(text))
         print(`${name}, in the background: what it is told at the end`, told)
       }
     }
   } finally {
-    await host.stop()
+    await opencode.stop()
   }
 }
 
 async function ours(model: ScriptedModel): Promise<void> {
-  const host = await startPlugged(model)
+  const opencode = await startPlugged(model)
   try {
     model.reset()
-    const parent = await openSession(host)
+    const parent = await openSession(opencode)
     answering(model, parent)
     const args = { description: "six items", agent: "general", prompt: "LOOK-AT {{item}}", each: ITEMS, schema: SCHEMA }
-    await callTool(host, model, parent, "superagents_task", args, { timeout: LIMIT_MS })
-    const [notice] = await notified(host, parent, 1, LIMIT_MS)
+    await callTool(opencode, model, parent, "superagents_task", args, { timeout: LIMIT_MS })
+    const [notice] = await notified(opencode, parent, 1, LIMIT_MS)
     print("each: what it is told at the end", `${notice?.visible}\n${notice?.hidden}`)
   } finally {
-    await host.stop()
+    await opencode.stop()
   }
 }
 

@@ -1,6 +1,6 @@
 import { appendFileSync } from "node:fs"
 import type { Plugin } from "@opencode-ai/plugin"
-import { type HostCall, WRITE_AFTER_MS } from "./support/call-log.ts"
+import { type OpencodeCall, WRITE_AFTER_MS } from "./support/call-log.ts"
 
 type Fetch = (request: Request) => Promise<Response>
 
@@ -32,8 +32,8 @@ function placeOf({ method, url }: Request): { route: string; sessionID?: string 
 }
 
 /** Keeps what it gets for a moment: writing at once would be part of what is measured. */
-function writerTo(file: string): (call: HostCall) => void {
-  let waiting: HostCall[] = []
+function writerTo(file: string): (call: OpencodeCall) => void {
+  let waiting: OpencodeCall[] = []
   return (call) => {
     if (waiting.length === 0) setTimeout(flush, WRITE_AFTER_MS).unref?.()
     waiting.push(call)

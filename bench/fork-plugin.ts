@@ -8,7 +8,7 @@ import { OpencodeForks } from "../src/features/forks/opencode/forks.ts"
 import { systemClock } from "../src/lib/clock.ts"
 import { startWorker } from "../src/lib/thread.ts"
 import { clientOn } from "../src/opencode/client.ts"
-import { OpencodeHttpApi } from "../src/opencode/host.ts"
+import { OpencodeHttpApi } from "../src/opencode/api.ts"
 import { OpencodeModels } from "../src/opencode/models.ts"
 import { installationKey, registerInstance, signerOf } from "../src/runtime/record/identity.ts"
 import { TokenCounter } from "../src/runtime/tokens/counter.ts"
@@ -37,9 +37,9 @@ const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 /** Carries out forks in the host's own process, where the plugin does. Option `file` gets the port that it listens on. */
 const server: Plugin = async (input, given) => {
   const client = clientOn(input.client)
-  const host = new OpencodeHttpApi(client, registerInstance(), signerOf(installationKey()), systemClock)
+  const opencode = new OpencodeHttpApi(client, registerInstance(), signerOf(installationKey()), systemClock)
   const models = new OpencodeModels(client, counter)
-  const forks = new OpencodeForks({ client, sessions: host, directory: input.directory, models })
+  const forks = new OpencodeForks({ client, sessions: opencode, directory: input.directory, models })
 
   const work = async (order: Order): Promise<number | undefined> => {
     if (order.kind === "count") return (await counter.count(order.texts))?.reduce((sum, tokens) => sum + tokens, 0)
@@ -50,7 +50,7 @@ const server: Plugin = async (input, given) => {
     const { kind, parentID, messageID } = order
     if (kind === "fork") {
       const draft = draftOf(parentID, messageID)
-      await forkContext({ forks, models, host }, { draft, title: "t", rules: [], limits: LIMITS })
+      await forkContext({ forks, models, opencode }, { draft, title: "t", rules: [], limits: LIMITS })
     } else {
       const { data } = await client.session.fork({ sessionID: parentID, messageID })
       if (!data) throw new Error("no fork")

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { eventually } from "../test/support/drive.ts"
-import { startHost } from "../test/support/host.ts"
+import { startOpencode } from "../test/support/opencode.ts"
 import { startModel } from "../test/support/model.ts"
 import { openWithPast, type PastMessage } from "../test/support/past.ts"
 import type { Measured, Order } from "./fork-plugin.ts"
@@ -55,7 +55,7 @@ const main = async () => {
   const folder = mkdtempSync(join(tmpdir(), "superagents-fork-bench-"))
   const file = join(folder, "port")
   const model = await startModel()
-  const host = await startHost({ model, plugin: [[PLUGIN, { file }]] })
+  const opencode = await startOpencode({ model, plugin: [[PLUGIN, { file }]] })
   const measure = async (order: Order): Promise<Measured> => {
     const port = await eventually(() => readFileSync(file, "utf8"))
     const response = await fetch(`http://127.0.0.1:${port}`, { method: "POST", body: JSON.stringify(order) })
@@ -65,7 +65,7 @@ const main = async () => {
   try {
     const rows: Row[] = []
     for (const { messages, tokens } of HISTORIES) {
-      const { id: parentID, messageIDs } = await openWithPast(host, pastOf(messages, tokens))
+      const { id: parentID, messageIDs } = await openWithPast(opencode, pastOf(messages, tokens))
       const order = { parentID, messageID: String(messageIDs.at(-1)) }
       const bare: Measured[] = []
       const ours: Measured[] = []
@@ -78,7 +78,7 @@ const main = async () => {
     rows.push(...(await countingRows(measure)))
     console.log(plainTable(rows))
   } finally {
-    await host.stop()
+    await opencode.stop()
     await model.close()
     rmSync(folder, { recursive: true, force: true })
   }

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from "node:timers/promises"
 import type { Hooks, Plugin, PluginInput } from "@opencode-ai/plugin"
-import { stubHost } from "./support/stub-host.ts"
+import { stubOpencode } from "./support/stub-opencode.ts"
 
 const KNOWN = 1000
 const EVENTS = 100_000
@@ -19,7 +19,7 @@ const { default: plugin } = (await import(entry)) as { default: { server: Plugin
 const tasks = Number(count)
 
 const start = async () => {
-  const remote = stubHost()
+  const remote = stubOpencode()
   const options = { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0, pollInterval: 0, toasts: false }
   const hooks = await plugin.server({ client: remote.client, directory: "/" } as unknown as PluginInput, options)
   const tell = (type: string, properties: unknown) => hooks.event?.({ event: { type, properties } as never })

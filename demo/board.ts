@@ -1,5 +1,5 @@
 import { archived, blockOf, boardFile, call, historyFile, taskOf } from "../test/support/board.ts"
-import type { Host } from "../test/support/host.ts"
+import type { Opencode } from "../test/support/opencode.ts"
 import type { ModelRequest, Reply } from "../test/support/model.ts"
 import { perform, type Stage } from "./stage.ts"
 
@@ -48,7 +48,7 @@ function next(task_id: string, block: string): Reply {
 }
 
 /** The board in one text, as it changes. */
-function shown(host: Host): string[] {
+function shown(host: Opencode): string[] {
   const all = [...historyFile(host), ...openTasks(host)].sort((a, b) => Number(a.id) - Number(b.id))
   return all.flatMap(({ id, title, owner, status, steps }) => [
     `#${id} ${title} (${owner}): ${status}`,
@@ -56,7 +56,7 @@ function shown(host: Host): string[] {
   ])
 }
 
-function openTasks(host: Host) {
+function openTasks(host: Opencode) {
   try {
     return boardFile(host).tasks
   } catch {
@@ -65,7 +65,7 @@ function openTasks(host: Host) {
 }
 
 /** Shows each state of the board until the task has ended. */
-async function follow(stage: Stage, host: Host): Promise<void> {
+async function follow(stage: Stage, host: Opencode): Promise<void> {
   let before = ""
   await stage.until(host, LIMIT_MS, () => {
     const lines = shown(host)

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { openSession } from "../test/support/drive.ts"
-import { type Host, startHost } from "../test/support/host.ts"
+import { type Opencode, startOpencode } from "../test/support/opencode.ts"
 import { startModel } from "../test/support/model.ts"
 import { Problem, playToEnd } from "./ending.ts"
 import { makeHome, ownHost } from "./home.ts"
@@ -42,19 +42,19 @@ async function main(ownModel: string | undefined, afterwards: Afterwards): Promi
   screen.log(bill(watch.usage, [...watch.agents.values()]))
 }
 
-async function start(home: string, ownModel: string | undefined, afterwards: Afterwards): Promise<Host> {
+async function start(home: string, ownModel: string | undefined, afterwards: Afterwards): Promise<Opencode> {
   const scripted = ownModel ? undefined : await startModel()
   if (scripted) {
     scripted.use(scriptedPlay())
     afterwards(() => scripted.close())
   }
   const options = ownModel ? ownHost(home, ownModel) : { home, model: scripted }
-  const host = await startHost({ ...options, plugin: [[PLUGIN, {}]] })
+  const host = await startOpencode({ ...options, plugin: [[PLUGIN, {}]] })
   afterwards(() => host.stop())
   return host
 }
 
-async function refuseUnknownModel(host: Host, model: string): Promise<void> {
+async function refuseUnknownModel(host: Opencode, model: string): Promise<void> {
   const { data } = await host.client.config.providers()
   const providers = data?.providers ?? []
   const [wanted = ""] = model.split("/")
@@ -69,7 +69,7 @@ async function refuseUnknownModel(host: Host, model: string): Promise<void> {
   throw new Problem(`The provider "${wanted}" has no such model. It has, among others: ${names.slice(0, 8).join(", ")}`)
 }
 
-async function refuseWithoutPlugin(host: Host): Promise<void> {
+async function refuseWithoutPlugin(host: Opencode): Promise<void> {
   const { data } = await host.client.tool.ids()
   if (data?.includes("superagents_task")) return
   // The host writes its log a moment late.
@@ -82,7 +82,7 @@ async function refuseWithoutPlugin(host: Host): Promise<void> {
 }
 
 /** Shows what happens until the parent has said its last words. */
-async function follow(host: Host, watch: Watch, limit: number): Promise<Seen> {
+async function follow(host: Opencode, watch: Watch, limit: number): Promise<Seen> {
   const seen: Seen = { launched: new Set(), answers: new Set(), notices: 0, closing: "" }
   const deadline = Date.now() + limit
   let read = 0

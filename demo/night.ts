@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { blockOf, boardFolder, call, taskOf } from "../test/support/board.ts"
-import type { Host } from "../test/support/host.ts"
+import type { Opencode } from "../test/support/opencode.ts"
 import type { ModelRequest, Reply } from "../test/support/model.ts"
 import { perform, type Stage } from "./stage.ts"
 
@@ -60,7 +60,7 @@ function next(task_id: string, block: string): Reply {
   return call("complete_task", { task_id })
 }
 
-const report = (host: Host): string | undefined => {
+const report = (host: Opencode): string | undefined => {
   try {
     const folder = join(boardFolder(host), "reports")
     const [file] = readdirSync(folder).filter((name) => name.endsWith(".md"))
@@ -71,7 +71,7 @@ const report = (host: Host): string | undefined => {
 }
 
 /** Shows each toast, as somebody at the screen would see it, until there is a report. */
-function follow(stage: Stage, host: Host): Promise<string> {
+function follow(stage: Stage, host: Opencode): Promise<string> {
   let read = 0
   return stage.until(host, LIMIT_MS, () => {
     const events = host.events.all.slice(read)

@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { openSession } from "../test/support/drive.ts"
-import { type Host, type HostOptions, startHost } from "../test/support/host.ts"
+import { type Opencode, type OpencodeOptions, startOpencode } from "../test/support/opencode.ts"
 import { type Script, type ScriptedModel, startModel } from "../test/support/model.ts"
 import { Problem, playToEnd } from "./ending.ts"
 import { makeHome, removeFolder } from "./home.ts"
@@ -41,20 +41,20 @@ export class Stage {
   }
 
   /** Says what begins, and starts OpenCode with it. */
-  async open(words: string, options: HostOptions): Promise<Host> {
+  async open(words: string, options: OpencodeOptions): Promise<Opencode> {
     this.screen.log(words)
-    const host = await startHost({ home: this.home, model: this.model, ...options })
+    const host = await startOpencode({ home: this.home, model: this.model, ...options })
     this.afterwards(() => host.stop())
     return host
   }
 
-  openBoard(): Promise<Host> {
-    const plugin: HostOptions["plugin"] = [[PLUGIN, { board: {} }]]
+  openBoard(): Promise<Opencode> {
+    const plugin: OpencodeOptions["plugin"] = [[PLUGIN, { board: {} }]]
     return this.open("Starting OpenCode with the board, in a throw-away project.", { plugin })
   }
 
   /** The user asks in a new session; returns its id. */
-  async ask(host: Host, prompt: string): Promise<string> {
+  async ask(host: Opencode, prompt: string): Promise<string> {
     const sessionID = await openSession(host, { title: "Demo" })
     this.tell("You:", prompt)
     await host.client.session.promptAsync({ sessionID, parts: [{ type: "text", text: prompt }] })
@@ -72,7 +72,7 @@ export class Stage {
   }
 
   /** Looks again and again until there is a result; `limit` is in milliseconds. */
-  async until<T>(host: Host, limit: number, look: () => T | undefined | Promise<T | undefined>): Promise<T> {
+  async until<T>(host: Opencode, limit: number, look: () => T | undefined | Promise<T | undefined>): Promise<T> {
     for (const deadline = Date.now() + limit; Date.now() < deadline; await sleep(LOOK_MS)) {
       const result = await look()
       if (result !== undefined) return result

@@ -1,4 +1,4 @@
-import type { HostEvent } from "../test/support/host.ts"
+import type { HostEvent } from "../test/support/opencode.ts"
 
 /** An agent as a user sees it: read from its session and its events alone, as the terminal companion would. */
 export type Agent = {

@@ -11,7 +11,7 @@ export async function callPath(): Promise<readonly { readonly name: string; read
   Error.stackTraceLimit = 100
   const rig = new Rig()
   const found = new Map<string, string>()
-  rig.host.onCall = (method) => {
+  rig.opencode.onCall = (method) => {
     if (!["agents", "createSession", "prompt", "messagesSince"].includes(method)) return undefined
     const frames = (new Error().stack ?? "").split("\n").toReversed()
     for (const frame of frames) {

@@ -16,16 +16,16 @@ the user sees the first paragraph, the model all of it.`
 /** Plays every scenario on a host of its own and returns the page. */
 export async function record(): Promise<string> {
   const model = await startModel()
-  const host = await startPlugged(model, {}, { config: { snapshot: false } })
+  const opencode = await startPlugged(model, {}, { config: { snapshot: false } })
   try {
-    await ask(host, await openSession(host), "warm up")
+    await ask(opencode, await openSession(opencode), "warm up")
     const definitions = definitionsIn(model)
     const played: Conversation[] = []
-    for (const scenario of SCENARIOS) played.push(await play(host, model, scenario))
+    for (const scenario of SCENARIOS) played.push(await play(opencode, model, scenario))
     const text = [INTRODUCTION, definitions, ...played.map(sectionOf)].join("\n\n")
-    return `${steady(text.replaceAll(host.directory, "/project"))}\n`
+    return `${steady(text.replaceAll(opencode.directory, "/project"))}\n`
   } finally {
-    await host.stop()
+    await opencode.stop()
     await model.close()
   }
 }

@@ -83,7 +83,7 @@ type FeatureThreads = {
 
 /** A feature's layer between the plugin and OpenCode. */
 export type OpencodeLayer = {
-  readonly host: OpencodeApi
+  readonly opencode: OpencodeApi
   readonly userActions: UserActions
   readonly kind: PlaceKind
   /** Hands the manager to the layer: tasks can exist from now on. */
@@ -103,13 +103,13 @@ export async function openApp(given: Connection, options: Options, features: rea
   for (const feature of features) {
     const own = feature.connect && (await feature.connect({ connection, options, clock, kinds }))
     if (!own) continue
-    connection = { ...connection, host: own.host, userActions: own.userActions }
+    connection = { ...connection, opencode: own.opencode, userActions: own.userActions }
     kinds.push(own.kind)
     between.push(own)
   }
-  const { host, models } = connection
+  const { opencode, models } = connection
   const manager: TaskManager = new TaskManager({
-    host,
+    opencode,
     connection,
     models,
     isThread: (sessionID) => isThreadIn(threads, sessionID),
@@ -127,7 +127,7 @@ export async function openApp(given: Connection, options: Options, features: rea
   })
   for (const own of between) own.start(manager)
   const recovered = lookBackLater(connection, manager)
-  const failed = (error: unknown) => host.log("error", "a feature failed", { error: String(error) })
+  const failed = (error: unknown) => opencode.log("error", "a feature failed", { error: String(error) })
   const setup = { connection, options, clock, kinds, manager, recovered, threads }
   for (const feature of features) {
     const own = await feature.threads?.(setup)
@@ -181,7 +181,7 @@ async function endCommands(connection: Connection): Promise<void> {
   if (!existsSync(COMMANDS)) return
   const { endLeftovers } = await import("./runtime/places/command-marks.ts")
   for (const command of await endLeftovers({ folder: COMMANDS, ...keeping(connection) }))
-    connection.host.log("warn", "a command outlived the OpenCode that ran it, and was ended", { command })
+    connection.opencode.log("warn", "a command outlived the OpenCode that ran it, and was ended", { command })
 }
 
 /** Marks places and commands as this instance's, and tests whether another live process owns a place or command. */

@@ -40,7 +40,7 @@ async function batchMs(bench: Bench, { stepMs, overloads }: { readonly stepMs: n
   })
   try {
     const since = Date.now()
-    const turn = await handOver(bench, await openSession(bench.host), jobs)
+    const turn = await handOver(bench, await openSession(bench.opencode), jobs)
     await allTold(bench, turn.sessionID, jobs)
     return Date.now() - since
   } finally {

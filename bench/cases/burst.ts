@@ -25,7 +25,7 @@ export const burstCase: Case = async ({ runs, short, built, progress }) => {
             lastUser.startsWith("Do job-") ? { text: "done", delay: CHILD_MS } : undefined,
           )
           const jobs = jobsOf(launches)
-          const turn = await handOver(bench, await openSession(bench.host), jobs)
+          const turn = await handOver(bench, await openSession(bench.opencode), jobs)
           found.add("step", side, turn.shownAt - turn.askedAt)
           found.add("call", side, median(turn.launched.map(({ ms }) => ms)))
           await allTold(bench, turn.sessionID, jobs)

@@ -1,5 +1,5 @@
 import { openSession } from "../../test/support/drive.ts"
-import { type HostCall, isAside } from "../support/call-log.ts"
+import { type OpencodeCall, isAside } from "../support/call-log.ts"
 import { type Case, collector } from "../support/case.ts"
 import { counted, withBenches } from "../support/contender.ts"
 import { eventuallyQuiet } from "../support/quiet.ts"
@@ -20,7 +20,7 @@ export const callsCase: Case = async ({ runs, short, built, progress }) => {
       bench.model.use(({ lastUser }) =>
         lastUser.startsWith("Do job-") ? { text: "done", delay: CHILD_MS } : undefined,
       )
-      const session = await openSession(bench.host)
+      const session = await openSession(bench.opencode)
       for (let index = 0; index <= (short ? 2 : LAUNCHES); index++) {
         const jobs = jobsOf(1)
         const turn = await handOver(bench, session, jobs)
@@ -36,12 +36,12 @@ export const callsCase: Case = async ({ runs, short, built, progress }) => {
 }
 
 function take(
-  calls: readonly HostCall[],
+  calls: readonly OpencodeCall[],
   launched: { startedAt: number; ms: number } | undefined,
   add: (figure: string, side: "plugin", value: number) => void,
 ) {
   const { startedAt = 0, ms = 0 } = launched ?? {}
-  const during = (call: HostCall) => call.at <= startedAt + ms
+  const during = (call: OpencodeCall) => call.at <= startedAt + ms
   const waited = calls.filter((call) => !isAside(call))
   add("calls of a launch", "plugin", waited.filter(during).length)
   add("calls of an end", "plugin", waited.filter((call) => !during(call)).length)

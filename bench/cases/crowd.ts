@@ -40,28 +40,28 @@ export const crowdCase: Case = async ({ runs, short, built, progress }) => {
 }
 
 async function measure(bench: Bench, tasks: number): Promise<[string, number][]> {
-  const { host, model } = bench
+  const { opencode, model } = bench
   model.use(({ lastUser }) => (lastUser.startsWith("Do job-") ? { text: "done", delay: TASK_MS } : undefined))
-  const session = await openSession(host)
-  const cpu = cpuMs(host.pid)
+  const session = await openSession(opencode)
+  const cpu = cpuMs(opencode.pid)
   const jobs = jobsOf(tasks)
   const turn = await handOver(bench, session, jobs)
   await allTold(bench, session, jobs, PATIENCE_MS)
   await eventuallyQuiet(bench)
-  const used = cpuMs(host.pid) - cpu
+  const used = cpuMs(opencode.pid) - cpu
   const { lost, doubled } = await countTold(bench, turn)
   return [
     ["wall", (endOf(bench, turn) - turn.saidAt) / 1000],
     ["parent's model requests", model.requests.filter(({ sessionID }) => sessionID === session).length],
     ["server CPU", used / 1000],
-    ["peak memory", memoryMB(host.pid, "VmHWM")],
+    ["peak memory", memoryMB(opencode.pid, "VmHWM")],
     ["lost", lost],
     ["doubled", doubled],
   ]
 }
 
-const endOf = ({ host }: Bench, { sessionID }: Turn): number => {
-  const idle = host.events.all.findLast(
+const endOf = ({ opencode }: Bench, { sessionID }: Turn): number => {
+  const idle = opencode.events.all.findLast(
     (event) => event.type === "session.idle" && event.properties.sessionID === sessionID,
   )
   return epoch(idle?.at ?? Number.NaN)

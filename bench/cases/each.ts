@@ -24,7 +24,7 @@ export const eachCase: Case = async ({ short, built, progress }) => {
       const since = Date.now()
       const more = contender === native ? await bare(bench, items) : await mapped(bench, items)
       found.add("wall", contender.name, (Date.now() - since) / 1000)
-      found.add("peak memory", contender.name, memoryMB(bench.host.pid, "VmHWM"))
+      found.add("peak memory", contender.name, memoryMB(bench.opencode.pid, "VmHWM"))
       for (const [figure, value] of more) found.add(figure, contender.name, value)
     })
   }
@@ -40,15 +40,15 @@ export const eachCase: Case = async ({ short, built, progress }) => {
 }
 
 /** The least that such a thing can cost: no plugin. */
-async function bare({ host }: Bench, items: number): Promise<[string, number][]> {
-  const parentID = await openSession(host)
+async function bare({ opencode }: Bench, items: number): Promise<[string, number][]> {
+  const parentID = await openSession(opencode)
   let next = 0
   const lane = async () => {
     for (let nth = next++; nth < items; nth = next++) {
-      const { id: sessionID } = await unwrap(host.client.session.create({ parentID, title: `item ${nth}` }))
+      const { id: sessionID } = await unwrap(opencode.client.session.create({ parentID, title: `item ${nth}` }))
       const isIdle = () =>
-        host.events.all.some((event) => event.type === "session.idle" && event.properties.sessionID === sessionID)
-      await host.client.session.promptAsync({ sessionID, parts: [{ type: "text", text: `LOOK-AT ${nth}` }] })
+        opencode.events.all.some((event) => event.type === "session.idle" && event.properties.sessionID === sessionID)
+      await opencode.client.session.promptAsync({ sessionID, parts: [{ type: "text", text: `LOOK-AT ${nth}` }] })
       while (!isIdle()) await sleep(20)
     }
   }
@@ -56,19 +56,19 @@ async function bare({ host }: Bench, items: number): Promise<[string, number][]>
   return []
 }
 
-async function mapped({ host, model }: Bench, items: number): Promise<[string, number][]> {
-  const session = await openSession(host)
+async function mapped({ opencode, model }: Bench, items: number): Promise<[string, number][]> {
+  const session = await openSession(opencode)
   const each = Array.from({ length: items }, (_none, nth) => nth)
   const args = { description: "look at all", agent: "general", prompt: "LOOK-AT {{item}}", each }
-  await callTool(host, model, session, "superagents_task", args)
+  await callTool(opencode, model, session, "superagents_task", args)
   const deadline = Date.now() + PATIENCE_MS
-  let notice = (await notifications(host, session))[0]
+  let notice = (await notifications(opencode, session))[0]
   while (!notice && Date.now() < deadline) {
     await sleep(LOOK_MS)
-    notice = (await notifications(host, session))[0]
+    notice = (await notifications(opencode, session))[0]
   }
   const valid = Number(/Items: ([\d,]+) valid/.exec(notice?.hidden ?? "")?.[1]?.replaceAll(",", "") ?? 0)
-  const children = await unwrap(host.client.session.children({ sessionID: session }))
+  const children = await unwrap(opencode.client.session.children({ sessionID: session }))
   return [
     ["not valid", items - valid],
     ["the caller's children", children.length],

@@ -4,7 +4,7 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { callTool, openSession } from "../../test/support/drive.ts"
 import { type Far, startFar } from "../../test/support/far.ts"
-import type { Host } from "../../test/support/host.ts"
+import type { Opencode } from "../../test/support/opencode.ts"
 import { type ScriptedModel, startModel } from "../../test/support/model.ts"
 import { gate, launchedFrom, notified, startPlugged } from "../../test/support/plugin.ts"
 import { Repository } from "../../test/support/repository.ts"
@@ -58,13 +58,13 @@ async function measure(plugin: string, { launches, files, watchMs }: Amount, fou
   writeFileSync(counted, `#!/bin/sh\ntee -a '${sent}' | '${far.command[0]}' "$1"\n`)
   chmodSync(counted, 0o755)
   const options = { hosts: { big: { command: [counted] } }, maxLaunchesPerMinute: 0 }
-  const host = await startPlugged(model, options, { plugin })
+  const opencode = await startPlugged(model, options, { plugin })
   try {
-    const user = new Repository(host.directory)
+    const user = new Repository(opencode.directory)
     user.commit("before")
     const bytes = () => (existsSync(sent) ? statSync(sent).size : 0)
     const launch = async (place: "big" | "worktree", nth: number) => {
-      const session = await openSession(host)
+      const session = await openSession(opencode)
       const prompt = `MEASURED-${place}-${nth}.`
       model.reset()
       model.use(({ firstUser, sessionID }) =>
@@ -72,16 +72,16 @@ async function measure(plugin: string, { launches, files, watchMs }: Amount, fou
       )
       const [began, before] = [performance.now(), bytes()]
       const task = { description: prompt, prompt, agent: "general", place }
-      const outcome = await callTool(host, model, session, "superagents_task", task, { timeout: 120_000 })
+      const outcome = await callTool(opencode, model, session, "superagents_task", task, { timeout: 120_000 })
       launchedFrom(outcome)
       const asked = await model.waitFor(({ firstUser }) => firstUser.startsWith(prompt), { timeout: 120_000 })
       const parent = model.requests.find(({ sessionID, at }) => sessionID === session && at >= began)
-      await notified(host, session, 1, 120_000)
+      await notified(opencode, session, 1, 120_000)
       return { asked: asked.at - (parent?.at ?? began), call: outcome.durationMs, sent: bytes() - before }
     }
-    const idle = await shareOver(watchMs, host, far)
+    const idle = await shareOver(watchMs, opencode, far)
     found.add(SILENT, "native", idle)
-    found.add(SILENT, "plugin", await shareOfSilent(watchMs, { host, far, model }))
+    found.add(SILENT, "plugin", await shareOfSilent(watchMs, { opencode, far, model }))
     // Each has begun once before it counts: OpenCode runs there, and the store is there.
     await launch("big", 0)
     await launch("worktree", 0)
@@ -93,30 +93,30 @@ async function measure(plugin: string, { launches, files, watchMs }: Amount, fou
         found.add(CALL, side, call)
         if (place === "big") found.add(AGAIN, side, sent / 1000)
       }
-    mkdirSync(join(host.directory, "large"))
+    mkdirSync(join(opencode.directory, "large"))
     for (let index = 0; index < files; index++)
-      writeFileSync(join(host.directory, "large", `${index}.bin`), randomBytes(FILE_BYTES))
+      writeFileSync(join(opencode.directory, "large", `${index}.bin`), randomBytes(FILE_BYTES))
     user.commit("large")
     found.add(LARGE, "plugin", (await launch("big", -1)).asked / 1000)
   } finally {
-    await host.stop()
+    await opencode.stop()
     await far.stop()
     await model.close()
   }
 }
 
 /** What OpenCode here and its transports take of a core, in percent, once it has come to rest for a third of the time. */
-async function shareOver(ms: number, host: Host, far: Far): Promise<number> {
+async function shareOver(ms: number, opencode: Opencode, far: Far): Promise<number> {
   await sleep(ms / 3)
-  const spent = () => [host.pid, ...far.transports()].reduce((sum, pid) => sum + cpuMs(pid), 0)
+  const spent = () => [opencode.pid, ...far.transports()].reduce((sum, pid) => sum + cpuMs(pid), 0)
   const [before, from] = [spent(), performance.now()]
   await sleep(ms)
   return (100 * (spent() - before)) / (performance.now() - from)
 }
 
 /** The same while one task is at work there whose model says nothing. */
-async function shareOfSilent(ms: number, { host, far, model }: { host: Host; far: Far; model: ScriptedModel }) {
-  const session = await openSession(host)
+async function shareOfSilent(ms: number, { opencode, far, model }: { opencode: Opencode; far: Far; model: ScriptedModel }) {
+  const session = await openSession(opencode)
   const door = gate()
   model.use(async ({ firstUser, sessionID }) => {
     if (sessionID === session || !firstUser.startsWith("SILENT.")) return undefined
@@ -124,12 +124,12 @@ async function shareOfSilent(ms: number, { host, far, model }: { host: Host; far
     return { text: "done" }
   })
   const task = { description: "silent", prompt: "SILENT.", agent: "general", place: "big" }
-  launchedFrom(await callTool(host, model, session, "superagents_task", task, { timeout: 120_000 }))
+  launchedFrom(await callTool(opencode, model, session, "superagents_task", task, { timeout: 120_000 }))
   await model.waitFor(({ firstUser, sessionID }) => sessionID !== session && firstUser.startsWith("SILENT."), {
     timeout: 120_000,
   })
-  const share = await shareOver(ms, host, far)
+  const share = await shareOver(ms, opencode, far)
   door.open()
-  await notified(host, session, 1, 120_000)
+  await notified(opencode, session, 1, 120_000)
   return share
 }

@@ -18,7 +18,7 @@ export const launchCase: Case = async ({ runs, short, built, progress }) => {
     await withBenches([native, superagents(built.folder), least], async (benches) => {
       for (let round = 1; round <= (short ? 1 : 4); round++) {
         progress(`launch: run ${run} of ${runs}, session ${round}`)
-        const sessions = await Promise.all(benches.map(({ host }) => openSession(host)))
+        const sessions = await Promise.all(benches.map(({ opencode }) => openSession(opencode)))
         for (let turn = 0; turn < (short ? 2 : TURNS); turn++)
           for (const [index, bench] of benches.entries()) await one(bench, sessions[index] ?? "", turn === 0, found.add)
       }

@@ -50,10 +50,10 @@ export const silentCase: Case = async ({ runs, short, built, progress }) => {
 
 async function measure(bench: Bench, silence: number) {
   bench.model.use(({ lastUser }) => (lastUser.startsWith("Do job-") ? { hang: true } : undefined))
-  await handOver(bench, await openSession(bench.host), jobsOf(TASKS))
+  await handOver(bench, await openSession(bench.opencode), jobsOf(TASKS))
   await sleep(SETTLE_MS)
   const from = Date.now()
-  const cpu = cpuMs(bench.host.pid)
+  const cpu = cpuMs(bench.opencode.pid)
   await sleep(silence)
-  return { cpu: cpuMs(bench.host.pid) - cpu, from, to: Date.now() }
+  return { cpu: cpuMs(bench.opencode.pid) - cpu, from, to: Date.now() }
 }

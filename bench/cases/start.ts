@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { ask, openSession } from "../../test/support/drive.ts"
-import { type Host, startHost } from "../../test/support/host.ts"
+import { type Opencode, startOpencode } from "../../test/support/opencode.ts"
 import { type ScriptedModel, startModel } from "../../test/support/model.ts"
 import { startPlugged } from "../../test/support/plugin.ts"
 import { type Case, collector } from "../support/case.ts"
@@ -16,7 +16,7 @@ export const startCase: Case = async ({ runs, short, built, progress }) => {
   // With the catalogue of models that a user's host reads.
   const env = { OPENCODE_MODELS_PATH: undefined }
   const starts = {
-    native: (model: ScriptedModel) => startHost({ model, env }),
+    native: (model: ScriptedModel) => startOpencode({ model, env }),
     plugin: (model: ScriptedModel) => startPlugged(model, {}, { plugin: built.folder, env }),
   }
   const times = short ? 1 : runs * 2
@@ -42,17 +42,17 @@ export const startCase: Case = async ({ runs, short, built, progress }) => {
   ]
 }
 
-async function measure(start: (model: ScriptedModel) => Promise<Host>) {
+async function measure(start: (model: ScriptedModel) => Promise<Opencode>) {
   const model = await startModel()
   const begin = performance.now()
-  const host = await start(model)
+  const opencode = await start(model)
   try {
-    await ask(host, await openSession(host), "hello")
+    await ask(opencode, await openSession(opencode), "hello")
     const ms = performance.now() - begin
     await sleep(REST_MS)
-    return { ms, mb: memoryMB(host.pid, "VmRSS") }
+    return { ms, mb: memoryMB(opencode.pid, "VmRSS") }
   } finally {
-    await host.stop()
+    await opencode.stop()
     await model.close()
   }
 }

@@ -67,8 +67,8 @@ const FIRST_REQUEST = "launch → first request in a worktree, with .opencode/"
 const withFolder = (plugin: Contender): Contender => ({
   ...plugin,
   async start(model) {
-    const host = await plugin.start(model)
-    const folder = join(host.directory, ".opencode")
+    const opencode = await plugin.start(model)
+    const folder = join(opencode.directory, ".opencode")
     const packages = join("node_modules", "@opencode-ai")
     cpSync(join(PACKAGE, packages), join(folder, packages), { recursive: true, dereference: true })
     const lock = { packages: { "": { dependencies: { "@opencode-ai/plugin": "*" } } } }
@@ -76,7 +76,7 @@ const withFolder = (plugin: Contender): Contender => ({
     writeFileSync(join(folder, "package.json"), JSON.stringify({ dependencies: { "@opencode-ai/plugin": "*" } }))
     writeFileSync(join(folder, ".gitignore"), "node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore\n")
     writeFileSync(join(folder, "opencode.json"), "{}")
-    return host
+    return opencode
   },
 })
 
@@ -86,7 +86,7 @@ async function measureFirstRequest(plugin: string, run: number, found: ReturnTyp
   await withBenches(inTurn(contenders, run), async (benches) => {
     for (const bench of benches) {
       const jobs = jobsOf(1).map((job) => ({ ...job, place: "worktree" as const }))
-      const turn = await handOver(bench, await openSession(bench.host), jobs)
+      const turn = await handOver(bench, await openSession(bench.opencode), jobs)
       const [launched] = turn.launched
       if (!launched) continue
       const askedAt = await childAskedAt(bench, launched.child)

@@ -15,9 +15,9 @@ const answerTo = ({ description }: Job): string =>
 
 /** Has a parent launch five tasks and come to know their answers; its requests once it was told that they run. */
 export async function readAnswers(bench: Bench): Promise<readonly ModelRequest[]> {
-  const { model, host } = bench
+  const { model, opencode } = bench
   const jobs = jobsOf(TASKS, TAG)
-  const sessionID = await openSession(host)
+  const sessionID = await openSession(opencode)
   // They answer together, when all have been asked and the parent's turn is over.
   const door = gate()
   const removeChildren = model.use(async ({ lastUser }) => {

@@ -2,7 +2,7 @@ import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { callBoard, idIn, saidIn, taskOf } from "../../test/support/board.ts"
 import { type Form, textsIn } from "../../test/support/cache.ts"
 import { ask, callTools, openSession } from "../../test/support/drive.ts"
-import type { Host } from "../../test/support/host.ts"
+import type { Opencode } from "../../test/support/opencode.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../../test/support/model.ts"
 import { launchAll, launchedFrom, notified, startPlugged } from "../../test/support/plugin.ts"
 import { blocksOf } from "../../test/support/prefixes.ts"
@@ -23,14 +23,14 @@ const PLAN = ["one", "two", "three", "four", "five", "six"]
 export type CacheBench = {
   readonly form: Form
   readonly model: ScriptedModel
-  readonly host: Host
+  readonly opencode: Opencode
   stop(): Promise<void>
 }
 
 /** A host whose provider's cache is played, warmed up. */
 export const startCacheBench = async (form: Form, plugin?: string, others: string[] = []): Promise<CacheBench> => {
   const model = await startModel({ form, cache: true })
-  const host = await startPlugged(
+  const opencode = await startPlugged(
     model,
     { board: { schedule: NEVER, agents: ["build"] } },
     {
@@ -40,10 +40,10 @@ export const startCacheBench = async (form: Form, plugin?: string, others: strin
     },
   )
   const stop = async () => {
-    await host.stop()
+    await opencode.stop()
     await model.close()
   }
-  return { form, model, host, stop }
+  return { form, model, opencode, stop }
 }
 
 /** What a request's provider had to read anew. */
@@ -60,28 +60,28 @@ export const sharedBy = (earlier: ModelRequest, later: ModelRequest): number => 
 const firstOf = ({ model }: CacheBench, child: string) => model.waitFor(({ sessionID }) => sessionID === child)
 
 /** A conversation that has read something long. */
-export const talk = async ({ host, model }: CacheBench): Promise<string> => {
-  const session = await openSession(host)
+export const talk = async ({ opencode, model }: CacheBench): Promise<string> => {
+  const session = await openSession(opencode)
   const remove = model.use(({ sessionID, lastUser, sinceUser }) => {
     if (sessionID !== session || lastUser !== "read it") return undefined
     return sinceUser.length > 0
       ? { text: "I have read it." }
       : { tools: [{ name: "bash", args: { command: `printf '${LONG}'`, description: "read" } }] }
   })
-  await ask(host, session, "read it")
+  await ask(opencode, session, "read it")
   remove()
   return session
 }
 
 /** Forks that ride, launched in one message: what each shares with its parent's last request, and pays for. */
 export const ride = async (bench: CacheBench, prompts: readonly string[]) => {
-  const { host, model } = bench
+  const { opencode, model } = bench
   const session = await talk(bench)
   const calls = prompts.map((prompt) => ({
     name: "superagents_task",
     args: { description: `do ${prompt}`, prompt, fork: "whole" },
   }))
-  const launched = (await callTools(host, model, session, calls)).map(launchedFrom)
+  const launched = (await callTools(opencode, model, session, calls)).map(launchedFrom)
   const calling = model.requests.find(({ sessionID, lastUser, sinceUser }) => {
     return sessionID === session && lastUser.includes("[call ") && sinceUser.length === 0
   })
@@ -92,7 +92,7 @@ export const ride = async (bench: CacheBench, prompts: readonly string[]) => {
       return { id, child, output, first, shared: sharedBy(calling, first), anew: anewOf(first) }
     }),
   )
-  await notified(host, session, prompts.length)
+  await notified(opencode, session, prompts.length)
   return { session, riders }
 }
 
@@ -101,14 +101,14 @@ export const ride = async (bench: CacheBench, prompts: readonly string[]) => {
  * answer's beginning the last of them was asked. `pace`: how long the model takes to begin an answer.
  */
 export const launchSiblings = async (bench: CacheBench, session: string, pace = PACE_MS) => {
-  const { host, model } = bench
+  const { opencode, model } = bench
   const remove = model.use(({ lastUser }) =>
     lastUser.startsWith("P-SIBLING-") ? { text: "found", delay: pace } : undefined,
   )
   const tasks = [1, 2, 3, 4, 5].map((number) => ({ prompt: `P-SIBLING-${number}` }))
-  const launched = await launchAll(host, model, session, tasks)
+  const launched = await launchAll(opencode, model, session, tasks)
   const firsts = await Promise.all(launched.map(({ child }) => firstOf(bench, child)))
-  await notified(host, session, tasks.length)
+  await notified(opencode, session, tasks.length)
   remove()
   const [first, ...others] = firsts.toSorted((a, b) => a.at - b.at) as [ModelRequest, ...ModelRequest[]]
   const begunAt = first.at + pace
@@ -122,17 +122,17 @@ export const launchSiblings = async (bench: CacheBench, session: string, pace = 
 
 /** Fresh tasks of one message with a model that tells of no cache: how long after the first the last is asked, in ms. */
 export const launchUncached = async (bench: CacheBench): Promise<number> => {
-  const { host, model } = bench
-  const session = await openSession(host)
+  const { opencode, model } = bench
+  const session = await openSession(opencode)
   const remove = model.use(({ lastUser }) =>
     lastUser.startsWith("P-UNCACHED-")
       ? { text: "found", delay: SLOW_MS, usage: { input: 1000, cached: 0, written: 0 } }
       : undefined,
   )
   const tasks = [1, 2, 3, 4, 5].map((number) => ({ prompt: `P-UNCACHED-${number}`, model: "scripted/beta" }))
-  const launched = await launchAll(host, model, session, tasks)
+  const launched = await launchAll(opencode, model, session, tasks)
   const firsts = await Promise.all(launched.map(({ child }) => firstOf(bench, child)))
-  await notified(host, session, tasks.length)
+  await notified(opencode, session, tasks.length)
   remove()
   const at = firsts.map((each) => each.at)
   return Math.max(...at) - Math.min(...at)
@@ -143,7 +143,7 @@ export const launchUncached = async (bench: CacheBench): Promise<number> => {
  * what was said and done since the last.
  */
 export const workInThread = async (bench: CacheBench): Promise<readonly number[]> => {
-  const { form, host, model } = bench
+  const { form, opencode, model } = bench
   const steps: ModelRequest[] = []
   const remove = model.use((request) => {
     if (taskOf(request) === undefined) return undefined
@@ -157,8 +157,8 @@ export const workInThread = async (bench: CacheBench): Promise<readonly number[]
     if (said === PLAN.length) return { tools: [{ name: "tasks_complete_task", args: { task_id } }] }
     return { text: "done" }
   })
-  const session = await openSession(host)
-  const made = await callBoard(host, model, session, "create_task", {
+  const session = await openSession(opencode)
+  const made = await callBoard(opencode, model, session, "create_task", {
     title: "Seven steps",
     description: "What is to be done. ".repeat(50),
   })

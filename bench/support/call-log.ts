@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 
 /** A call of the plugin to the host, over the transport that the host handed to it. */
-export type HostCall = {
+export type OpencodeCall = {
   /** `GET /session/:id/message`, ids left out. */
   readonly route: string
   /** The session in the path, if there is one. */
@@ -18,7 +18,7 @@ export type HostCall = {
 
 export type CallLog = {
   /** All calls that have been answered; waits until what has been written down has come. */
-  read(): Promise<readonly HostCall[]>
+  read(): Promise<readonly OpencodeCall[]>
 }
 
 /** How long the wrapper keeps what it has seen before it writes it down, in ms. */
@@ -31,7 +31,7 @@ export const countedOn = (entry: string, options: Record<string, unknown>) => {
   const file = join(folder, "calls.jsonl")
   const read = async () => {
     await sleep(3 * WRITE_AFTER_MS)
-    return linesOf(file).map((line) => JSON.parse(line) as HostCall)
+    return linesOf(file).map((line) => JSON.parse(line) as OpencodeCall)
   }
   return {
     log: { read },
@@ -49,9 +49,9 @@ const linesOf = (file: string): string[] => {
 }
 
 /** Notes for the log and toasts: they are not waited for and take nothing from the work. */
-export const isAside = ({ route }: HostCall): boolean => route === "POST /log" || route === "POST /tui/show-toast"
+export const isAside = ({ route }: OpencodeCall): boolean => route === "POST /log" || route === "POST /tui/show-toast"
 
-export const countRoutes = (calls: readonly HostCall[]): Record<string, number> => {
+export const countRoutes = (calls: readonly OpencodeCall[]): Record<string, number> => {
   const counts: Record<string, number> = {}
   for (const { route } of calls) counts[route] = (counts[route] ?? 0) + 1
   return counts

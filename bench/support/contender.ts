@@ -1,5 +1,5 @@
 import { ask, openSession, type ToolCall } from "../../test/support/drive.ts"
-import { type Host, startHost } from "../../test/support/host.ts"
+import { type Opencode, startOpencode } from "../../test/support/opencode.ts"
 import { type ScriptedModel, startModel } from "../../test/support/model.ts"
 import { startPlugged } from "../../test/support/plugin.ts"
 import { type CallLog, countedOn } from "./call-log.ts"
@@ -11,7 +11,7 @@ export type Job = { readonly description: string; readonly prompt: string; reado
 /** A way to hand over work in the background: OpenCode's own, the plugin's, or the least that any plugin does. */
 export type Contender = {
   readonly name: Side
-  start(model: ScriptedModel): Promise<Host>
+  start(model: ScriptedModel): Promise<Opencode>
   /** The tool call with which a parent's model hands the job over. */
   call(job: Job): ToolCall
 }
@@ -20,7 +20,7 @@ export type Contender = {
 export type Bench = {
   readonly contender: Contender
   readonly model: ScriptedModel
-  readonly host: Host
+  readonly opencode: Opencode
   stop(): Promise<void>
 }
 
@@ -29,7 +29,7 @@ const UNLIMITED = { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 } as const
 
 export const native: Contender = {
   name: "native",
-  start: (model) => startHost({ model, env: { OPENCODE_EXPERIMENTAL_BACKGROUND_SUBAGENTS: "true" } }),
+  start: (model) => startOpencode({ model, env: { OPENCODE_EXPERIMENTAL_BACKGROUND_SUBAGENTS: "true" } }),
   call: ({ description, prompt }) => ({
     name: "task",
     args: { description, prompt, subagent_type: "general", background: true },
@@ -45,7 +45,7 @@ export const superagents = (plugin: string, options: Record<string, unknown> = {
 
 export const least: Contender = {
   name: "least",
-  start: (model) => startHost({ model, plugin: [new URL("../least-plugin.ts", import.meta.url).href] }),
+  start: (model) => startOpencode({ model, plugin: [new URL("../least-plugin.ts", import.meta.url).href] }),
   call: ({ description, prompt }) => ({ name: "least_task", args: { description, prompt } }),
 }
 
@@ -61,13 +61,13 @@ export const inTurn = (contenders: Contender[], run: number) => (run % 2 === 0 ?
 export const startBench = async (contender: Contender): Promise<Bench> => {
   const model = await startModel()
   try {
-    const host = await contender.start(model)
+    const opencode = await contender.start(model)
     const stop = async () => {
-      await host.stop()
+      await opencode.stop()
       await model.close()
     }
-    await ask(host, await openSession(host), "warm up")
-    return { contender, model, host, stop }
+    await ask(opencode, await openSession(opencode), "warm up")
+    return { contender, model, opencode, stop }
   } catch (error) {
     await model.close()
     throw error

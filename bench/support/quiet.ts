@@ -7,15 +7,15 @@ const LOOK_MS = 100
 const LIMIT_MS = 180_000
 
 /** Resolves when for a second no model has worked and no event has come; asks the host for nothing. */
-export const eventuallyQuiet = async ({ host, model }: Bench, limit = LIMIT_MS): Promise<void> => {
+export const eventuallyQuiet = async ({ opencode, model }: Bench, limit = LIMIT_MS): Promise<void> => {
   const begin = performance.now()
   for (let busyAt = begin; ; ) {
     await sleep(LOOK_MS)
     const now = performance.now()
     if (model.inFlight > 0) busyAt = now
     // The stream has a sign of life of its own every few seconds.
-    const last = host.events.all.findLast(({ type }) => (type as string) !== "server.heartbeat")
+    const last = opencode.events.all.findLast(({ type }) => (type as string) !== "server.heartbeat")
     if (now - Math.max(busyAt, last?.at ?? 0) > QUIET_MS) return
-    if (now - begin > limit) throw new Error(`the host is not quiet after ${limit} ms\n${host.logs()}`)
+    if (now - begin > limit) throw new Error(`the host is not quiet after ${limit} ms\n${opencode.logs()}`)
   }
 }

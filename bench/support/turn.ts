@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto"
 import { unwrap } from "../../test/support/drive.ts"
-import type { Host, HostEvent } from "../../test/support/host.ts"
+import type { Opencode, HostEvent } from "../../test/support/opencode.ts"
 import type { ModelRequest } from "../../test/support/model.ts"
 import type { Bench, Job } from "./contender.ts"
 
@@ -38,8 +38,8 @@ const toolPart = (event: HostEvent) => {
   return event.properties.part
 }
 
-const launchedFrom = (host: Host, since: number, jobs: readonly Job[], callIDs: readonly string[]): Launched[] => {
-  const parts = host.events.all.slice(since).flatMap((event) => toolPart(event) ?? [])
+const launchedFrom = (opencode: Opencode, since: number, jobs: readonly Job[], callIDs: readonly string[]): Launched[] => {
+  const parts = opencode.events.all.slice(since).flatMap((event) => toolPart(event) ?? [])
   return jobs.flatMap((job, index) => {
     const part = parts.findLast(({ callID, state }) => callID === callIDs[index] && state.status !== "running")
     if (part?.state.status === "error") throw new Error(`not launched: ${part.state.error}`)
@@ -51,7 +51,7 @@ const launchedFrom = (host: Host, since: number, jobs: readonly Job[], callIDs: 
 
 /** Has the parent's model hand over all jobs in one message and then end its turn. Asks the host for nothing meanwhile. */
 export const handOver = async (bench: Bench, sessionID: string, jobs: readonly Job[]): Promise<Turn> => {
-  const { host, model, contender } = bench
+  const { opencode, model, contender } = bench
   const tag = randomBytes(6).toString("hex")
   const callIDs = jobs.map((_, index) => `call_${tag}_${index}`)
   const tools = jobs.map((job, index) => ({ ...contender.call(job), id: callIDs[index] }))
@@ -61,9 +61,9 @@ export const handOver = async (bench: Bench, sessionID: string, jobs: readonly J
     return request.sinceUser.length === 0 ? { tools } : { text: "ok" }
   })
   try {
-    const since = host.events.mark()
+    const since = opencode.events.mark()
     const saidAt = epoch(performance.now())
-    const { error } = await host.client.session.promptAsync({
+    const { error } = await opencode.client.session.promptAsync({
       sessionID,
       parts: [{ type: "text", text: `Hand over your jobs ${tag}` }],
     })
@@ -71,13 +71,13 @@ export const handOver = async (bench: Bench, sessionID: string, jobs: readonly J
     const asked = await model.waitFor((request) => isOurs(request) && request.sinceUser.length === 0, patient)
     // News of an early end may have come meanwhile, so the last message need not be ours any more.
     const shown = await model.waitFor((each) => each.sessionID === sessionID && each.number > asked.number, patient)
-    const idle = await host.events.waitFor(
+    const idle = await opencode.events.waitFor(
       (event) => event.type === "session.idle" && event.properties.sessionID === sessionID,
       { since, timeout: TIMEOUT_MS, what: `the turn in ${sessionID} ends` },
     )
-    const launched = launchedFrom(host, since, jobs, callIDs)
+    const launched = launchedFrom(opencode, since, jobs, callIDs)
     if (launched.length < jobs.length) throw new Error(`${jobs.length - launched.length} calls without an end`)
-    const messageID = ownMessage(host, since, sessionID)
+    const messageID = ownMessage(opencode, since, sessionID)
     return {
       sessionID,
       messageID,
@@ -100,8 +100,8 @@ const userMessage = (event: HostEvent, sessionID: string) => {
   return event.properties.info.role === "user" ? event.properties.info : undefined
 }
 
-const ownMessage = (host: Host, since: number, sessionID: string): string => {
-  const infos = host.events.all.slice(since).flatMap((event) => userMessage(event, sessionID) ?? [])
+const ownMessage = (opencode: Opencode, since: number, sessionID: string): string => {
+  const infos = opencode.events.all.slice(since).flatMap((event) => userMessage(event, sessionID) ?? [])
   return infos[0]?.id ?? ""
 }
 
@@ -110,7 +110,7 @@ export type Told = { readonly childEndedAt: number; readonly storedAt: number; r
 
 /** Resolves when the parent's model has been asked with the news of the first job. */
 export const toldOf = async (
-  { host, model }: Bench,
+  { opencode, model }: Bench,
   { sessionID, messageID, since, launched }: Turn,
 ): Promise<Told> => {
   const [first] = launched
@@ -120,19 +120,19 @@ export const toldOf = async (
     (each) => each.sessionID === sessionID && each.sinceUser.length === 0 && each.lastUser.includes(job.description),
     patient,
   )
-  const stored = await host.events.waitFor(
+  const stored = await opencode.events.waitFor(
     (event) => {
       const info = userMessage(event, sessionID)
       return info !== undefined && info.id !== messageID
     },
     { since, timeout: TIMEOUT_MS, what: `news in ${sessionID}` },
   )
-  const ended = await host.events.waitFor((event) => completedAt(event, child) !== undefined, {
+  const ended = await opencode.events.waitFor((event) => completedAt(event, child) !== undefined, {
     since,
     timeout: TIMEOUT_MS,
     what: `the end of ${child}`,
   })
-  await host.events.waitFor(
+  await opencode.events.waitFor(
     (event) => event.type === "session.idle" && event.properties.sessionID === sessionID && event.at > request.at,
     { since, timeout: TIMEOUT_MS, what: `the parent ${sessionID} is idle again` },
   )
@@ -154,7 +154,7 @@ export const childAskedAt = async ({ model }: Bench, child: string): Promise<num
   epoch((await model.waitFor((request) => request.sessionID === child, patient)).at)
 
 /** Resolves when the parent holds news of each job, read or not, or when `limit` ms have passed without. */
-export const allTold = async ({ host }: Bench, sessionID: string, jobs: readonly Job[], limit = TIMEOUT_MS) => {
+export const allTold = async ({ opencode }: Bench, sessionID: string, jobs: readonly Job[], limit = TIMEOUT_MS) => {
   const deadline = performance.now() + limit
   for (const { description } of jobs) {
     const isNews = ({ type, properties }: HostEvent) => {
@@ -162,7 +162,7 @@ export const allTold = async ({ host }: Bench, sessionID: string, jobs: readonly
       return properties.part.type === "text" && isNewsOf(properties.part.text, description)
     }
     const timeout = Math.max(1, deadline - performance.now())
-    const found = await host.events.waitFor(isNews, { timeout, what: `news of ${description}` }).catch(() => undefined)
+    const found = await opencode.events.waitFor(isNews, { timeout, what: `news of ${description}` }).catch(() => undefined)
     if (!found) return
   }
 }
@@ -172,8 +172,8 @@ const isNewsOf = (text: string, description: string): boolean =>
   text.includes(description) && !text.startsWith("Automatic message")
 
 /** The texts of the parent's messages that came from elsewhere than its user, by how often they name each job. */
-export const countTold = async ({ host }: Bench, turn: Turn): Promise<{ lost: number; doubled: number }> => {
-  const all = await unwrap(host.client.session.messages({ sessionID: turn.sessionID }))
+export const countTold = async ({ opencode }: Bench, turn: Turn): Promise<{ lost: number; doubled: number }> => {
+  const all = await unwrap(opencode.client.session.messages({ sessionID: turn.sessionID }))
   const texts = all
     .filter(({ info }) => info.role === "user" && info.id !== turn.messageID)
     .flatMap(({ parts }) => parts.flatMap((part) => (part.type === "text" ? part.text : [])))

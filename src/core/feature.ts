@@ -185,7 +185,7 @@ export type Submission = {
 
 /** The runtime as its features see it. */
 export type Runtime = {
-  readonly host: OpencodeApi
+  readonly opencode: OpencodeApi
   /** OpenCode's client and project directory, for features' folders named `opencode`. */
   readonly connection?: { readonly client: unknown; readonly directory: string }
   readonly models: ModelFacts

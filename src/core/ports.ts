@@ -5,7 +5,7 @@ import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
 
 /**
  * Interfaces that the core needs from OpenCode and the system. `opencode/` implements `OpencodeApi`,
- * `test/support/fake-host.ts` does so in memory, and one contract suite tests both.
+ * `test/support/fake-api.ts` does so in memory, and one contract suite tests both.
  */
 
 export interface Clock {

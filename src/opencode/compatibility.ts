@@ -133,7 +133,7 @@ async function ask({ baseUrl, headers, fetch }: Transport, route: string): Promi
   }
 }
 
-const WRONG_HOST = "superagents: another OpenCode is needed"
+const WRONG_VERSION = "superagents: another OpenCode is needed"
 const UNTRIED_HOST = "superagents: a version that was not tried"
 
 /** Knows whether the tools work with this OpenCode, and warns the user if they do not. */
@@ -148,21 +148,21 @@ export class Suitability {
   }
 
   async examine(): Promise<void> {
-    const { host, transport, notices } = this.#connection
+    const { opencode, transport, notices } = this.#connection
     const { refusal, note, version } = await examineHost(transport)
-    if (refusal) host.log("error", refusal)
+    if (refusal) opencode.log("error", refusal)
     this.refusal = refusal
     if (!note || !version || !(await isFirstOf(version))) return
-    host.log("warn", note)
+    opencode.log("warn", note)
     notices.push({ title: UNTRIED_HOST, message: note })
   }
 
   /** Shows pending warnings. Called when a screen is available. */
   show(): void {
-    const { host, notices } = this.#connection
-    for (const notice of notices.splice(0)) host.toast({ ...notice, variant: "warning" })
+    const { opencode, notices } = this.#connection
+    for (const notice of notices.splice(0)) opencode.toast({ ...notice, variant: "warning" })
     if (this.refusal === undefined || this.#isTold) return
-    host.toast({ title: WRONG_HOST, message: this.refusal, variant: "error" })
+    opencode.toast({ title: WRONG_VERSION, message: this.refusal, variant: "error" })
     this.#isTold = true
   }
 }

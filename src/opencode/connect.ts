@@ -15,7 +15,7 @@ import { TokenCounter } from "../runtime/tokens/counter.ts"
 import type { Tool } from "../tools/tool.ts"
 import { call, clientOn, type Transport, transportOf } from "./client.ts"
 import type { RawEvent } from "./events.ts"
-import { OpencodeHttpApi } from "./host.ts"
+import { OpencodeHttpApi } from "./api.ts"
 import { OpencodeModels } from "./models.ts"
 import { OpencodeThreads } from "./threads.ts"
 import { OpencodeUserActions } from "./user-actions.ts"
@@ -69,7 +69,7 @@ const counter = new TokenCounter(systemClock, () => startWorker(TOKENIZER))
 
 /** A connection to OpenCode 1.x, with the parts that only its hooks need. */
 export type OpencodeConnection = Connection & {
-  readonly host: OpencodeHttpApi
+  readonly opencode: OpencodeHttpApi
   readonly transport: Transport
   /** Warnings that are not shown yet. */
   readonly notices: Notice[]
@@ -88,13 +88,13 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   const signer = installationSigner()
   const notices: Notice[] = []
   const warn = (notice: Notice) => {
-    host.log("warn", notice.message)
+    opencode.log("warn", notice.message)
     notices.push(notice)
   }
-  const tell = (fields: LogFields) => host.log("info", "call", fields)
+  const tell = (fields: LogFields) => opencode.log("info", "call", fields)
   const client = clientOn(input.client, options.verbose ? tell : undefined)
   let peer: Peer | undefined
-  const host: OpencodeHttpApi = new OpencodeHttpApi(client, instance, signer, systemClock, {
+  const opencode: OpencodeHttpApi = new OpencodeHttpApi(client, instance, signer, systemClock, {
     folder: directory,
     entered: (folder) => peer && registerPeer(folder, peer),
     left: (folder) => peer && unregisterPeer(folder, peer),
@@ -102,14 +102,14 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   })
   if (signer.problem) warn({ title: KEY_TITLE, message: keyText(signer.problem, options.board !== undefined) })
   return {
-    host,
+    opencode,
     client,
     models: new OpencodeModels(client, counter),
     signer,
     warn,
     notices,
     lost() {
-      const message = signer.problem ? undefined : lossText(host.unbelieved(), keyFile(), isNewKey)
+      const message = signer.problem ? undefined : lossText(opencode.unbelieved(), keyFile(), isNewKey)
       return message === undefined ? undefined : { title: KEY_TITLE, message }
     },
     instance,
@@ -117,9 +117,9 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     directory,
     ownFolder: ownFolder(),
     transport: transportOf(input.client),
-    threads: (home) => new OpencodeThreads(client, host, signer, home),
+    threads: (home) => new OpencodeThreads(client, opencode, signer, home),
     userActions: new OpencodeUserActions(client, directory),
-    sign: (sessionID, uiMetadata) => host.sign(sessionID, uiMetadata),
+    sign: (sessionID, uiMetadata) => opencode.sign(sessionID, uiMetadata),
     hasOtherOwner: () => peerOf(directory) !== undefined,
     requestHandler: (own) => peerOf(directory)?.handler ?? own,
     changesOf: ({ sessionID, run }) => diffSince(client, sessionID, run.promptID),
@@ -129,7 +129,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     },
     async leave() {
       if (peer) unregisterEverywhere(peer)
-      await host.leaveAll()
+      await opencode.leaveAll()
     },
     unregister: () => unregisterInstance(instance),
   }

@@ -29,12 +29,12 @@ import { askForEach, shorten, toOpencodeTool } from "./tool.ts"
 export type HookGuard = (work: () => void | Promise<void>) => Promise<void>
 
 const createHookGuard =
-  (host: Pick<OpencodeApi, "log">): HookGuard =>
+  (opencode: Pick<OpencodeApi, "log">): HookGuard =>
   async (work) => {
     try {
       await work()
     } catch (error) {
-      host.log("error", "a hook failed", { error: String(error) })
+      opencode.log("error", "a hook failed", { error: String(error) })
     }
   }
 
@@ -129,9 +129,9 @@ const isText = (text: string | undefined): text is string => text !== undefined 
  * or the turn.
  */
 export function hooksOf(connection: OpencodeConnection, app: App, options: Options): Hooks {
-  const { host, directory } = connection
+  const { opencode, directory } = connection
   const { manager, threads } = app
-  const guard = createHookGuard(host)
+  const guard = createHookGuard(opencode)
   const native = options.nativeTask ? undefined : new NativeTask()
   const hear = eventRouter(connection, app, native)
   const peer: Peer = {
@@ -152,13 +152,13 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
     ...requestHooks(connection, app, { options, native }, guard),
     config: async (config) =>
       guard(() => {
-        host.config = config as typeof host.config
+        opencode.config = config as typeof opencode.config
         askForEach(config as { permission?: unknown })
         for (const each of threads) each.configure(config)
       }),
     "chat.message": async ({ sessionID }, { message, parts }) =>
       guard(async () => {
-        if (host.isPersons(sessionID, message.id)) manager.wrote()
+        if (opencode.isPersons(sessionID, message.id)) manager.wrote()
         native?.written(message, parts as readonly Part[])
         for (const each of threads) await each.conversations.written(sessionID, message.id)
       }),
@@ -177,10 +177,10 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
   }
 }
 
-function eventRouter({ host }: OpencodeConnection, { manager }: App, native: NativeTask | undefined) {
+function eventRouter({ opencode }: OpencodeConnection, { manager }: App, native: NativeTask | undefined) {
   const events = new EventReader()
   return (event: RawEvent, folder: string): void => {
-    host.hear(event, folder)
+    opencode.hear(event, folder)
     const heard: OpencodeEvent | undefined = events.read(event, Date.now())
     if (heard?.type === "idle") native?.idle(heard.sessionID)
     if (heard) manager.handle(heard)
@@ -189,7 +189,7 @@ function eventRouter({ host }: OpencodeConnection, { manager }: App, native: Nat
 
 /** Hooks for the tools: they change the definitions and decide which tools a model may call. */
 function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suitability, guard: HookGuard) {
-  const { host, directory } = connection
+  const { opencode, directory } = connection
   const own = toolsHere(app.tools, directory)
   const all = [own, ...app.threads.map((each) => each.tools)]
   const tools = Object.fromEntries(
@@ -197,7 +197,7 @@ function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suit
       name,
       toOpencodeTool(tool, {
         refusal: () => suitability.refusal,
-        picksAgents: (agent, sessionID) => host.picksAgents(agent, sessionID),
+        picksAgents: (agent, sessionID) => opencode.picksAgents(agent, sessionID),
       }),
     ]),
   )
@@ -209,7 +209,7 @@ function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suit
         suitability.show()
         if (Object.hasOwn(tools, toolID)) shorten(output)
         const tool = toolID === TASK_TOOL ? own[toolID] : undefined
-        if (tool) output.description = withAgents(tool.description, await host.agents())
+        if (tool) output.description = withAgents(tool.description, await opencode.agents())
       }),
     // A hook refuses a tool call in OpenCode by throwing an error.
     "tool.execute.before": async ({ sessionID, tool }) => {

@@ -11,13 +11,13 @@ export const THREAD_KEY = "superagentsBoard"
 /** Threads as OpenCode sessions, all created in the project's main folder `home`. */
 export class OpencodeThreads implements Threads {
   readonly #client: OpencodeClient
-  readonly #host: OpencodeApi
+  readonly #opencode: OpencodeApi
   readonly #signer: Signer
   readonly #home: string
 
-  constructor(client: OpencodeClient, host: OpencodeApi, signer: Signer, home: string) {
+  constructor(client: OpencodeClient, opencode: OpencodeApi, signer: Signer, home: string) {
     this.#client = client
-    this.#host = host
+    this.#opencode = opencode
     this.#signer = signer
     this.#home = home
   }
@@ -53,7 +53,7 @@ export class OpencodeThreads implements Threads {
   }
 
   async modelOf(sessionID: string, messageID: string): Promise<Model | undefined> {
-    return (await this.#host.caller(sessionID, messageID))?.model
+    return (await this.#opencode.caller(sessionID, messageID))?.model
   }
 
   /** The signed content of a thread: its board task and this project. */

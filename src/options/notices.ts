@@ -9,16 +9,16 @@ const TURNED_ON = "superagents: what this project changes"
 /** Warns of wrong options, and of changes that a project makes to the user's options. */
 export function sayOptions(connection: Connection, met: MergedOptions): void {
   const { problems, turnedOn, widened, refused, held } = met
-  const { host, worktree, directory } = connection
+  const { opencode, worktree, directory } = connection
   for (const message of problems) connection.warn({ title: CHECK_OPTIONS, message })
-  for (const each of held) host.log("info", `option ${each}`)
+  for (const each of held) opencode.log("info", `option ${each}`)
   // A task's own folder has the project's configuration, and the project's instance has already warned of it.
   const messages = connection.hasOtherOwner() ? [] : changesIn(met)
   if (messages.length === 0) return
   const isNew = isNews(mainCheckout(worktree, directory), [...turnedOn, ...widened, ...refused].join(" "))
   for (const message of messages) {
     if (isNew) connection.warn({ title: TURNED_ON, message })
-    else host.log("warn", message)
+    else opencode.log("warn", message)
   }
 }
 

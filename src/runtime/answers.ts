@@ -47,14 +47,14 @@ export class Answers {
   }
 
   async #read(task: Task, next?: string): Promise<{ answer: Answer; closed: boolean }> {
-    const { host, clock } = this.#parts
+    const { opencode, clock } = this.#parts
     if (task.group) return this.#ofTeam(task.group)
     const kept = this.#parts.store.handle(task.id)?.answer
     if (kept?.generation === task.run.generation && kept.until > clock.now()) return { answer: kept, closed: true }
-    const since = await host.messagesSince(task.sessionID, task.run.promptID)
+    const since = await opencode.messagesSince(task.sessionID, task.run.promptID)
     const end = since.findIndex(({ id }) => id === next)
     const messages = end < 0 ? since : since.slice(0, end)
-    const gone = messages.length === 0 && (await host.session(task.sessionID)) === undefined
+    const gone = messages.length === 0 && (await opencode.session(task.sessionID)) === undefined
     // The session was deleted: use the cached answer, even after its time in the cache.
     if (gone && kept?.generation === task.run.generation)
       return { answer: { text: kept.text, gone: false }, closed: true }
@@ -107,13 +107,13 @@ type Before = { readonly messages: readonly Message[]; readonly told?: Ending }
  * Returns the run's messages from before its notification. Messages after the notification, or written while it was
  * sent, belong to the user and do not change the answer.
  */
-export async function answerBeforeNotice(host: OpencodeApi, task: Task, messages: readonly Message[]): Promise<Before> {
+export async function answerBeforeNotice(opencode: OpencodeApi, task: Task, messages: readonly Message[]): Promise<Before> {
   const isAlone = messages.every(({ role, id }) => role !== "user" || id === task.run.promptID)
   if (isAlone && classify(messages, "idle").proven) return { messages }
-  const id = notificationID(host.messageID, task)
+  const id = notificationID(opencode.messageID, task)
   // For most runs that a crash ended, no notification was sent. One small request shows whether there is one.
-  if (!(await host.hasMessage(task.parentID, id, 0))) return { messages }
-  const [notice] = await host.messagesSince(task.parentID, id)
+  if (!(await opencode.hasMessage(task.parentID, id, 0))) return { messages }
+  const [notice] = await opencode.messagesSince(task.parentID, id)
   if (!notice) return { messages }
   const before = messages.filter(
     ({ createdAt, completedAt = createdAt }) => createdAt < notice.createdAt && completedAt < notice.createdAt,

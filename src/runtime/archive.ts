@@ -47,7 +47,7 @@ export class Archive {
 
   /** Called when contact with a place is back: archives the work that ended tasks left there. Never rejects. */
   async settleOwed(name: string): Promise<void> {
-    const { store, host } = this.#parts
+    const { store, opencode } = this.#parts
     const owed = [...store.entries()]
       .map(({ task }) => task)
       .filter((task) => task.place?.kind === name && holdsPlace(task))
@@ -59,7 +59,7 @@ export class Archive {
       const task = store.get(id)
       if (!task || isActive(task) || store.isForeign(id)) continue
       await this.settle(task).catch((error) =>
-        host.log("warn", "work could not be merged", { task: id, error: messageOf(error) }),
+        opencode.log("warn", "work could not be merged", { task: id, error: messageOf(error) }),
       )
     }
     for (const id of teams) await this.#putAside(id)
@@ -67,7 +67,7 @@ export class Archive {
 
   /** Archives work of losing tries that was still missing when the winner's work was merged. */
   async #putAside(groupID: string): Promise<void> {
-    const { store, host } = this.#parts
+    const { store, opencode } = this.#parts
     await this.#closed(groupID)
     const task = store.get(groupID)
     const { group, work } = task?.outcome ?? {}
@@ -76,7 +76,7 @@ export class Archive {
       const { refs } = await this.#groupArchive.keep(task)
       await this.#record(task, { ...task.outcome, group: withRefs(group, refs) })
     } catch (error) {
-      host.log("warn", "the work of tries could not be put aside", { task: groupID, error: messageOf(error) })
+      opencode.log("warn", "the work of tries could not be put aside", { task: groupID, error: messageOf(error) })
     }
   }
 
@@ -166,7 +166,7 @@ export class Archive {
     try {
       return await this.#show(task, MOST_DIFF_LINES)
     } catch (error) {
-      this.#parts.host.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
+      this.#parts.opencode.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
       return undefined
     }
   }
@@ -195,7 +195,7 @@ export class Archive {
         const ids = group.map(({ id }) => id)
         kept.push(...(await place.clear(folder, ids)))
       } catch (error) {
-        this.#parts.host.log("warn", "what is kept of tasks could not be cleared", { folder, error: messageOf(error) })
+        this.#parts.opencode.log("warn", "what is kept of tasks could not be cleared", { folder, error: messageOf(error) })
         kept.push(...group.filter(isUnmerged).map(({ id }) => id))
       }
     }
@@ -221,7 +221,7 @@ export class Archive {
   }
 
   async #sweepOne(kind: PlaceKind, name: string, folder: string): Promise<void> {
-    const { host, store, clock } = this.#parts
+    const { opencode, store, clock } = this.#parts
     try {
       const place = await kind.open(name)
       const isBusy = (taskID: string) => {
@@ -229,16 +229,16 @@ export class Archive {
         return task !== undefined && isActive(task)
       }
       for (const { taskID, what, merge } of await place.sweep(folder, isBusy)) {
-        host.log("warn", `after a restart: ${what}`, { task: taskID })
+        opencode.log("warn", `after a restart: ${what}`, { task: taskID })
         if (merge) await this.#cutOff(taskID, mergeOf(merge))
       }
       const { keepDays = 0, dropUnmerged = false } = kind.keeps ?? {}
       if (keepDays === 0) return
       const isKnown = (taskID: string) => store.get(taskID) !== undefined
       const dropped = await place.expire(folder, clock.now() - keepDays * DAY_MS, dropUnmerged, isKnown)
-      if (dropped.length > 0) host.log("info", "old work was dropped", { tasks: dropped.join(", ") })
+      if (dropped.length > 0) opencode.log("info", "old work was dropped", { tasks: dropped.join(", ") })
     } catch (error) {
-      host.log("warn", "places could not be looked after", { folder, error: messageOf(error) })
+      opencode.log("warn", "places could not be looked after", { folder, error: messageOf(error) })
     }
   }
 

@@ -35,7 +35,7 @@ import { TaskStore } from "./tasks/store.ts"
 import { Verifiers } from "./verifiers.ts"
 
 export type ManagerPorts = {
-  readonly host: OpencodeApi
+  readonly opencode: OpencodeApi
   readonly connection?: Runtime["connection"]
   readonly models: ModelFacts
   /** Whether the session is a board's thread, with a system prompt of its own. Default: no session is. */
@@ -200,12 +200,12 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
 
 /** Stores values in files of the project; see `Runtime`. */
 const keeperOf =
-  ({ host }: Parts, ledgers: () => Promise<Ledgers>) =>
+  ({ opencode }: Parts, ledgers: () => Promise<Ledgers>) =>
   async (taskID: string, json: string): Promise<string | undefined> => {
     try {
       return await (await ledgers()).keep(taskID, json)
     } catch (error) {
-      host.log("warn", "a value could not be kept in a file", { task: taskID, error: messageOf(error) })
+      opencode.log("warn", "a value could not be kept in a file", { task: taskID, error: messageOf(error) })
       return undefined
     }
   }
@@ -220,12 +220,12 @@ function lost(parentID: string, { announcing }: Dispatcher, recovery: Recovery):
 
 /** `tookOver`: called when another process has taken over a task. */
 function partsOf(
-  { host, clock, options, commands, isTerminal }: ManagerPorts,
+  { opencode, clock, options, commands, isTerminal }: ManagerPorts,
   stopped: AbortSignal,
   { isTelling, tookOver }: { isTelling: (parentID: string) => boolean; tookOver: (task: Task) => void },
 ): Parts {
   const logged: ConstructorParameters<typeof TaskStore>[0] = (before, after, { type }) =>
-    host.log("info", "transition", {
+    opencode.log("info", "transition", {
       task: after.id,
       event: type,
       generation: after.run.generation,
@@ -234,12 +234,12 @@ function partsOf(
     })
   const store = new TaskStore(options.verbose ? logged : undefined)
   const background = new Background((what, error) => {
-    if (!stopped.aborted) host.log("error", `${what} failed`, { error: String(error) })
+    if (!stopped.aborted) opencode.log("error", `${what} failed`, { error: String(error) })
   })
-  const journal = new Journal({ host, clock, stopped, store, isTelling, takenOver })
-  const toaster = new Toaster({ host, clock, options })
+  const journal = new Journal({ opencode, clock, stopped, store, isTelling, takenOver })
+  const toaster = new Toaster({ opencode, clock, options })
   const attendance = new Attendance(clock, options.permissionTimeout, isTerminal)
-  const parts = { host, clock, options, store, journal, toaster, background, attendance, commands, stopped }
+  const parts = { opencode, clock, options, store, journal, toaster, background, attendance, commands, stopped }
   return parts
 
   function takenOver(id: string): void {

@@ -188,9 +188,9 @@ export class CostLedger {
    * daily limit.
    */
   #unbelieved(): Usage {
-    const { host, store, clock } = this.#parts
+    const { opencode, store, clock } = this.#parts
     const since = clock.now() - DAY_MS
-    const others = host.unbelieved().filter(({ sessionID }) => !store.bySession(sessionID))
+    const others = opencode.unbelieved().filter(({ sessionID }) => !store.bySession(sessionID))
     const cost = others.reduce((sum, each) => (each.changedAt > since ? sum + each.cost : sum), 0)
     return { ...NO_USAGE, cost }
   }
@@ -298,11 +298,11 @@ export class ForeignCosts {
   }
 
   async #read(now: number): Promise<void> {
-    const { host } = this.#parts
+    const { opencode } = this.#parts
     try {
-      this.#ledger.readElsewhere(await host.recordsSince(now - DAY_MS, "project"))
+      this.#ledger.readElsewhere(await opencode.recordsSince(now - DAY_MS, "project"))
     } catch (error) {
-      host.log("warn", "could not read what other tasks have cost", { error: String(error) })
+      opencode.log("warn", "could not read what other tasks have cost", { error: String(error) })
     }
   }
 }

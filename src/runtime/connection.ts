@@ -48,7 +48,7 @@ export interface Threads {
 
 /** Adapter of one plugin instance to OpenCode. Each API of OpenCode has its own implementation of this type. */
 export type Connection = {
-  readonly host: OpencodeApi
+  readonly opencode: OpencodeApi
   /** OpenCode's client, for features that call it themselves. */
   readonly client: unknown
   readonly models: ModelFacts

@@ -144,13 +144,13 @@ export class Dispatcher {
   }
 
   #worldOf({ task }: TaskHandle): RunContext {
-    const { clock, options, store, host, attendance } = this.#parts
+    const { clock, options, store, opencode, attendance } = this.#parts
     return {
       now: clock.now(),
       presence: attendance.now,
       options,
       task,
-      messageID: host.messageID,
+      messageID: opencode.messageID,
       purse: this.#ports.ledger.purseOf(task),
       ownTasks: store.hasOpen(task.sessionID),
       childrenPausedSince: () => allPausedSince(store.ofParent(task.sessionID)),
@@ -172,7 +172,7 @@ export class Dispatcher {
       try {
         next()
       } catch (error) {
-        this.#parts.host.log("error", "a step of a run failed", { error: String(error) })
+        this.#parts.opencode.log("error", "a step of a run failed", { error: String(error) })
       }
     handle.isBusy = false
     handle.notifyWatchers()
@@ -199,7 +199,7 @@ export class Dispatcher {
   }
 
   #perform(handle: TaskHandle, command: MachineCommand): void {
-    const { store, clock, journal, host, toaster, background, attendance } = this.#parts
+    const { store, clock, journal, opencode, toaster, background, attendance } = this.#parts
     const { task } = handle
     switch (command.do) {
       case "record": {
@@ -210,7 +210,7 @@ export class Dispatcher {
         return
       }
       case "log":
-        return host.log("info", command.what, { task: task.id, session: task.sessionID, ...command.fields })
+        return opencode.log("info", command.what, { task: task.id, session: task.sessionID, ...command.fields })
       case "answer":
         return command.reply(command.with)
       case "abort":
@@ -218,7 +218,7 @@ export class Dispatcher {
       case "announce":
         toaster.asked(task, command.ask)
         background.run("see who is there", () => attendance.look())
-        return host.log("info", "a task waits for an answer", {
+        return opencode.log("info", "a task waits for an answer", {
           task: task.id,
           session: command.ask.sessionID,
           what: command.ask.what,
@@ -250,9 +250,9 @@ export class Dispatcher {
   }
 
   #ended({ task, run }: TaskHandle, silent: boolean): void {
-    const { toaster, host, clock, store } = this.#parts
+    const { toaster, opencode, clock, store } = this.#parts
     if (!silent && !isUnattended(task) && !isMember(task)) toaster.ended(task)
-    host.log("info", "task ended", {
+    opencode.log("info", "task ended", {
       task: task.id,
       session: task.sessionID,
       description: task.description,

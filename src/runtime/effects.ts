@@ -71,7 +71,7 @@ export class Effects {
     const effect = this.#work(handle, task, command, back).catch((error) => {
       // An error that the user can correct is no fault of the plugin.
       const level = error instanceof CallError ? "warn" : "error"
-      this.#parts.host.log(level, `${command.do} failed`, { task: task.id, error: String(error) })
+      this.#parts.opencode.log(level, `${command.do} failed`, { task: task.id, error: String(error) })
       const failed = failureOf(command, error)
       if (failed) back(failed)
     })
@@ -93,7 +93,7 @@ export class Effects {
       case "send":
         return back(await this.#send(task, command))
       case "store":
-        await this.#parts.host.prompt({ ...messageFor(task, command.message), noReply: true })
+        await this.#parts.opencode.prompt({ ...messageFor(task, command.message), noReply: true })
         return back({ type: "sent", message: command.message })
       case "park":
         await stopSession(this.#parts, task.sessionID, command.asks).done
@@ -104,7 +104,7 @@ export class Effects {
       case "hint":
         return back({ type: "hinted", done: await this.#hint(task, command.ask) })
       case "check idle":
-        if (!(await this.#parts.host.activity()).has(task.sessionID)) back({ type: "idle" })
+        if (!(await this.#parts.opencode.activity()).has(task.sessionID)) back({ type: "idle" })
         return
       case "count":
         return back({ type: "counted", messages: await this.#messages(task) })
@@ -159,7 +159,7 @@ export class Effects {
   /** Stores a task's prompt without starting the model, with the answers that the task waited for. */
   async #layDown(task: Task, text: string): Promise<void> {
     const whole = withAnswers(text, await this.#answersFor(task))
-    await this.#parts.host.prompt({ ...(await this.#withFiles(task, runPrompt(task, whole, ""))), noReply: true })
+    await this.#parts.opencode.prompt({ ...(await this.#withFiles(task, runPrompt(task, whole, ""))), noReply: true })
     await this.#parts.journal.save(task)
   }
 
@@ -168,24 +168,24 @@ export class Effects {
     // A stored prompt has its files; attaching them again would duplicate them. A prompt without files is sent at once,
     // since an input that arrives before the send may end the run.
     const prompt = asked.again || !task.run.files ? asked : await this.#withFiles(task, asked)
-    await sayTo(this.#parts, task, () => this.#parts.host.prompt(prompt))
+    await sayTo(this.#parts, task, () => this.#parts.opencode.prompt(prompt))
     return { type: "prompted" }
   }
 
   async #withFiles(task: Task, prompt: Prompt): Promise<Prompt> {
     const { files = [] } = task.run
-    const attached = files.length > 0 ? await attachedIn(files, this.#parts.host.folderOf(task.sessionID)) : []
+    const attached = files.length > 0 ? await attachedIn(files, this.#parts.opencode.folderOf(task.sessionID)) : []
     return attached.length > 0 ? { ...prompt, files: attached } : prompt
   }
 
   async #send(task: Task, { message: word, interrupts }: Of<"send">): Promise<Input> {
-    const { clock, stopped, store, host } = this.#parts
+    const { clock, stopped, store, opencode } = this.#parts
     const stopping = interrupts && stopSession(this.#parts, task.sessionID, interrupts)
     await stopping?.soon
     const message = messageFor(task, word)
     // Each attempt uses the same id, so that OpenCode stores the message once.
     const send = async () => {
-      if (store.runs(task)) await host.prompt(message)
+      if (store.runs(task)) await opencode.prompt(message)
     }
     const work = word.kind === "word" ? () => retry(clock, stopped, send) : send
     await sayTo(this.#parts, task, work)
@@ -194,45 +194,45 @@ export class Effects {
   }
 
   async #refuse(ask: Ask, text: string): Promise<void> {
-    const { clock, stopped, host } = this.#parts
-    await retry(clock, stopped, () => host.refuse(ask, text))
+    const { clock, stopped, opencode } = this.#parts
+    await retry(clock, stopped, () => opencode.refuse(ask, text))
   }
 
   #hint(task: Task, ask: Ask): Promise<boolean> {
-    const { host, store, attendance, clock } = this.#parts
+    const { opencode, store, attendance, clock } = this.#parts
     const group = task.member && store.get(task.member.of)
-    return notifyIdle(host, askNote(task, ask, group, attendance.refusedAt(ask), clock.now()))
+    return notifyIdle(opencode, askNote(task, ask, group, attendance.refusedAt(ask), clock.now()))
   }
 
   #messages({ sessionID, run }: Task) {
-    return this.#parts.host.messagesSince(sessionID, run.promptID)
+    return this.#parts.opencode.messagesSince(sessionID, run.promptID)
   }
 
   async #look(task: Task): Promise<SessionRead> {
-    const { host } = this.#parts
+    const { opencode } = this.#parts
     const { sessionID } = task
-    let messages = await host.messagesSince(sessionID, task.run.promptID)
-    const askedAnew = messages.length === 0 ? await replacingPrompt(host, task) : undefined
-    const read = () => host.messagesSince(sessionID, askedAnew ?? task.run.promptID)
+    let messages = await opencode.messagesSince(sessionID, task.run.promptID)
+    const askedAnew = messages.length === 0 ? await replacingPrompt(opencode, task) : undefined
+    const read = () => opencode.messagesSince(sessionID, askedAnew ?? task.run.promptID)
     if (askedAnew !== undefined) messages = await read()
     const nothing = { messages, askedAnew, gone: false, busy: false, openTodos: 0 }
     const ending = classify(messages, "working")
-    if (ending?.reason?.code === "aborted" && (await host.session(sessionID))?.reverted)
+    if (ending?.reason?.code === "aborted" && (await opencode.session(sessionID))?.reverted)
       return { ...nothing, undone: true }
     if (!ending) {
-      if (messages.length === 0 && !(await host.session(sessionID))) return { ...nothing, gone: true }
-      if ((await host.activity()).has(sessionID)) return { ...nothing, busy: true }
+      if (messages.length === 0 && !(await opencode.session(sessionID))) return { ...nothing, gone: true }
+      if ((await opencode.activity()).has(sessionID)) return { ...nothing, busy: true }
       // Messages may have arrived between the two reads.
       messages = await read()
     }
-    const openTodos = keptTodos(messages) ? await host.openTodos(sessionID) : 0
+    const openTodos = keptTodos(messages) ? await opencode.openTodos(sessionID) : 0
     return { ...nothing, messages, openTodos }
   }
 
   async #confirm(task: Task, { by, since = task.run.promptID }: Of<"confirm">): Promise<Confirmed> {
-    const { host, store } = this.#parts
-    if (by === "messages") return { messages: await host.messagesSince(task.sessionID, since), asks: [] }
-    const [last, asks] = await Promise.all([host.lastMessage(task.sessionID), host.openAsks()])
+    const { opencode, store } = this.#parts
+    if (by === "messages") return { messages: await opencode.messagesSince(task.sessionID, since), asks: [] }
+    const [last, asks] = await Promise.all([opencode.lastMessage(task.sessionID), opencode.openAsks()])
     return { messages: [], last, asks: asks.filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id) }
   }
 
@@ -263,7 +263,7 @@ export class Effects {
     try {
       return await work()
     } catch (error) {
-      this.#parts.host.log("warn", "an end could not be closed in full", { task: task.id, error: String(error) })
+      this.#parts.opencode.log("warn", "an end could not be closed in full", { task: task.id, error: String(error) })
       return otherwise
     }
   }

@@ -81,7 +81,7 @@ export class EndAnnouncer {
 
   /** Records the delivery state. `handedOver`: the parent has the whole answer. */
   told(task: Task, state: "confirmed" | "abandoned", handedOver: boolean): Promise<void> {
-    const { store, clock, journal, host } = this.#parts
+    const { store, clock, journal, opencode } = this.#parts
     const { generation } = task.run
     const now = clock.now()
     if (handedOver && state === "confirmed" && store.get(task.id)?.run.generation === generation)
@@ -89,10 +89,10 @@ export class EndAnnouncer {
     const change = store.apply(task.id, { type: "notified", generation, state }, now)
     this.#over(task)
     if (!change) return Promise.resolve()
-    host.log("info", "task notified", {
+    opencode.log("info", "task notified", {
       task: task.id,
       session: task.parentID,
-      message: notificationID(host.messageID, task),
+      message: notificationID(opencode.messageID, task),
       state,
       handedOver,
     })

@@ -97,12 +97,12 @@ export class EventRouter {
   }
 
   async #tellUndone(launched: readonly Task[], { reset }: Undone): Promise<void> {
-    const { host, store, toaster } = this.#parts
+    const { opencode, store, toaster } = this.#parts
     const edits = async (task: Task): Promise<readonly string[]> => {
       const { place, outcome } = task
       if (place) return outcome?.work?.merge?.kind === "merged" ? outcome.work.files : []
       const below = await Promise.all(store.ofParent(task.sessionID).map(edits))
-      const { filesChanged } = outcome ?? factsOf(await host.messagesSince(task.sessionID, task.run.promptID))
+      const { filesChanged } = outcome ?? factsOf(await opencode.messagesSince(task.sessionID, task.run.promptID))
       return [...filesChanged, ...below.flat()]
     }
     const files = new Set((await Promise.all(launched.map(edits))).flat())
@@ -115,12 +115,12 @@ export class EventRouter {
 
   /** Warns the user once that a redo would reset what an agent has changed since the undo. */
   #changed(task: Task, files: readonly string[]): void {
-    const { store, toaster, host } = this.#parts
+    const { store, toaster, opencode } = this.#parts
     for (let each: Task | undefined = task; each && !each.place; each = store.bySession(each.parentID)) {
       const parent = store.parentState(each.parentID)
       if (!parent.undone?.restores) continue
       parent.undone = { ...parent.undone, restores: false }
-      const folder = `${host.folderOf(each.parentID)}/`
+      const folder = `${opencode.folderOf(each.parentID)}/`
       toaster.wouldReset(
         task,
         files.map((file) => (file.startsWith(folder) ? file.slice(folder.length) : file)),

@@ -11,7 +11,7 @@ import type { TaskHandle } from "./tasks/task-handle.ts"
 
 /** Services that every part of the engine uses. */
 export type Parts = {
-  readonly host: OpencodeApi
+  readonly opencode: OpencodeApi
   readonly clock: Clock
   readonly options: Options
   readonly store: TaskStore
@@ -84,7 +84,7 @@ export const LATER_MS = 10_000
 const PROVEN_RECORD_MS = 1000
 
 export type JournalPorts = {
-  readonly host: OpencodeApi
+  readonly opencode: OpencodeApi
   readonly clock: Clock
   readonly stopped: AbortSignal
   readonly store: TaskStore
@@ -155,7 +155,7 @@ export class Journal {
     drop(handle)
     await handle.writing
     const { sessionID } = handle.task
-    await this.#write(handle.task, () => this.#ports.host.saveRecord(sessionID, remains))
+    await this.#write(handle.task, () => this.#ports.opencode.saveRecord(sessionID, remains))
   }
 
   #recordSoon(parentID: string): void {
@@ -171,13 +171,13 @@ export class Journal {
   }
 
   #start(handle: TaskHandle): Promise<void> {
-    const { host, store } = this.#ports
+    const { opencode, store } = this.#ports
     drop(handle)
     handle.writeAgain = undefined
     const writing = this.#write(handle.task, async () => {
       const { task, borrowed } = handle
       // Skipped if the task was cleared, or belongs to another process, by now.
-      if (!borrowed && store.get(task.id)) await host.saveRecord(task.sessionID, task)
+      if (!borrowed && store.get(task.id)) await opencode.saveRecord(task.sessionID, task)
     }).finally(() => {
       if (handle.writing === writing) handle.writing = undefined
     })
@@ -186,13 +186,13 @@ export class Journal {
   }
 
   async #write({ id, sessionID }: Task, write: () => Promise<void>): Promise<void> {
-    const { host, clock, stopped, takenOver } = this.#ports
+    const { opencode, clock, stopped, takenOver } = this.#ports
     try {
       if (!stopped.aborted) await retry(clock, stopped, write)
     } catch (error) {
       if (stopped.aborted || (error instanceof OpencodeError && error.notFound)) return
       if (error instanceof OpencodeError && error.takenOver) return takenOver(id)
-      host.log("error", "task record not written", { task: id, session: sessionID, error: String(error) })
+      opencode.log("error", "task record not written", { task: id, session: sessionID, error: String(error) })
     }
   }
 }

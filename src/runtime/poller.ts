@@ -105,7 +105,7 @@ export class Poller {
 
   /** Polls OpenCode once for all tasks and checks all limits. Never rejects. */
   async tick(late = 0): Promise<void> {
-    const { host, options, store, journal, stopped } = this.#parts
+    const { opencode, options, store, journal, stopped } = this.#parts
     this.#woke(late)
     try {
       await journal.takenUp
@@ -132,7 +132,7 @@ export class Poller {
       // OpenCode is awake now, so perform the deferred writes, too.
       if (looks) journal.flush()
     } catch (error) {
-      host.log("error", "a tick failed", { error: String(error) })
+      opencode.log("error", "a tick failed", { error: String(error) })
     }
     if (this.#isIdle() || stopped.aborted) return
     this.#lookAtForeign()
@@ -157,25 +157,25 @@ export class Poller {
    * answer, and limits are checked all the same.
    */
   async #look(running: readonly Task[]): Promise<ReadonlyMap<string, Activity> | undefined> {
-    const { host, store, clock } = this.#parts
+    const { opencode, store, clock } = this.#parts
     this.#lookedAt = clock.now()
     this.#isStirred = false
     try {
-      const activity = await host.activity()
+      const activity = await opencode.activity()
       // Look for questions: OpenCode sends no event of a question where no plugin is loaded, and an event may be lost.
       const unheard = running.filter(({ id, group }) => !group && isUnheard(store.run(id), this.#lookedAt))
       if (unheard.length > 0) await this.#lookForAsks(unheard)
       return activity
     } catch (error) {
-      host.log("warn", "could not look at the host", { error: String(error) })
+      opencode.log("warn", "could not look at the host", { error: String(error) })
       return undefined
     }
   }
 
   async #lookForAsks(tasks: readonly Task[]): Promise<void> {
-    const { host, store, clock } = this.#parts
+    const { opencode, store, clock } = this.#parts
     const at = clock.now()
-    const asks = await host.openAsks()
+    const asks = await opencode.openAsks()
     for (const { id } of tasks) {
       const open = asks.filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === id)
       this.#ports.dispatcher.deliver(id, { type: "questions", open, at })

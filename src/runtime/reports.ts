@@ -90,7 +90,7 @@ export class TaskFinder {
 
   /** Reads the member's own record, if it is verified. */
   async #read({ id, sessionID }: Noted): Promise<Task | undefined> {
-    const session = await this.#parts.host.session(sessionID)
+    const session = await this.#parts.opencode.session(sessionID)
     return session?.record?.task.id === id ? session.record.task : undefined
   }
 }

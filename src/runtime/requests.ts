@@ -36,20 +36,20 @@ export class Requests {
 
   /** Handles a request once and removes it in any case. */
   take(task: Task, request: TaskRequest): void {
-    const { store, host, clock, stopped, background, journal, attendance } = this.#parts
+    const { store, opencode, clock, stopped, background, journal, attendance } = this.#parts
     if (this.#taken.has(request.id) || store.isForeign(task.id)) return
     attendance.wrote()
     this.#taken.add(request.id)
     background.run("a request from the screen", async () => {
       // Remove the request first: carrying it out may take long, and the terminal takes a request that stays there for
       // one that nobody received.
-      const remove = () => host.clearRequest(task.sessionID, request.id)
+      const remove = () => opencode.clearRequest(task.sessionID, request.id)
       const isRemoved = await succeeds(remove())
       try {
         await this.#carryOut(task, request)
       } catch (error) {
         if (!(error instanceof CallError)) throw error
-        host.toast({ title: "Not done", message: error.message, variant: "warning" })
+        opencode.toast({ title: "Not done", message: error.message, variant: "warning" })
       } finally {
         // A request left in the metadata would be repeated after a restart.
         if (!isRemoved) await retry(clock, stopped, remove)

@@ -32,18 +32,18 @@ export function stopSession(parts: Parts, sessionID: string, asks: readonly Ask[
 }
 
 async function refuseAndAbort(parts: Parts, sessionID: string, asks: readonly Ask[]): Promise<void> {
-  const { host } = parts
+  const { opencode } = parts
   const sessions = new Set([sessionID, ...asks.map((ask) => ask.sessionID)])
   // Refuse without a text: a text would start the child's model before the abort.
-  await Promise.all(asks.map((ask) => attempt(parts, () => host.refuse(ask, ""), ask.sessionID)))
-  await Promise.all([...sessions].map((id) => attempt(parts, () => host.abort(id), id)))
+  await Promise.all(asks.map((ask) => attempt(parts, () => opencode.refuse(ask, ""), ask.sessionID)))
+  await Promise.all([...sessions].map((id) => attempt(parts, () => opencode.abort(id), id)))
 }
 
-async function attempt({ clock, host, stopped }: Parts, work: () => Promise<void>, sessionID: string): Promise<void> {
+async function attempt({ clock, opencode, stopped }: Parts, work: () => Promise<void>, sessionID: string): Promise<void> {
   try {
     await retry(clock, stopped, work)
   } catch (error) {
-    host.log("warn", "could not stop a session", { session: sessionID, error: String(error) })
+    opencode.log("warn", "could not stop a session", { session: sessionID, error: String(error) })
   }
 }
 
@@ -51,10 +51,10 @@ async function attempt({ clock, host, stopped }: Parts, work: () => Promise<void
  * Deletes the remains of a refused step, so that they neither count as the run's end nor reach the model again. A step
  * with a tool call is kept.
  */
-export async function deleteRefusedStep({ clock, host, stopped }: Parts, { sessionID }: Task): Promise<void> {
+export async function deleteRefusedStep({ clock, opencode, stopped }: Parts, { sessionID }: Task): Promise<void> {
   await retry(clock, stopped, async () => {
-    const left = unfinishedAnswer([await host.lastMessage(sessionID)])
-    if (left) await host.deleteMessage(sessionID, left.id)
+    const left = unfinishedAnswer([await opencode.lastMessage(sessionID)])
+    if (left) await opencode.deleteMessage(sessionID, left.id)
   })
 }
 
@@ -75,11 +75,11 @@ const USERS_LOOK_MS = 2000
  * Folder where a task's parent works now, which receives the task's work. An ended parent has left its folder, so the
  * folder of the parent's own parent counts.
  */
-export function parentFolderOf(parts: Pick<Parts, "store" | "host">, task: Task): string {
-  const { store, host } = parts
+export function parentFolderOf(parts: Pick<Parts, "store" | "opencode">, task: Task): string {
+  const { store, opencode } = parts
   const parent = store.bySession(task.parentID)
-  if (!parent) return task.place?.folder ?? host.folderOf(task.parentID)
-  return isActive(parent) ? host.folderOf(parent.sessionID) : parentFolderOf(parts, parent)
+  if (!parent) return task.place?.folder ?? opencode.folderOf(task.parentID)
+  return isActive(parent) ? opencode.folderOf(parent.sessionID) : parentFolderOf(parts, parent)
 }
 
 /** Folder for an automatic merge. Throws where the parent has moved since the launch, or the run was stopped. */
@@ -102,14 +102,14 @@ export function refuseFailedCheck(result: CheckResult | undefined): void {
  * cannot be aborted there. Throws where the run was stopped meanwhile.
  */
 export async function moveSessionToPlace(parts: Parts, sessionID: string, folder: string, signal: AbortSignal) {
-  const { host, clock } = parts
-  const home = host.folderOf(sessionID)
-  const works = async () => mayWork((await host.activity()).get(sessionID))
+  const { opencode, clock } = parts
+  const home = opencode.folderOf(sessionID)
+  const works = async () => mayWork((await opencode.activity()).get(sessionID))
   while (!signal.aborted) {
-    await host.move(sessionID, folder)
+    await opencode.move(sessionID, folder)
     // Check after the move: from then on no turn begins in the old folder.
     if (!(await works())) return
-    await host.move(sessionID, home)
+    await opencode.move(sessionID, home)
     // An abort sent before the move had no effect, so stop the session again.
     if (signal.aborted) await stopSession(parts, sessionID).soon
     while (!signal.aborted && (await works())) await sleepFor(clock, USERS_LOOK_MS)
@@ -122,17 +122,17 @@ const mayWork = (doing: Activity | undefined): boolean => doing !== undefined &&
 
 /** Moves an idle session back to its parent's folder. */
 export async function moveSessionBack(parts: Parts, task: Task): Promise<void> {
-  const { host, clock } = parts
+  const { opencode, clock } = parts
   const { sessionID } = task
   const folder = parentFolderOf(parts, task)
-  if (host.folderOf(sessionID) === folder) return
+  if (opencode.folderOf(sessionID) === folder) return
   const deadline = clock.now() + QUIET_LIMIT_MS
-  while (mayWork((await host.activity()).get(sessionID))) {
+  while (mayWork((await opencode.activity()).get(sessionID))) {
     if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its place stays as it is`)
     await stopSession(parts, sessionID).soon
     await sleepFor(clock, QUIET_LOOK_MS)
   }
-  await host.move(sessionID, folder)
+  await opencode.move(sessionID, folder)
 }
 
 /**
@@ -160,16 +160,16 @@ export const followUpPrompt = (task: Task, { id, text }: SentMessage): Prompt =>
  * while the prompt may still be on its way.
  */
 export async function replacingPrompt(
-  host: OpencodeApi,
+  opencode: OpencodeApi,
   { sessionID, run: { startedAt = Number.POSITIVE_INFINITY } }: Task,
 ): Promise<string | undefined> {
-  const last = await host.lastMessage(sessionID)
+  const last = await opencode.lastMessage(sessionID)
   const id = last?.role === "user" ? last.id : last?.parentID
   if (!last || last.createdAt < startedAt || id === undefined) return undefined
-  if (host.taskOf(id) === undefined) return id
-  const asked = await host.lastMessage(sessionID, (message) => {
+  if (opencode.taskOf(id) === undefined) return id
+  const asked = await opencode.lastMessage(sessionID, (message) => {
     const { role, createdAt } = message
-    return createdAt < startedAt || (role === "user" && !isByOpencode(message) && host.taskOf(message.id) === undefined)
+    return createdAt < startedAt || (role === "user" && !isByOpencode(message) && opencode.taskOf(message.id) === undefined)
   })
   return asked && asked.createdAt >= startedAt ? asked.id : undefined
 }

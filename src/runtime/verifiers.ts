@@ -86,7 +86,7 @@ export class Verifiers {
 
   /** `folder`: a local folder to check in, in place of the task's own. */
   #submission(task: Task, text: string, earlier: Findings, signal: AbortSignal, folder?: string): Submission {
-    const { host, commands: marks, stopped } = this.#parts
+    const { opencode, commands: marks, stopped } = this.#parts
     const { places, groupArchive } = this.#ports
     return {
       text,
@@ -98,7 +98,7 @@ export class Verifiers {
         const run = folder === undefined ? await places.runner(task) : undefined
         if (run) return run(command, limits)
         const { runCommand } = await import("./places/run-command.ts")
-        return runCommand(command, { cwd: folder ?? host.folderOf(task.sessionID), ...limits, marks })
+        return runCommand(command, { cwd: folder ?? opencode.folderOf(task.sessionID), ...limits, marks })
       },
       inspected: (result) => groupArchive.inspected(task, result),
       lacks: () => places.lackedBy(task),

@@ -5,7 +5,7 @@ import type { Reply } from "../support/model.ts"
 
 /** A host to be tried, and what stands around it. `bash` and three equal calls in a row ask for permission. */
 export type World = {
-  readonly host: OpencodeApi
+  readonly opencode: OpencodeApi
   /** The plugin instance that the host writes into records. */
   readonly instance: string
   readonly events: readonly OpencodeEvent[]
@@ -47,8 +47,8 @@ export function driverOf(world: () => World) {
     get world() {
       return world()
     },
-    get host() {
-      return world().host
+    get opencode() {
+      return world().opencode
     },
     newID,
     /** As ids of hours ago are. */
@@ -56,7 +56,7 @@ export function driverOf(world: () => World) {
     async child(more: Partial<NewSession> = {}, draft: Partial<TaskDraft> = {}): Promise<string> {
       const parentID = more.parentID ?? (await world().openSession())
       const input = { parentID, title: "a child", agent: "general", model: ALPHA, rules: [], ...more }
-      return world().host.createSession(input, draftOf({ parentID, ...draft }))
+      return world().opencode.createSession(input, draftOf({ parentID, ...draft }))
     },
     prompt: (sessionID: string, text: string, more: Partial<Prompt> = {}): Prompt => ({
       sessionID,
@@ -68,7 +68,7 @@ export function driverOf(world: () => World) {
     }),
     async send(sessionID: string, text: string, more: Partial<Prompt> = {}): Promise<Prompt> {
       const sent = driver.prompt(sessionID, text, more)
-      await world().host.prompt(sent)
+      await world().opencode.prompt(sent)
       return sent
     },
     /** What was heard of a session. */
@@ -77,11 +77,11 @@ export function driverOf(world: () => World) {
     typesOf: (sessionID: string) => driver.heardOf(sessionID).map(({ type }) => type),
     heard: (sessionID: string, type: OpencodeEvent["type"], times = 1) =>
       world().eventually(() => driver.typesOf(sessionID).filter((each) => each === type).length >= times),
-    isIdle: async (sessionID: string) => !(await world().host.activity()).has(sessionID),
+    isIdle: async (sessionID: string) => !(await world().opencode.activity()).has(sessionID),
     /** The messages from a prompt on, once it has an answer that ended and the session is idle. */
     answered: (sent: Prompt): Promise<readonly Message[]> =>
       world().eventually(async () => {
-        const since = await world().host.messagesSince(sent.sessionID, sent.messageID)
+        const since = await world().opencode.messagesSince(sent.sessionID, sent.messageID)
         return classify(since, "working") !== undefined && (await driver.isIdle(sent.sessionID)) && since
       }),
   }

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest"
 import { OpencodeForks } from "../../src/features/forks/opencode/forks.ts"
 import { toUsage } from "../../src/opencode/convert.ts"
-import { OpencodeHttpApi } from "../../src/opencode/host.ts"
+import { OpencodeHttpApi } from "../../src/opencode/api.ts"
 import { OpencodeModels } from "../../src/opencode/models.ts"
 import { unwrap } from "../support/drive.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { FakeOpencode } from "../support/fake-opencode.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { openWithPast } from "../support/past.ts"
 import { SIGNER } from "../support/records.ts"
 import { type ForkWorld, forkContract } from "./forks.ts"
@@ -15,13 +15,13 @@ import { type ForkWorld, forkContract } from "./forks.ts"
 const worldWith = (replays: boolean): ForkWorld => {
   const opencode = new FakeOpencode()
   const client = opencode.client({ replays })
-  const host = new OpencodeHttpApi(client, "fork-contract", SIGNER, new FakeClock())
+  const sessions = new OpencodeHttpApi(client, "fork-contract", SIGNER, new FakeClock())
   const models = new OpencodeModels(client, { count: async () => undefined })
   return {
-    ports: { host, models, forks: new OpencodeForks({ client, sessions: host, directory: "/", models }) },
-    openWithPast: (past) => openWithPast({ client: opencode.client(), directory: "/" } as Host, past),
+    ports: { opencode: sessions, models, forks: new OpencodeForks({ client, sessions, directory: "/", models }) },
+    openWithPast: (past) => openWithPast({ client: opencode.client(), directory: "/" } as Opencode, past),
     async session(sessionID) {
-      const session = await host.session(sessionID)
+      const session = await sessions.session(sessionID)
       const { title, tokens, cost } = await unwrap(client.session.get({ sessionID }))
       return session && { ...session, title, usage: toUsage(tokens, cost) }
     },

@@ -28,11 +28,11 @@ export function promptContract(driver: Driver): void {
         parts: [{ type: "text", text: "the answer", synthetic: false }],
       })
       expect(answer?.error).toBeUndefined()
-      expect(await driver.host.lastMessage(sessionID)).toEqual(answer)
-      expect(await driver.host.hasMessage(sessionID, sent.messageID, 1)).toBe(true)
-      expect(await driver.host.hasMessage(sessionID, "msg_none", 0)).toBe(false)
-      expect(await driver.host.hasMessage(sessionID, sent.messageID, sent.parts.length + 1)).toBe(false)
-      expect(await driver.host.messagesSince(sessionID, "msg_none")).toEqual([])
+      expect(await driver.opencode.lastMessage(sessionID)).toEqual(answer)
+      expect(await driver.opencode.hasMessage(sessionID, sent.messageID, 1)).toBe(true)
+      expect(await driver.opencode.hasMessage(sessionID, "msg_none", 0)).toBe(false)
+      expect(await driver.opencode.hasMessage(sessionID, sent.messageID, sent.parts.length + 1)).toBe(false)
+      expect(await driver.opencode.messagesSince(sessionID, "msg_none")).toEqual([])
     })
 
     test("the messages of an answered prompt carry the token counts", async () => {
@@ -41,7 +41,7 @@ export function promptContract(driver: Driver): void {
       const sent = await driver.send(sessionID, "COUNT")
       await driver.answered(sent)
       await driver.answered(await driver.send(sessionID, "COUNT again"))
-      const { usage } = factsOf(await driver.host.messagesSince(sessionID, sent.messageID))
+      const { usage } = factsOf(await driver.opencode.messagesSince(sessionID, sent.messageID))
       expect(usage).toMatchObject({ input: 200, output: 40, reasoning: 0 })
       expect(usage.cost).toBeGreaterThan(0)
     })
@@ -60,7 +60,7 @@ export function promptContract(driver: Driver): void {
       const places = order.map((type, index) => types[index > 1 ? "lastIndexOf" : "indexOf"](type))
       expect(places).not.toContain(-1)
       expect(places).toEqual(places.toSorted((a, b) => a - b))
-      const messageID = (await driver.host.lastMessage(sessionID))?.id
+      const messageID = (await driver.opencode.lastMessage(sessionID))?.id
       const events = driver.heardOf(sessionID)
       expect(events).toContainEqual({ type: "active", sessionID, activity: { type: "busy" } })
       expect(events).toContainEqual(expect.objectContaining({ type: "answered", messageID }))
@@ -83,9 +83,9 @@ export function promptContract(driver: Driver): void {
     test("a prompt that is sent twice with one message id gives one message and one answer", async () => {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "twice")
-      await driver.host.prompt(sent)
+      await driver.opencode.prompt(sent)
       await driver.answered(sent)
-      await driver.host.prompt(sent)
+      await driver.opencode.prompt(sent)
       await driver.world.pause()
       expect((await driver.answered(sent)).map(({ role }) => role)).toEqual(["user", "assistant"])
     })
@@ -99,24 +99,24 @@ export function promptContract(driver: Driver): void {
           { id: driver.newID("prt"), text: "hidden", synthetic: true },
         ]
         const sent = await driver.send(sessionID, "", { parts, noReply: true, lookedFor })
-        await driver.world.eventually(() => driver.host.hasMessage(sessionID, sent.messageID, 1))
+        await driver.world.eventually(() => driver.opencode.hasMessage(sessionID, sent.messageID, 1))
         await driver.world.pause()
         expect(await driver.isIdle(sessionID)).toBe(true)
-        const since = await driver.host.messagesSince(sessionID, sent.messageID)
+        const since = await driver.opencode.messagesSince(sessionID, sent.messageID)
         expect(since).toHaveLength(1)
         expect(since[0]?.parts).toEqual([
           { type: "text", text: "seen", synthetic: false },
           { type: "text", text: "hidden", synthetic: true },
         ])
-        expect(await driver.host.lastMessage(sessionID)).toEqual(since[0])
+        expect(await driver.opencode.lastMessage(sessionID)).toEqual(since[0])
       },
     )
 
     test("a prompt that was only stored is answered when it is sent again", async () => {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "stored first", { noReply: true })
-      await driver.world.eventually(() => driver.host.hasMessage(sessionID, sent.messageID, 1))
-      await driver.host.prompt({ ...sent, noReply: false })
+      await driver.world.eventually(() => driver.opencode.hasMessage(sessionID, sent.messageID, 1))
+      await driver.opencode.prompt({ ...sent, noReply: false })
       expect((await driver.answered(sent)).map(({ role }) => role)).toEqual(["user", "assistant"])
     })
 
@@ -125,10 +125,10 @@ export function promptContract(driver: Driver): void {
       driver.world.onPrompt("SECOND", { text: "two" })
       const sessionID = await driver.child()
       const first = await driver.send(sessionID, "FIRST")
-      await driver.world.eventually(async () => (await driver.host.lastMessage(sessionID))?.role === "assistant")
+      await driver.world.eventually(async () => (await driver.opencode.lastMessage(sessionID))?.role === "assistant")
       const second = await driver.send(sessionID, "SECOND")
       await driver.answered(second)
-      const since = await driver.host.messagesSince(sessionID, first.messageID)
+      const since = await driver.opencode.messagesSince(sessionID, first.messageID)
       const answers = since.filter(({ role }) => role === "assistant").map(({ parentID }) => parentID)
       expect(answers).toEqual([first.messageID, second.messageID])
     })
@@ -139,10 +139,10 @@ export function promptContract(driver: Driver): void {
       await driver.send(sessionID, "LONG")
       await driver.heard(sessionID, "text-delta")
       const { messageID } = await driver.send(sessionID, "just before")
-      await driver.host.abort(sessionID)
+      await driver.opencode.abort(sessionID)
       await driver.world.pause()
       expect(await driver.isIdle(sessionID)).toBe(true)
-      const since = await driver.host.messagesSince(sessionID, messageID)
+      const since = await driver.opencode.messagesSince(sessionID, messageID)
       expect(since.map(({ role }) => role)).toEqual(["user"])
     })
 
@@ -153,7 +153,7 @@ export function promptContract(driver: Driver): void {
       const old = { messageID: driver.oldID("msg"), parts: [{ id: driver.oldID("prt"), text: "the second" }] }
       const second = await driver.send(sessionID, "", old)
       await driver.answered(second)
-      const since = await driver.host.messagesSince(sessionID, first.messageID)
+      const since = await driver.opencode.messagesSince(sessionID, first.messageID)
       const seen = since.map(({ role, id, parentID }) => (role === "user" ? id : `to ${parentID}`))
       const [one, two] = [first.messageID, second.messageID]
       expect(seen).toEqual([one, `to ${one}`, two, `to ${two}`])
@@ -165,7 +165,7 @@ export function promptContract(driver: Driver): void {
       await driver.answered(first)
       const second = await driver.send(sessionID, "the second")
       await driver.answered(second)
-      const reverted = async (how: "session" | "parent") => (await driver.host[how](sessionID))?.reverted
+      const reverted = async (how: "session" | "parent") => (await driver.opencode[how](sessionID))?.reverted
       await driver.world.undo(sessionID, second.messageID)
       await driver.world.eventually(() => reverted("parent"))
       expect(await reverted("session")).toBe(true)
@@ -174,8 +174,8 @@ export function promptContract(driver: Driver): void {
       await driver.world.undo(sessionID, second.messageID)
       await driver.send(sessionID, "the third", { noReply: true })
       await driver.world.eventually(async () => !(await reverted("session")))
-      expect(await driver.host.hasMessage(sessionID, second.messageID, 1)).toBe(false)
-      expect(await driver.host.hasMessage(sessionID, first.messageID, 1)).toBe(true)
+      expect(await driver.opencode.hasMessage(sessionID, second.messageID, 1)).toBe(false)
+      expect(await driver.opencode.hasMessage(sessionID, first.messageID, 1)).toBe(true)
     })
 
     test("a prompt whose turn was stopped and undone stays visible until another prompt replaces it", async () => {
@@ -184,17 +184,17 @@ export function promptContract(driver: Driver): void {
       const sessionID = await driver.child()
       const worse = await driver.send(sessionID, "WORSE")
       await driver.heard(sessionID, "text-delta")
-      await driver.host.abort(sessionID)
+      await driver.opencode.abort(sessionID)
       await driver.answered(worse)
       await driver.world.undo(sessionID, worse.messageID)
-      await driver.world.eventually(async () => (await driver.host.session(sessionID))?.reverted)
-      const shown = await driver.host.messagesSince(sessionID, worse.messageID)
+      await driver.world.eventually(async () => (await driver.opencode.session(sessionID))?.reverted)
+      const shown = await driver.opencode.messagesSince(sessionID, worse.messageID)
       expect(classify(shown, "working")).toMatchObject({ reason: { code: "aborted" } })
       const better = await driver.send(sessionID, "BETTER")
       await driver.answered(better)
-      expect(await driver.host.messagesSince(sessionID, worse.messageID)).toEqual([])
-      expect((await driver.host.lastMessage(sessionID))?.parentID).toBe(better.messageID)
-      const asked = await driver.host.lastMessage(sessionID, ({ role }) => role === "user")
+      expect(await driver.opencode.messagesSince(sessionID, worse.messageID)).toEqual([])
+      expect((await driver.opencode.lastMessage(sessionID))?.parentID).toBe(better.messageID)
+      const asked = await driver.opencode.lastMessage(sessionID, ({ role }) => role === "user")
       expect(asked?.id).toBe(better.messageID)
     })
 
@@ -206,25 +206,25 @@ export function promptContract(driver: Driver): void {
       const error = driver.heardOf(sessionID).find((event) => event.type === "error")
       expect(error).toMatchObject({ error: { message: expect.stringContaining("nobody") } })
       expect(driver.typesOf(sessionID)).not.toContain("idle")
-      expect(await driver.host.hasMessage(sessionID, sent.messageID, 1)).toBe(false)
+      expect(await driver.opencode.hasMessage(sessionID, sent.messageID, 1)).toBe(false)
       expect(await driver.isIdle(sessionID)).toBe(true)
     })
 
     test("a prompt sets its agent and model as those of the session", async () => {
       const sessionID = await driver.child()
-      expect(await driver.host.persona(sessionID)).toBeUndefined()
+      expect(await driver.opencode.persona(sessionID)).toBeUndefined()
       await driver.answered(await driver.send(sessionID, "hello", { model: BETA }))
-      expect(await driver.host.persona(sessionID)).toMatchObject({ agent: "general", model: BETA })
+      expect(await driver.opencode.persona(sessionID)).toMatchObject({ agent: "general", model: BETA })
       await driver.send(sessionID, "stored", { agent: "build", model: ALPHA, noReply: true })
-      await driver.world.eventually(async () => (await driver.host.persona(sessionID))?.agent === "build")
-      expect(await driver.host.persona(sessionID)).toMatchObject({ model: ALPHA })
+      await driver.world.eventually(async () => (await driver.opencode.persona(sessionID))?.agent === "build")
+      expect(await driver.opencode.persona(sessionID)).toMatchObject({ model: ALPHA })
     })
 
     test("the agent and model of a prompt's answer can be looked up", async () => {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "hello")
       const [, answer] = await driver.answered(sent)
-      expect(await driver.host.caller(sessionID, String(answer?.id))).toMatchObject({ agent: "general", model: ALPHA })
+      expect(await driver.opencode.caller(sessionID, String(answer?.id))).toMatchObject({ agent: "general", model: ALPHA })
     })
   })
 }

@@ -6,7 +6,7 @@ import type { Driver } from "./driver.ts"
 
 export function questionContract(driver: Driver): void {
   const asksOf = async (sessionID: string) =>
-    (await driver.host.openAsks()).filter((ask) => ask.sessionID === sessionID)
+    (await driver.opencode.openAsks()).filter((ask) => ask.sessionID === sessionID)
   const firstAsk = (sessionID: string) => driver.world.eventually(async () => (await asksOf(sessionID))[0])
   const permission = { name: "bash", args: { command: "ls", description: "list" } }
   const bash = { tools: [permission] }
@@ -21,14 +21,14 @@ export function questionContract(driver: Driver): void {
       await driver.world.eventually(() =>
         driver.world.events.some((event) => event.type === "asked" && event.ask.id === ask.id),
       )
-      await driver.host.refuse(ask, "nobody is here")
+      await driver.opencode.refuse(ask, "nobody is here")
       const since = await driver.answered(sent)
       expect(since[1]?.parts).toContainEqual(expect.objectContaining({ type: "tool", state: "error", refused: false }))
       expect(classify(since, "working")).toMatchObject({ type: "completed" })
       await driver.heard(sessionID, "replied")
       expect(driver.heardOf(sessionID)).toContainEqual({ type: "replied", sessionID, askID: ask.id })
       expect(await asksOf(sessionID)).toEqual([])
-      await driver.host.refuse(ask, "once more")
+      await driver.opencode.refuse(ask, "once more")
     })
 
     test("an agent's question is reported and listed; when it is refused, the turn ends", async () => {
@@ -38,9 +38,9 @@ export function questionContract(driver: Driver): void {
       const sent = await driver.send(sessionID, "QUESTION", { agent: "build" })
       const ask = await firstAsk(sessionID)
       expect(ask).toMatchObject({ sessionID, kind: "question", what: expect.stringContaining("Which?") })
-      await driver.host.refuse(ask, "nobody is here")
+      await driver.opencode.refuse(ask, "nobody is here")
       await driver.world.eventually(() => driver.isIdle(sessionID))
-      const since = await driver.host.messagesSince(sessionID, sent.messageID)
+      const since = await driver.opencode.messagesSince(sessionID, sent.messageID)
       expect(classify(since, "working")).toBeUndefined()
       const ended = {
         type: "cancelled",
@@ -52,7 +52,7 @@ export function questionContract(driver: Driver): void {
       }
       expect(classify(since, "idle")).toMatchObject(ended)
       expect(await asksOf(sessionID)).toEqual([])
-      await driver.host.refuse(ask, "once more")
+      await driver.opencode.refuse(ask, "once more")
     })
 
     test("an open question stays open when its session is stopped, until it is refused", async () => {
@@ -60,11 +60,11 @@ export function questionContract(driver: Driver): void {
       const sessionID = await driver.child({ agent: "build" })
       await driver.send(sessionID, "LEAVE", { agent: "build" })
       const ask = await firstAsk(sessionID)
-      await driver.host.abort(sessionID)
+      await driver.opencode.abort(sessionID)
       await driver.world.eventually(() => driver.isIdle(sessionID))
       await driver.world.pause()
       expect((await asksOf(sessionID)).map(({ id }) => id)).toEqual([ask.id])
-      await driver.host.refuse(ask, "")
+      await driver.opencode.refuse(ask, "")
       await driver.world.eventually(async () => (await asksOf(sessionID)).length === 0)
       expect(await driver.isIdle(sessionID)).toBe(true)
     })
@@ -74,7 +74,7 @@ export function questionContract(driver: Driver): void {
       const sessionID = await driver.child({ agent: "build" })
       await driver.send(sessionID, "MOMENT", { agent: "build" })
       const ask = await firstAsk(sessionID)
-      await Promise.all([driver.host.refuse(ask, ""), driver.host.abort(sessionID)])
+      await Promise.all([driver.opencode.refuse(ask, ""), driver.opencode.abort(sessionID)])
       await driver.world.eventually(() => driver.isIdle(sessionID))
       await driver.world.pause()
       expect(await asksOf(sessionID)).toEqual([])
@@ -90,9 +90,9 @@ export function questionContract(driver: Driver): void {
         const ask = await firstAsk(sessionID)
         const doing = "the same call three times in a row of read"
         expect(ask).toMatchObject({ sessionID, kind: "permission", what: "doom_loop: read", doing })
-        await driver.host.refuse(ask, word)
+        await driver.opencode.refuse(ask, word)
         await driver.heard(sessionID, "idle", 2)
-        const since = await driver.host.messagesSince(sessionID, sent.messageID)
+        const since = await driver.opencode.messagesSince(sessionID, sent.messageID)
         const [, answer, ...more] = since
         expect(more).toEqual([])
         expect(answer).toMatchObject({ finish: undefined, error: { refused: true } })
@@ -119,7 +119,7 @@ export function questionContract(driver: Driver): void {
           const open = await asksOf(sessionID)
           return open.length === tools.length && open
         })
-        const since = () => driver.host.messagesSince(sessionID, messageID)
+        const since = () => driver.opencode.messagesSince(sessionID, messageID)
         const refusals = async () =>
           (await since()).flatMap(({ parts }) => parts.flatMap((part) => (part.type === "tool" ? [part.refused] : [])))
         return { sessionID, asks, since, refusals }
@@ -128,7 +128,7 @@ export function questionContract(driver: Driver): void {
 
       test("refusing a permission without a reason also refuses the other open request and ends the turn", async () => {
         const { sessionID, asks, since, refusals } = await asked("BOTH", [permission, permission])
-        await driver.host.refuse(asks[0] as Ask, "nobody is here")
+        await driver.opencode.refuse(asks[0] as Ask, "nobody is here")
         await rests(sessionID)
         expect(await asksOf(sessionID)).toEqual([])
         expect(await refusals()).toEqual([false, "permission"])
@@ -138,11 +138,11 @@ export function questionContract(driver: Driver): void {
 
       test("refusing a question leaves the step's other question open; the turn ends when that is answered", async () => {
         const { sessionID, asks, since, refusals } = await asked("TWICE", [question("one?"), question("two?")])
-        await driver.host.refuse(asks[0] as Ask, "")
+        await driver.opencode.refuse(asks[0] as Ask, "")
         await driver.world.pause()
         expect((await asksOf(sessionID)).map(({ id }) => id)).toEqual([asks[1]?.id])
         expect(await driver.isIdle(sessionID)).toBe(false)
-        await driver.host.refuse(asks[1] as Ask, "")
+        await driver.opencode.refuse(asks[1] as Ask, "")
         await rests(sessionID)
         expect(await refusals()).toEqual(["question", "question"])
         expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "called"])
@@ -151,10 +151,10 @@ export function questionContract(driver: Driver): void {
       test("refusing a permission with a reason leaves a question of the same step open, and the agent continues", async () => {
         const { sessionID, asks, since } = await asked("MIXED", [permission, question("two?")])
         const of = (kind: Ask["kind"]) => asks.find((ask) => ask.kind === kind) as Ask
-        await driver.host.refuse(of("permission"), "nobody is here")
+        await driver.opencode.refuse(of("permission"), "nobody is here")
         await driver.world.pause()
         expect((await asksOf(sessionID)).map(({ id }) => id)).toEqual([of("question").id])
-        await driver.host.refuse(of("question"), "")
+        await driver.opencode.refuse(of("question"), "")
         await rests(sessionID)
         expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "called"])
       })

@@ -10,7 +10,7 @@ export function sessionContract(driver: Driver): void {
       const rules = [{ permission: "task", pattern: "*", action: "deny" as const }]
       const draft = draftOf({ parentID, earlier: { toolCalls: 3, usage: { ...NO_USAGE, cost: 0.5 } } })
       const sessionID = await driver.child({ parentID, title: "find it", rules }, draft)
-      const session = await driver.host.session(sessionID)
+      const session = await driver.opencode.session(sessionID)
       expect(session).toMatchObject({
         id: sessionID,
         parentID,
@@ -24,29 +24,29 @@ export function sessionContract(driver: Driver): void {
     })
 
     test("a session that a user opened has no record, no parent and no rules", async () => {
-      const session = await driver.host.session(await driver.world.openSession())
+      const session = await driver.opencode.session(await driver.world.openSession())
       expect(session).toMatchObject({ rules: [] })
       expect([session?.record, session?.parentID]).toEqual([undefined, undefined])
     })
 
     test("a deleted session cannot be written, prompted or deleted: the error is not found", async () => {
       const notFound = { name: "OpencodeError", notFound: true }
-      await expect(driver.host.saveRecord(GONE, undefined)).rejects.toMatchObject(notFound)
-      await expect(driver.host.clearRequest(GONE, "r")).rejects.toMatchObject(notFound)
-      await expect(driver.host.prompt(driver.prompt(GONE, "hello"))).rejects.toMatchObject(notFound)
-      await expect(driver.host.deleteSession(GONE)).rejects.toMatchObject(notFound)
-      await expect(driver.host.persona(GONE)).rejects.toMatchObject(notFound)
+      await expect(driver.opencode.saveRecord(GONE, undefined)).rejects.toMatchObject(notFound)
+      await expect(driver.opencode.clearRequest(GONE, "r")).rejects.toMatchObject(notFound)
+      await expect(driver.opencode.prompt(driver.prompt(GONE, "hello"))).rejects.toMatchObject(notFound)
+      await expect(driver.opencode.deleteSession(GONE)).rejects.toMatchObject(notFound)
+      await expect(driver.opencode.persona(GONE)).rejects.toMatchObject(notFound)
     })
 
     test("a deleted session reads as an empty one", async () => {
-      expect(await driver.host.session(GONE)).toBeUndefined()
-      expect(await driver.host.messagesSince(GONE, "msg_none")).toEqual([])
-      expect(await driver.host.lastMessage(GONE)).toBeUndefined()
-      expect(await driver.host.hasMessage(GONE, "msg_none", 0)).toBe(false)
-      expect(await driver.host.caller(GONE, "msg_none")).toBeUndefined()
-      expect(await driver.host.openTodos(GONE)).toBe(0)
-      expect(await driver.host.recordsOf(GONE)).toEqual([])
-      await driver.host.abort(GONE)
+      expect(await driver.opencode.session(GONE)).toBeUndefined()
+      expect(await driver.opencode.messagesSince(GONE, "msg_none")).toEqual([])
+      expect(await driver.opencode.lastMessage(GONE)).toBeUndefined()
+      expect(await driver.opencode.hasMessage(GONE, "msg_none", 0)).toBe(false)
+      expect(await driver.opencode.caller(GONE, "msg_none")).toBeUndefined()
+      expect(await driver.opencode.openTodos(GONE)).toBe(0)
+      expect(await driver.opencode.recordsOf(GONE)).toEqual([])
+      await driver.opencode.abort(GONE)
     })
 
     test("a session can be deleted while it works, and is not busy afterwards", async () => {
@@ -54,9 +54,9 @@ export function sessionContract(driver: Driver): void {
       const sessionID = await driver.child()
       await driver.send(sessionID, "DELETE-ME")
       await driver.world.eventually(async () => !(await driver.isIdle(sessionID)))
-      await driver.host.deleteSession(sessionID)
+      await driver.opencode.deleteSession(sessionID)
       await driver.world.eventually(() => driver.isIdle(sessionID))
-      expect(await driver.host.session(sessionID)).toBeUndefined()
+      expect(await driver.opencode.session(sessionID)).toBeUndefined()
       await driver.heard(sessionID, "deleted")
     })
 
@@ -66,12 +66,12 @@ export function sessionContract(driver: Driver): void {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "MOVED")
       await driver.heard(sessionID, "text-delta")
-      await driver.host.move(sessionID, other)
-      await driver.host.abort(sessionID)
+      await driver.opencode.move(sessionID, other)
+      await driver.opencode.abort(sessionID)
       await driver.world.pause()
       expect(await driver.isIdle(sessionID)).toBe(false)
-      await driver.host.move(sessionID, home)
-      await driver.host.abort(sessionID)
+      await driver.opencode.move(sessionID, home)
+      await driver.opencode.abort(sessionID)
       const since = await driver.answered(sent)
       expect(classify(since, "working")).toMatchObject({ type: "cancelled", reason: { code: "aborted" } })
     })
@@ -79,10 +79,10 @@ export function sessionContract(driver: Driver): void {
     test("deleting a session deletes its children too, with an event for each", async () => {
       const parentID = await driver.world.openSession()
       const sessionID = await driver.child({ parentID })
-      await driver.host.deleteSession(parentID)
+      await driver.opencode.deleteSession(parentID)
       await driver.heard(sessionID, "deleted")
       await driver.heard(parentID, "deleted")
-      expect(await driver.host.session(sessionID)).toBeUndefined()
+      expect(await driver.opencode.session(sessionID)).toBeUndefined()
     })
   })
 }
@@ -94,38 +94,38 @@ export function recordContract(driver: Driver): void {
       const sessionID = await driver.child({ parentID })
       await driver.world.setMetadata(sessionID, { theirs: { kept: true } })
       const task = { ...draftOf(), parentID, sessionID, status: "completed" as const }
-      await driver.host.saveRecord(sessionID, task)
+      await driver.opencode.saveRecord(sessionID, task)
       expect(await driver.world.metadata(sessionID)).toHaveProperty("theirs", { kept: true })
-      expect((await driver.host.session(sessionID))?.record?.task).toEqual(task)
-      await driver.host.saveRecord(sessionID, undefined)
+      expect((await driver.opencode.session(sessionID))?.record?.task).toEqual(task)
+      await driver.opencode.saveRecord(sessionID, undefined)
       expect(await driver.world.metadata(sessionID)).toEqual({ theirs: { kept: true } })
     })
 
     test("a record that names another parent than that of its session is ignored", async () => {
       const sessionID = await driver.child({ parentID: await driver.world.openSession() })
       const elsewhere = await driver.world.openSession()
-      await driver.host.saveRecord(sessionID, { ...draftOf(), parentID: elsewhere, sessionID })
-      expect((await driver.host.session(sessionID))?.record).toBeUndefined()
+      await driver.opencode.saveRecord(sessionID, { ...draftOf(), parentID: elsewhere, sessionID })
+      expect((await driver.opencode.session(sessionID))?.record).toBeUndefined()
     })
 
     test("a record that somebody else has changed is ignored", async () => {
       const parentID = await driver.world.openSession()
       const sessionID = await driver.child({ parentID })
-      await driver.host.saveRecord(sessionID, { ...draftOf(), parentID, sessionID })
+      await driver.opencode.saveRecord(sessionID, { ...draftOf(), parentID, sessionID })
       const { superagents, ...others } = (await driver.world.metadata(sessionID)) as { superagents: { task: object } }
       const forged = { ...superagents, task: { ...superagents.task, agent: "another" } }
       await driver.world.setMetadata(sessionID, { ...others, superagents: forged })
-      expect((await driver.host.session(sessionID))?.record).toBeUndefined()
+      expect((await driver.opencode.session(sessionID))?.record).toBeUndefined()
     })
 
     test("a record written by a newer version is left unchanged", async () => {
       const sessionID = await driver.child()
       const newer = { superagents: { version: 99, secret: 1 } }
       await driver.world.setMetadata(sessionID, newer)
-      await driver.host.saveRecord(sessionID, { ...draftOf(), sessionID })
-      await driver.host.saveRecord(sessionID, undefined)
+      await driver.opencode.saveRecord(sessionID, { ...draftOf(), sessionID })
+      await driver.opencode.saveRecord(sessionID, undefined)
       expect(await driver.world.metadata(sessionID)).toEqual(newer)
-      expect((await driver.host.session(sessionID))?.record).toBeUndefined()
+      expect((await driver.opencode.session(sessionID))?.record).toBeUndefined()
     })
 
     test("a record is found by its parent and by the time of its last change", async () => {
@@ -134,10 +134,10 @@ export function recordContract(driver: Driver): void {
       const other = await driver.child()
       const sessions = (records: readonly { task: { sessionID: string } }[]) =>
         records.map(({ task }) => task.sessionID)
-      expect(sessions(await driver.host.recordsOf(parentID))).toEqual([mine])
-      expect(sessions(await driver.host.recordsSince(0))).toEqual(expect.arrayContaining([mine, other]))
+      expect(sessions(await driver.opencode.recordsOf(parentID))).toEqual([mine])
+      expect(sessions(await driver.opencode.recordsSince(0))).toEqual(expect.arrayContaining([mine, other]))
       const future = 4_000_000_000_000
-      expect(await driver.host.recordsSince(future)).toEqual([])
+      expect(await driver.opencode.recordsSince(future)).toEqual([])
     })
 
     test("a new task's record that is copied into another child belongs to the session that holds the prompt", async () => {
@@ -148,22 +148,22 @@ export function recordContract(driver: Driver): void {
       const promptID = driver.newID("msg")
       const task = await driver.child({ parentID }, { id: "bg_copied00", run: { ...draftOf().run, promptID } })
       await driver.send(task, "COPIED", { messageID: promptID })
-      await driver.world.eventually(() => driver.host.hasMessage(task, promptID, 1))
+      await driver.world.eventually(() => driver.opencode.hasMessage(task, promptID, 1))
       const { superagents } = await driver.world.metadata(task)
       await driver.world.setMetadata(copier, { superagents })
-      expect((await driver.host.session(copier))?.record?.task.id).toBe("bg_copied00")
+      expect((await driver.opencode.session(copier))?.record?.task.id).toBe("bg_copied00")
       const sessions = (records: readonly { task: { parentID: string; sessionID: string } }[]) =>
         records.filter((record) => record.task.parentID === parentID).map((record) => record.task.sessionID)
-      expect(sessions(await driver.host.recordsOf(parentID)).toSorted()).toEqual([mine, task].toSorted())
-      expect(sessions(await driver.host.recordsSince(0)).toSorted()).toEqual([mine, task].toSorted())
-      await driver.host.deleteSession(task)
+      expect(sessions(await driver.opencode.recordsOf(parentID)).toSorted()).toEqual([mine, task].toSorted())
+      expect(sessions(await driver.opencode.recordsSince(0)).toSorted()).toEqual([mine, task].toSorted())
+      await driver.opencode.deleteSession(task)
     })
 
     test("a record written by this instance is recognised as ours", async () => {
-      const record = (await driver.host.session(await driver.child()))?.record
+      const record = (await driver.opencode.session(await driver.child()))?.record
       if (!record) throw new Error("no record")
-      expect(driver.host.ownership(record.owner)).toBe("ours")
-      expect(driver.host.ownership({ ...record.owner, instance: "another", seenAt: 0 })).toBe("dead")
+      expect(driver.opencode.ownership(record.owner)).toBe("ours")
+      expect(driver.opencode.ownership({ ...record.owner, instance: "another", seenAt: 0 })).toBe("dead")
     })
 
     test("a request of the terminal companion is stored next to the record, reported, and cleared by its id", async () => {
@@ -174,9 +174,9 @@ export function recordContract(driver: Driver): void {
       await driver.world.eventually(() =>
         driver.heardOf(sessionID).some((event) => event.type === "updated" && event.request?.id === "request-1"),
       )
-      await driver.host.clearRequest(sessionID, "request-0")
+      await driver.opencode.clearRequest(sessionID, "request-0")
       expect(await driver.world.metadata(sessionID)).toHaveProperty("superagentsRequest", superagentsRequest)
-      await driver.host.clearRequest(sessionID, "request-1")
+      await driver.opencode.clearRequest(sessionID, "request-1")
       expect(await driver.world.metadata(sessionID)).toEqual(metadata)
     })
   })

@@ -10,7 +10,7 @@ export function workContract(driver: Driver): void {
       const sessionID = await driver.child()
       expect(await driver.isIdle(sessionID)).toBe(true)
       const sent = await driver.send(sessionID, "BUSY")
-      const doing = await driver.world.eventually(async () => (await driver.host.activity()).get(sessionID))
+      const doing = await driver.world.eventually(async () => (await driver.opencode.activity()).get(sessionID))
       expect(doing).toEqual({ type: "busy" })
       await driver.answered(sent)
       expect(await driver.isIdle(sessionID)).toBe(true)
@@ -26,7 +26,7 @@ export function workContract(driver: Driver): void {
       const call = { name: "todowrite", args: { todos }, id: "call_todos" }
       driver.world.onPrompt("TODOS", { tools: [call] }, { text: "planned" })
       const sessionID = await driver.child({ agent: "build" })
-      expect(await driver.host.openTodos(sessionID)).toBe(0)
+      expect(await driver.opencode.openTodos(sessionID)).toBe(0)
       const sent = await driver.send(sessionID, "TODOS", { agent: "build" })
       const since = await driver.answered(sent)
       expect(since.map(({ finish }) => finish)).toEqual([undefined, "called", "done"])
@@ -41,7 +41,7 @@ export function workContract(driver: Driver): void {
       }
       expect(since[1]?.parts).toContainEqual(part)
       expect(since[2]?.parentID).toBe(sent.messageID)
-      expect(await driver.host.openTodos(sessionID)).toBe(2)
+      expect(await driver.opencode.openTodos(sessionID)).toBe(2)
       const tools = driver.heardOf(sessionID).filter((event) => event.type === "tool")
       const shared = { type: "tool", sessionID, callID: "call_todos", tool: "todowrite", messageID }
       expect(tools[0]).toEqual({ ...shared, state: "pending" })
@@ -58,7 +58,7 @@ export function workContract(driver: Driver): void {
       const sent = await driver.send(sessionID, "STEPS", { agent: "build" })
       const gaps = new Set<boolean>()
       const since = await driver.world.eventually(async () => {
-        const messages = await driver.host.messagesSince(sessionID, sent.messageID)
+        const messages = await driver.opencode.messagesSince(sessionID, sent.messageID)
         if (messages.at(-1)?.finish === "called") gaps.add(classify(messages, "working") === undefined)
         return classify(messages, "working") !== undefined && messages
       })
@@ -87,14 +87,14 @@ export function workContract(driver: Driver): void {
       const sessionID = await driver.child()
       await driver.send(sessionID, "AGAIN")
       const doing = await driver.world.eventually(async () => {
-        const activity = (await driver.host.activity()).get(sessionID)
+        const activity = (await driver.opencode.activity()).get(sessionID)
         return activity?.type === "retry" && activity
       })
       expect(doing).toMatchObject({ type: "retry", attempt: expect.any(Number), message: expect.any(String) })
       await driver.world.eventually(() =>
         driver.heardOf(sessionID).some((event) => event.type === "active" && event.activity.type === "retry"),
       )
-      await driver.host.abort(sessionID)
+      await driver.opencode.abort(sessionID)
       await driver.world.eventually(() => driver.isIdle(sessionID))
     })
 
@@ -103,7 +103,7 @@ export function workContract(driver: Driver): void {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "STOP")
       await driver.heard(sessionID, "text-delta")
-      await driver.host.abort(sessionID)
+      await driver.opencode.abort(sessionID)
       const since = await driver.answered(sent)
       expect(classify(since, "working")).toMatchObject({ type: "cancelled", reason: { code: "aborted" } })
       expect(since[1]?.parts).toEqual([{ type: "text", text: "so far", synthetic: false }])
@@ -118,16 +118,16 @@ export function workContract(driver: Driver): void {
       await driver.heard(sessionID, "tool")
       await driver.world.pause()
       expect(new Set(states())).toEqual(new Set(["pending"]))
-      const [, open] = await driver.host.messagesSince(sessionID, sent.messageID)
+      const [, open] = await driver.opencode.messagesSince(sessionID, sent.messageID)
       expect(open?.parts).toContainEqual(expect.objectContaining({ type: "tool", tool: "glob", state: "pending" }))
-      await driver.host.abort(sessionID)
+      await driver.opencode.abort(sessionID)
       const since = await driver.answered(sent)
       expect(since[1]?.parts).toContainEqual(expect.objectContaining({ type: "tool", state: "error", final: true }))
       expect(states().at(-1)).toBe("ended")
       driver.world.onPrompt("HALF", { text: "whole" })
-      await driver.host.prompt({ ...sent, again: true })
+      await driver.opencode.prompt({ ...sent, again: true })
       const again = await driver.world.eventually(async () => {
-        const messages = await driver.host.messagesSince(sessionID, sent.messageID)
+        const messages = await driver.opencode.messagesSince(sessionID, sent.messageID)
         return messages.length > 2 && (await driver.isIdle(sessionID)) && messages
       })
       expect(answerText(again)).toBe("whole")
@@ -138,12 +138,12 @@ export function workContract(driver: Driver): void {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "EMPTY")
       const since = await driver.world.eventually(async () => {
-        const messages = await driver.host.messagesSince(sessionID, sent.messageID)
+        const messages = await driver.opencode.messagesSince(sessionID, sent.messageID)
         return emptiesIn(withMessages(NOTHING_OBSERVED, messages)).length >= 3 && messages
       })
       expect(since.find(({ role }) => role === "assistant")?.finish).toBe("untold")
       await driver.heard(sessionID, "answered", 3)
-      await driver.host.abort(sessionID)
+      await driver.opencode.abort(sessionID)
       await driver.world.eventually(() => driver.isIdle(sessionID))
     })
 
@@ -183,7 +183,7 @@ export function workContract(driver: Driver): void {
       const sessionID = await driver.child({ agent: "build" })
       const sent = await driver.send(sessionID, "BIG", { agent: "build" })
       const since = await driver.world.eventually(async () => {
-        const messages = await driver.host.messagesSince(sessionID, sent.messageID)
+        const messages = await driver.opencode.messagesSince(sessionID, sent.messageID)
         return answerText(messages) === "went on" && (await driver.isIdle(sessionID)) && messages
       })
       const told = since.map(({ role, finish, summary }) => `${role} ${finish ?? ""} ${summary}`)
@@ -216,10 +216,10 @@ export function workContract(driver: Driver): void {
       const sessionID = await driver.child({ agent: "build" })
       const sent = await driver.send(sessionID, "COMPACT", { agent: "build" })
       await driver.heard(sessionID, "active")
-      await driver.world.eventually(async () => (await driver.host.messagesSince(sessionID, sent.messageID)).length > 1)
+      await driver.world.eventually(async () => (await driver.opencode.messagesSince(sessionID, sent.messageID)).length > 1)
       await driver.world.compact(sessionID)
       const since = await driver.world.eventually(async () => {
-        const messages = await driver.host.messagesSince(sessionID, sent.messageID)
+        const messages = await driver.opencode.messagesSince(sessionID, sent.messageID)
         const isWritten = isCutByCompaction(messages) && messages.at(-1)?.finish !== undefined
         return isWritten && (await driver.isIdle(sessionID)) && messages
       })
@@ -247,9 +247,9 @@ export function workContract(driver: Driver): void {
 
     test("stopping a session that does no work has no effect", async () => {
       const sessionID = await driver.child()
-      await driver.host.abort(sessionID)
+      await driver.opencode.abort(sessionID)
       expect(await driver.isIdle(sessionID)).toBe(true)
-      expect(await driver.host.lastMessage(sessionID)).toBeUndefined()
+      expect(await driver.opencode.lastMessage(sessionID)).toBeUndefined()
     })
   })
 }

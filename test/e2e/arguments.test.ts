@@ -1,24 +1,24 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTools, openSession } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { countSessions, gate, launch, launchAll, notified, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 let session: string
 let sessionsBefore: number
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model)
-  session = await openSession(host)
-  await ask(host, session, "warm up")
-  sessionsBefore = await countSessions(host)
+  opencode = await startPlugged(model)
+  session = await openSession(opencode)
+  await ask(opencode, session, "warm up")
+  sessionsBefore = await countSessions(opencode)
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
@@ -27,7 +27,7 @@ beforeEach(() => model.reset())
 /** Calls the tool with each of the arguments, all in one message, and returns what it said. */
 const call = async (name: string, args: readonly unknown[], sessionID = session) => {
   const outcomes = await callTools(
-    host,
+    opencode,
     model,
     sessionID,
     args.map((each) => ({ name, args: each })),
@@ -39,7 +39,7 @@ const GOOD = { description: "do it", prompt: "P-NEVER", agent: "general" }
 
 describe("a malformed call of superagents_task", () => {
   afterEach(async () => {
-    expect(await countSessions(host), "no session was made").toBe(sessionsBefore)
+    expect(await countSessions(opencode), "no session was made").toBe(sessionsBefore)
     expect(model.requests.filter((request) => request.sessionID !== session)).toEqual([])
   })
 
@@ -180,19 +180,19 @@ describe("a malformed call", () => {
 
 describe("an argument's limits", () => {
   test("an argument of null counts as absent", async () => {
-    const mine = await openSession(host)
+    const mine = await openSession(opencode)
     const absent = { fork: null, resume: null, model: null, batch: null, timeout: null } as never
-    const { id } = await launch(host, model, mine, { prompt: "P-NULLS", ...(absent as object) })
-    await notified(host, mine)
+    const { id } = await launch(opencode, model, mine, { prompt: "P-NULLS", ...(absent as object) })
+    await notified(opencode, mine)
     const [output] = await call("superagents_output", [{ task_id: id, block: null, timeout: null, offset: null }], mine)
     expect(output).toMatchObject({ status: "completed", text: expect.stringContaining("Status: completed") })
   })
 
   test("an argument may be as long as the documented limits allow", async () => {
-    const mine = await openSession(host)
+    const mine = await openSession(opencode)
     const prompt = `P-LONG-${"x".repeat(100_000 - 7)}`
-    await launch(host, model, mine, { prompt, description: "d".repeat(200) })
-    const [notification] = await notified(host, mine)
+    await launch(opencode, model, mine, { prompt, description: "d".repeat(200) })
+    const [notification] = await notified(opencode, mine)
     expect(notification?.visible).toContain(`"${"d".repeat(200)}"`)
     expect(model.requests.some((request) => request.lastUser === prompt)).toBe(true)
   })
@@ -200,9 +200,9 @@ describe("an argument's limits", () => {
 
 describe("a task's id", () => {
   test("a task id may be shortened to a unique prefix; otherwise the error names the candidates", async () => {
-    const mine = await openSession(host)
-    const tasks = await launchAll(host, model, mine, [{ prompt: "P-X" }, { prompt: "P-Y" }])
-    await notified(host, mine, 2)
+    const mine = await openSession(opencode)
+    const tasks = await launchAll(opencode, model, mine, [{ prompt: "P-X" }, { prompt: "P-Y" }])
+    await notified(opencode, mine, 2)
     const [x, y] = tasks
     const [ambiguous, empty, byPrefix, bySession, bySessionPrefix] = await call(
       "superagents_output",
@@ -233,8 +233,8 @@ describe("a task's id", () => {
       await door.opened
       return { text: "not for you" }
     })
-    const [mine, other] = [await openSession(host), await openSession(host)]
-    const { id, child } = await launch(host, model, mine, { prompt: "P-FOREIGN" })
+    const [mine, other] = [await openSession(opencode), await openSession(opencode)]
+    const { id, child } = await launch(opencode, model, mine, { prompt: "P-FOREIGN" })
     const unknown = { status: "error", text: expect.stringContaining(`No task "`) }
     for (const reference of [id, child]) {
       expect(await call("superagents_output", [{ task_id: reference }], other)).toEqual([unknown])
@@ -245,7 +245,7 @@ describe("a task's id", () => {
     expect((await call("superagents_cancel", [{ all: true }], other))[0]?.text).toContain("nothing was cancelled")
     await call("superagents_clear", [{}], other)
     door.open()
-    await notified(host, mine)
+    await notified(opencode, mine)
     expect((await call("superagents_output", [{ task_id: id }], mine))[0]?.text).toContain("not for you")
   })
 })

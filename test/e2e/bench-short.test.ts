@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, expect, test, vi } from "vitest"
-import { type CallLog, countRoutes, type HostCall, isAside } from "../../bench/support/call-log.ts"
+import { type CallLog, countRoutes, type OpencodeCall, isAside } from "../../bench/support/call-log.ts"
 import { type Bench, counted, type Job, native, startBench } from "../../bench/support/contender.ts"
 import { eventuallyQuiet } from "../../bench/support/quiet.ts"
 import {
@@ -57,12 +57,12 @@ beforeAll(async () => {
 afterAll(() => Promise.all([plugin?.stop(), own?.stop(), limited?.stop()]))
 
 /** Calls for this turn: what is written later of an earlier one's tasks is none of its own. */
-const callsSince = async (at: number, { sessionID, launched }: Turn, from = log): Promise<HostCall[]> => {
+const callsSince = async (at: number, { sessionID, launched }: Turn, from = log): Promise<OpencodeCall[]> => {
   const sessions = [undefined, sessionID, ...launched.map(({ child }) => child)]
   return (await from.read()).filter((call) => call.at >= at && !isAside(call) && sessions.includes(call.sessionID))
 }
 
-const isLook = ({ route }: HostCall) => route === "GET /session/status"
+const isLook = ({ route }: OpencodeCall) => route === "GET /session/status"
 
 /** Hands the jobs over and lets their children end once the parent's turn is over and all have begun. */
 const workOff = async (bench: Bench, sessionID: string, jobs: readonly Job[]) => {
@@ -83,15 +83,15 @@ const workOff = async (bench: Bench, sessionID: string, jobs: readonly Job[]) =>
 }
 
 /** Calls that waiting for the children took: one a tick, whatever the number of tasks. */
-const withoutLooks = (calls: readonly HostCall[]) => calls.filter((call) => !isLook(call))
+const withoutLooks = (calls: readonly OpencodeCall[]) => calls.filter((call) => !isLook(call))
 
-const launchCalls = (calls: readonly HostCall[], { launched }: Turn) => {
+const launchCalls = (calls: readonly OpencodeCall[], { launched }: Turn) => {
   const ends = launched.map(({ startedAt, ms }) => startedAt + ms)
   return withoutLooks(calls).filter(({ at }) => at <= Math.max(...ends))
 }
 
 test("twice the tasks cause at most twice the calls, `here` causes none, and each is reported once", async () => {
-  const session = await openSession(plugin.host)
+  const session = await openSession(plugin.opencode)
   await workOff(plugin, session, jobsOf(1))
   const count = async (jobs: readonly Job[]) => {
     const tasks = jobs.length
@@ -117,7 +117,7 @@ test("twice the tasks cause at most twice the calls, `here` causes none, and eac
 })
 
 test("a single task takes four calls, and no log line delays a request to a model", async () => {
-  const session = await openSession(plugin.host)
+  const session = await openSession(plugin.opencode)
   let before = await workOff(plugin, session, jobsOf(1))
   const rounds: { waited: string; along: readonly string[] }[] = []
   for (let round = 0; round < 4; round++) {
@@ -127,11 +127,11 @@ test("a single task takes four calls, and no log line delays a request to a mode
     const written = async () => (await callsSince(turn.saidAt, turn)).some(({ route }) => route === RECORD)
     await eventually(written)
     const [asked, told] = [await childAskedAt(plugin, turn.launched[0]?.child ?? ""), await toldOf(plugin, turn)]
-    const waits = (call: HostCall) =>
+    const waits = (call: OpencodeCall) =>
       (call.at >= turn.saidAt && call.at < asked) || (call.at >= told.childEndedAt && call.at < told.askedAt)
     const waited = Object.entries(countRoutes(withoutLooks(await callsSince(turn.saidAt, turn))))
     // A line that has waited for its longest goes in any case: on a busy machine in the middle of this.
-    const isEarly = ({ at }: HostCall) => at < before.saidAt + LOG_WAIT_MS
+    const isEarly = ({ at }: OpencodeCall) => at < before.saidAt + LOG_WAIT_MS
     const lines = (await log.read()).filter((call) => call.route === LOG && isEarly(call))
     const along = lines.filter(waits).map(({ route }) => route)
     before = turn
@@ -159,7 +159,7 @@ test("polling takes one call for any number of tasks, happens rarely, and stops 
       await door.opened
       return { text: "done" }
     })
-    const turn = await handOver(bench, await openSession(bench.host), jobs)
+    const turn = await handOver(bench, await openSession(bench.opencode), jobs)
     for (const { child } of turn.launched) await bench.model.waitFor((request) => request.sessionID === child)
     await sleep(POLL_MS)
     const begin = Date.now()
@@ -194,7 +194,7 @@ test("ten tasks that end together cost the parent at most one model request more
   const requests = async (bench: Bench) => {
     const news = gate()
     const jobs = jobsOf(10)
-    const session = await openSession(bench.host)
+    const session = await openSession(bench.opencode)
     // What comes while the parent's model reads the first news, it reads in one further step.
     const remove = bench.model.use(async ({ sessionID, lastUser, sinceUser }) => {
       const isNews =
@@ -218,7 +218,7 @@ test("ten tasks that end together cost the parent at most one model request more
 test("tasks without limits, last words or `after` cause no extra calls and no extra requests for them", async () => {
   const TASKS = 5
   const counts = async (bench: Bench, from: CallLog) => {
-    const session = await openSession(bench.host)
+    const session = await openSession(bench.opencode)
     // What a session's first task asks once is known after it.
     await workOff(bench, session, jobsOf(1))
     const jobs = jobsOf(TASKS)

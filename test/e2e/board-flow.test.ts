@@ -12,19 +12,19 @@ import {
   taskOf,
 } from "../support/board.ts"
 import { ask, callTool, callTools, eventually, idle, messages, openSession, say, unwrap } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, notified, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 /** In February alone: the clock does not come into what is tested here. */
 const NEVER = "0 0 30 2 *"
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(
+  opencode = await startPlugged(
     model,
     { board: { schedule: NEVER, agents: ["build", "librarian", "explore"] } },
     {
@@ -36,11 +36,11 @@ beforeAll(async () => {
       },
     },
   )
-  await ask(host, await openSession(host), "warm up")
+  await ask(opencode, await openSession(opencode), "warm up")
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
@@ -57,16 +57,16 @@ describe("the board tools", () => {
       ["outsider", 0],
       ["general", 0],
     ] as const) {
-      const session = await openSession(host)
-      await ask(host, session, "what is there?", { agent })
+      const session = await openSession(opencode)
+      await ask(opencode, session, "what is there?", { agent })
       const request = model.requests.findLast(({ sessionID }) => sessionID === session)
       expect(boardTools(request as ModelRequest), agent).toHaveLength(count)
     }
   })
 
   test("each board tool does what it is for and shows indices", async () => {
-    const session = await openSession(host)
-    const use = (name: string, args: object) => callBoard(host, model, session, name, args)
+    const session = await openSession(opencode)
+    const use = (name: string, args: object) => callBoard(opencode, model, session, name, args)
     const made = await use("create_task", {
       title: "All of it",
       status: "draft",
@@ -91,16 +91,16 @@ describe("the board tools", () => {
   })
 
   test("each board tool answers a wrong call with what happened and what was expected, and changes nothing", async () => {
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     const theirs = idIn(
-      await callBoard(host, model, session, "create_task", {
+      await callBoard(opencode, model, session, "create_task", {
         title: "Theirs",
         owner: "librarian",
         status: "draft",
         steps: [{ title: "a" }],
       }),
     )
-    const before = boardFile(host).tasks
+    const before = boardFile(opencode).tasks
     const wrong: [string, object, string][] = [
       ["create_task", { title: "x", owner: "Librarian" }, "Did you mean: librarian?"],
       ["create_task", { title: "x", owner: "outsider" }, '"outsider" is not an agent that may own tasks'],
@@ -118,20 +118,20 @@ describe("the board tools", () => {
       ["notify_user", {}, "Argument `message` is missing."],
     ]
     const calls = wrong.map(([name, args]) => ({ name: `tasks_${name}`, args }))
-    const outcomes = await callTools(host, model, session, calls)
+    const outcomes = await callTools(opencode, model, session, calls)
     expect(outcomes.map(({ status }) => status)).toEqual(wrong.map(() => "error"))
     for (const [index, [name, , text]] of wrong.entries()) expect(outcomes[index]?.error, name).toContain(text)
-    expect(boardFile(host).tasks).toEqual(before)
-    await callBoard(host, model, session, "cancel_task", { task_id: theirs })
+    expect(boardFile(opencode).tasks).toEqual(before)
+    await callBoard(opencode, model, session, "cancel_task", { task_id: theirs })
   })
 
   test("the board tools are not offered in the session of any background task, forked or fresh", async () => {
     for (const fork of [false, true]) {
-      const session = await openSession(host)
-      const { child } = await launch(host, model, session, { prompt: `P-${fork}`, agent: "librarian", fork })
+      const session = await openSession(opencode)
+      const { child } = await launch(opencode, model, session, { prompt: `P-${fork}`, agent: "librarian", fork })
       const request = await model.waitFor((each) => each.sessionID === child)
       expect(boardTools(request)).toEqual([])
-      await notified(host, session)
+      await notified(opencode, session)
     }
   })
 })
@@ -169,21 +169,21 @@ describe("a subtask of a board task", () => {
       if (block.includes("2. [ ] write")) return call("update_step", { task_id: id, step_index: 2, done: true })
       return block.includes("Status: active") ? call("complete_task", { task_id: id }) : { text: "all done" }
     })
-    const session = await openSession(host)
-    const made = await callBoard(host, model, session, "create_task", {
+    const session = await openSession(opencode)
+    const made = await callBoard(opencode, model, session, "create_task", {
       title: "Write the chapter",
       owner: "explore",
       description: "On whales.",
     })
     const id = idIn(made)
     expect(made).toContain(`Task #${id} was made.`)
-    const subtask = await eventually(() => stored(host, id).steps[1]?.taskId, { timeout: 30_000 })
-    const thread = stored(host, id).threadId
+    const subtask = await eventually(() => stored(opencode, id).steps[1]?.taskId, { timeout: 30_000 })
+    const thread = stored(opencode, id).threadId
     await eventually(() => seen.length === 2, { timeout: 30_000 })
-    await idle(host, thread)
+    await idle(opencode, thread)
     const listed = await eventually(
       async () => {
-        const text = await callBoard(host, model, session, "get_task", { task_id: id })
+        const text = await callBoard(opencode, model, session, "get_task", { task_id: id })
         return text.includes("waits for") && text
       },
       { timeout: 30_000 },
@@ -192,24 +192,24 @@ describe("a subtask of a board task", () => {
     expect(listed).toContain(`Status: active, waits for #${subtask}. Owner: explore. Created by: build.`)
     expect(listed).toContain(`1. [ ] look up -> subtask #${subtask} (librarian): running`)
     library.open()
-    await archived(host, id)
-    expect(await archived(host, subtask)).toMatchObject({
+    await archived(opencode, id)
+    expect(await archived(opencode, subtask)).toMatchObject({
       status: "done",
       owner: "librarian",
       createdBy: "explore",
       archivedBy: "librarian",
     })
     expect(seen).toEqual(["owner plans", "librarian works", "owner goes on"])
-    const row = await unwrap(host.client.session.get({ sessionID: thread }))
+    const row = await unwrap(opencode.client.session.get({ sessionID: thread }))
     expect(row).toMatchObject({ title: `#${id} Write the chapter`, metadata: { superagentsBoard: { task: id } } })
     expect(row.parentID).toBeUndefined()
-    const other = await unwrap(host.client.session.get({ sessionID: stored(host, subtask).threadId }))
+    const other = await unwrap(opencode.client.session.get({ sessionID: stored(opencode, subtask).threadId }))
     expect(other.title).toBe(`#${subtask} Look it up`)
     // Two runs: from its making to the wait, and from the subtask's end on.
-    const asked = (await messages(host, thread)).filter(({ info }) => info.role === "user")
+    const asked = (await messages(opencode, thread)).filter(({ info }) => info.role === "user")
     expect(asked).toHaveLength(2)
     expect(asked.every(({ info }) => info.role === "user" && info.agent === "explore")).toBe(true)
-    expect(await callTool(host, model, session, "superagents_list", {})).toMatchObject({
+    expect(await callTool(opencode, model, session, "superagents_list", {})).toMatchObject({
       output: expect.stringContaining("No "),
     })
   })
@@ -221,52 +221,52 @@ describe("a board task's new owner", () => {
       if (!taskOf(request)) return undefined
       return { text: blockOf(request).includes("Owner: librarian") ? "This far I came." : "I take over." }
     })
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     const task_id = idIn(
-      await callBoard(host, model, session, "create_task", {
+      await callBoard(opencode, model, session, "create_task", {
         title: "Handed on",
         owner: "librarian",
         steps: [{ title: "a" }],
       }),
     )
-    const { threadId } = stored(host, task_id)
-    const ran = () => keptBoard(host).pulses[task_id]?.ran
-    const first = await eventually(ran, { timeout: 30_000, message: () => host.logs() })
-    await callBoard(host, model, session, "update_task", { task_id, owner: "explore", status: "draft" })
-    await callBoard(host, model, session, "update_task", { task_id, status: "active" })
-    await eventually(() => ran() !== first, { timeout: 30_000, message: () => host.logs() })
+    const { threadId } = stored(opencode, task_id)
+    const ran = () => keptBoard(opencode).pulses[task_id]?.ran
+    const first = await eventually(ran, { timeout: 30_000, message: () => opencode.logs() })
+    await callBoard(opencode, model, session, "update_task", { task_id, owner: "explore", status: "draft" })
+    await callBoard(opencode, model, session, "update_task", { task_id, status: "active" })
+    await eventually(() => ran() !== first, { timeout: 30_000, message: () => opencode.logs() })
     const [old, taken] = model.requests.filter((request) => request.sessionID === threadId)
     expect(old?.system).toContain("You are the librarian.")
     expect(taken?.system).not.toContain("You are the librarian.")
     expect(taken && blockOf(taken)).toContain("Owner: explore. Created by: build.")
     expect(JSON.stringify(taken?.messages)).toContain("This far I came.")
     expect(boardTools(taken as ModelRequest)).toHaveLength(14)
-    const prompts = (await messages(host, threadId)).filter(({ info }) => info.role === "user")
+    const prompts = (await messages(opencode, threadId)).filter(({ info }) => info.role === "user")
     expect(prompts.map(({ info }) => info.role === "user" && info.agent)).toEqual(["librarian", "explore"])
-    expect(stored(host, task_id)).toMatchObject({ threadId, owner: "explore", createdBy: "build" })
+    expect(stored(opencode, task_id)).toMatchObject({ threadId, owner: "explore", createdBy: "build" })
     const subtask = { task_id, step_index: 0, title: "x", owner: "build" }
-    await expect(callBoard(host, model, session, "create_subtask", subtask, "librarian")).rejects.toThrow(
+    await expect(callBoard(opencode, model, session, "create_subtask", subtask, "librarian")).rejects.toThrow(
       `Only the owner of task #${task_id} ("explore")`,
     )
-    expect(await callBoard(host, model, session, "list_tasks", {}, "librarian")).not.toContain(`#${task_id}`)
-    expect(await callBoard(host, model, session, "list_tasks", {}, "explore")).toContain(`#${task_id} Handed on`)
-    await callBoard(host, model, session, "cancel_task", { task_id })
+    expect(await callBoard(opencode, model, session, "list_tasks", {}, "librarian")).not.toContain(`#${task_id}`)
+    expect(await callBoard(opencode, model, session, "list_tasks", {}, "explore")).toContain(`#${task_id} Handed on`)
+    await callBoard(opencode, model, session, "cancel_task", { task_id })
   })
 })
 
 describe("the <Task> block", () => {
   test("each request of a thread, and of no other session, holds the <Task> block with all its changes", async () => {
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     const id = idIn(
-      await callBoard(host, model, session, "create_task", {
+      await callBoard(opencode, model, session, "create_task", {
         title: "Mine",
         description: "for </Task> me",
         status: "draft",
         steps: [{ title: "a" }],
       }),
     )
-    const thread = stored(host, id).threadId
-    await ask(host, thread, "hello")
+    const thread = stored(opencode, id).threadId
+    await ask(opencode, thread, "hello")
     const [first] = model.requests.filter(({ sessionID }) => sessionID === thread)
     expect(first && blockOf(first)).toMatch(
       /^<Task id="\d+">\n#\d+ Mine\nStatus: draft\. Owner: build\. Created by: build\.\n/,
@@ -276,7 +276,7 @@ describe("the <Task> block", () => {
       if (request.sessionID !== thread || saidIn(request) > 0) return undefined
       return call("update_step", { task_id: id, step_index: 0, done: true })
     })
-    await ask(host, thread, "go on")
+    await ask(opencode, thread, "go on")
     const blocks = model.requests.filter(({ sessionID }) => sessionID === thread).map(blockOf)
     expect(blocks.map((block) => /0\. \[.\] a/.exec(block)?.[0])).toEqual(["0. [ ] a", "0. [ ] a", "0. [x] a"])
     const others = model.requests.filter(({ sessionID }) => sessionID !== thread)
@@ -287,36 +287,36 @@ describe("the <Task> block", () => {
 
 describe("a board task's run", () => {
   test("a board task's run works in its thread, notifies nobody and is not repeated", async () => {
-    const session = await openSession(host)
-    const id = idIn(await callBoard(host, model, session, "create_task", { title: "Quiet", owner: "librarian" }))
-    const { threadId } = stored(host, id)
+    const session = await openSession(opencode)
+    const id = idIn(await callBoard(opencode, model, session, "create_task", { title: "Quiet", owner: "librarian" }))
+    const { threadId } = stored(opencode, id)
     await model.waitFor(({ sessionID }) => sessionID === threadId)
-    await idle(host, threadId)
-    await idle(host, session)
-    const before = (await messages(host, session)).length
-    await eventually(() => keptBoard(host).pulses[id]?.ran)
-    expect(await messages(host, session)).toHaveLength(before)
+    await idle(opencode, threadId)
+    await idle(opencode, session)
+    const before = (await messages(opencode, session)).length
+    await eventually(() => keptBoard(opencode).pulses[id]?.ran)
+    expect(await messages(opencode, session)).toHaveLength(before)
     expect(model.requests.filter(({ sessionID }) => sessionID === threadId)).toHaveLength(1)
-    await callBoard(host, model, session, "cancel_task", { task_id: id })
+    await callBoard(opencode, model, session, "cancel_task", { task_id: id })
   })
 
   test("a cancel stops a board task's run together with the runs of its subtasks two levels deep", async () => {
     model.use((request) => (taskOf(request) ? { hang: true, text: "working" } : undefined))
-    const session = await openSession(host)
-    const top = idIn(await callBoard(host, model, session, "create_task", { title: "top", steps: [{ title: "a" }] }))
+    const session = await openSession(opencode)
+    const top = idIn(await callBoard(opencode, model, session, "create_task", { title: "top", steps: [{ title: "a" }] }))
     const middle = /as task #(\d+)/.exec(
-      await callBoard(host, model, session, "create_subtask", {
+      await callBoard(opencode, model, session, "create_subtask", {
         task_id: top,
         step_index: 0,
         title: "mid",
         owner: "librarian",
       }),
     )?.[1] as string
-    const library = await openSession(host)
-    await callBoard(host, model, library, "update_steps", { task_id: middle, steps: [{ title: "b" }] }, "librarian")
+    const library = await openSession(opencode)
+    await callBoard(opencode, model, library, "update_steps", { task_id: middle, steps: [{ title: "b" }] }, "librarian")
     const deep = /as task #(\d+)/.exec(
       await callBoard(
-        host,
+        opencode,
         model,
         library,
         "create_subtask",
@@ -324,19 +324,19 @@ describe("a board task's run", () => {
         "librarian",
       ),
     )?.[1] as string
-    const threads = [middle, deep].map((id) => stored(host, id).threadId)
+    const threads = [middle, deep].map((id) => stored(opencode, id).threadId)
     for (const thread of threads) await model.waitFor(({ sessionID }) => sessionID === thread)
-    const answer = await callBoard(host, model, session, "cancel_task", { task_id: top })
+    const answer = await callBoard(opencode, model, session, "cancel_task", { task_id: top })
     expect(answer).toContain(`Cancelled with it: #${middle} mid, #${deep} deep.`)
-    for (const thread of threads) await idle(host, thread)
-    expect((await archived(host, deep)).status).toBe("canceled")
+    for (const thread of threads) await idle(opencode, thread)
+    expect((await archived(opencode, deep)).status).toBe("canceled")
   })
 })
 
 describe("a request for a person", () => {
   test("only a thread can notify a person, and the task's state says so until the person writes there", async () => {
-    const session = await openSession(host)
-    const outside = callBoard(host, model, session, "notify_user", { message: "hello" })
+    const session = await openSession(opencode)
+    const outside = callBoard(opencode, model, session, "notify_user", { message: "hello" })
     await expect(outside).rejects.toThrow("Only the thread of an open task can notify a person")
     model.use((request) => {
       if (!taskOf(request)) return undefined
@@ -344,19 +344,19 @@ describe("a request for a person", () => {
         ? call("notify_user", { message: "Which license?" })
         : { text: "I wait." }
     })
-    const since = host.events.mark()
-    const id = idIn(await callBoard(host, model, session, "create_task", { title: "Choose", owner: "librarian" }))
-    await host.events.waitFor(
+    const since = opencode.events.mark()
+    const id = idIn(await callBoard(opencode, model, session, "create_task", { title: "Choose", owner: "librarian" }))
+    await opencode.events.waitFor(
       (event) => event.type === "tui.toast.show" && event.properties.message === "Which license?",
       { since, what: "the toast" },
     )
-    const { threadId } = stored(host, id)
-    await idle(host, threadId)
-    const shown = () => callBoard(host, model, session, "get_task", { task_id: id })
+    const { threadId } = stored(opencode, id)
+    await idle(opencode, threadId)
+    const shown = () => callBoard(opencode, model, session, "get_task", { task_id: id })
     await eventually(async () => (await shown()).includes("who alone can answer, in its thread: Which license?"))
-    await say(host, threadId, "MIT")
-    await idle(host, threadId)
+    await say(opencode, threadId, "MIT")
+    await idle(opencode, threadId)
     expect(await shown()).not.toContain("waits for the user")
-    await callBoard(host, model, session, "cancel_task", { task_id: id })
+    await callBoard(opencode, model, session, "cancel_task", { task_id: id })
   })
 })

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { boardFile, boardFolder, historyFile, keptBoard, saidIn, taskOf } from "../support/board.ts"
 import { eventually, messages, openSession, say } from "../support/drive.ts"
-import { type Host, startHost } from "../support/host.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
 import { startPlugged } from "../support/plugin.ts"
 
@@ -22,25 +22,25 @@ const LONGEST_PAUSE_MS = 400
 const PATIENCE_MS = 180_000
 
 let model: ScriptedModel
-const hosts: Host[] = []
+const hosts: Opencode[] = []
 
 beforeAll(async () => {
   model = await startModel()
   const agent = { librarian: { mode: "all", prompt: "You read." }, writer: { mode: "all", prompt: "You write." } }
   const first = await startPlugged(model, { board: { schedule: "0 0 30 2 *" } }, { config: { agent } })
-  hosts.push(first, await startHost({ home: first.home }))
+  hosts.push(first, await startOpencode({ home: first.home }))
 })
 afterAll(async () => {
-  for (const host of hosts.reverse()) await host.stop()
+  for (const opencode of hosts.reverse()) await opencode.stop()
   await model?.close()
 })
 
 /** The board, also before the first task is made. */
 const board = (): ReturnType<typeof boardFile> => {
-  const [host] = hosts as [Host]
-  return existsSync(join(boardFolder(host), "tasks.json")) ? boardFile(host) : { tasks: [], nextId: 1 }
+  const [opencode] = hosts as [Opencode]
+  return existsSync(join(boardFolder(opencode), "tasks.json")) ? boardFile(opencode) : { tasks: [], nextId: 1 }
 }
-const history = () => historyFile(hosts[0] as Host)
+const history = () => historyFile(hosts[0] as Opencode)
 
 /** What the models were told: that a task was made, given away, ended. */
 const made = new Set<string>()
@@ -103,14 +103,14 @@ const begun = () =>
     .map(({ sessionID, userTexts }) => `${sessionID} ${userTexts.filter((text) => !text.includes("<TaskNow")).length}`)
 
 /** Open tasks that were not worked on since they were made, or since a subtask of theirs has ended. */
-async function unheard(host: Host): Promise<string[]> {
+async function unheard(opencode: Opencode): Promise<string[]> {
   const past = history()
   const missing: string[] = []
   for (const { id, createdAt, steps, threadId } of board().tasks) {
     // None of them is ended in its parent's thread.
     const ends = steps.flatMap(({ taskId }) => past.filter(({ id }) => id === taskId))
     const causes = [createdAt, ...ends.map(({ archivedAt }) => archivedAt)]
-    const prompts = threadId ? (await messages(host, threadId)).filter(({ info }) => info.role === "user") : []
+    const prompts = threadId ? (await messages(opencode, threadId)).filter(({ info }) => info.role === "user") : []
     const last = Math.max(0, ...prompts.map(({ info }) => info.time.created))
     if (last < Math.max(...causes.map(Date.parse))) missing.push(id)
   }
@@ -120,25 +120,25 @@ async function unheard(host: Host): Promise<string[]> {
 let round = 0
 
 /** Works, is killed and comes back until all rounds are over. */
-async function live(host: Host): Promise<void> {
+async function live(opencode: Opencode): Promise<void> {
   while (round++ < ROUNDS) {
-    const sessions = await Promise.all(AGENTS.map(() => openSession(host)))
+    const sessions = await Promise.all(AGENTS.map(() => openSession(opencode)))
     const answers = Math.floor(Math.random() * (MOST_ANSWERS + 1))
     await Promise.all(
       AGENTS.map((agent, index) =>
-        say(host, sessions[index] ?? "", `work as ${agent}`, { agent, timeout: PATIENCE_MS }),
+        say(opencode, sessions[index] ?? "", `work as ${agent}`, { agent, timeout: PATIENCE_MS }),
       ),
     )
     const isThere = ({ sessionID = "", toolResults }: ModelRequest) =>
       sessions.includes(sessionID) && toolResults.length >= answers
     await eventually(() => model.requests.some(isThere), {
       timeout: PATIENCE_MS,
-      message: () => `${answers} answers\n${host.logs()}`,
+      message: () => `${answers} answers\n${opencode.logs()}`,
     })
     await sleep(Math.random() * LONGEST_PAUSE_MS)
-    await host.kill("SIGKILL")
-    await host.restart()
-    await eventually(() => check() ?? true, { timeout: PATIENCE_MS, message: () => `all is right\n${host.logs()}` })
+    await opencode.kill("SIGKILL")
+    await opencode.restart()
+    await eventually(() => check() ?? true, { timeout: PATIENCE_MS, message: () => `all is right\n${opencode.logs()}` })
     const prompts = begun()
     expect(new Set(prompts).size, "no prompt twice").toBe(prompts.length)
   }
@@ -150,11 +150,11 @@ test(`SIGKILL at a random moment loses, doubles or half-links no board task, ${R
   round = 0
   model.use(work)
   await Promise.all(hosts.map(live))
-  const [host] = hosts as [Host]
-  const wakes = () => Object.values(keptBoard(host).pulses).filter(({ wake }) => wake)
-  await eventually(async () => wakes().length === 0 && (await unheard(host)).length === 0, {
+  const [opencode] = hosts as [Opencode]
+  const wakes = () => Object.values(keptBoard(opencode).pulses).filter(({ wake }) => wake)
+  await eventually(async () => wakes().length === 0 && (await unheard(opencode)).length === 0, {
     timeout: PATIENCE_MS,
-    message: () => `each wake is heard: ${JSON.stringify(keptBoard(host).pulses)}\n${host.logs()}`,
+    message: () => `each wake is heard: ${JSON.stringify(keptBoard(opencode).pulses)}\n${opencode.logs()}`,
   })
   check()
   expect(made.size).toBeGreaterThan(ROUNDS / 2)

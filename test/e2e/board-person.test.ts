@@ -16,7 +16,7 @@ import {
   taskOf,
 } from "../support/board.ts"
 import { ask, eventually, idle, openSession } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { PACKAGE, startPlugged } from "../support/plugin.ts"
 import { startTui, type Tui } from "../support/tui.ts"
@@ -31,17 +31,17 @@ const HASTY_MS = 700
 const FOCUS_LOST = "\u001B[O"
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 let tui: Tui | undefined
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model, OPTIONS, { permission: { "*": "allow", bash: { "*": "ask" } } })
-  await ask(host, await openSession(host), "warm up")
+  opencode = await startPlugged(model, OPTIONS, { permission: { "*": "allow", bash: { "*": "ask" } } })
+  await ask(opencode, await openSession(opencode), "warm up")
 })
 afterAll(async () => {
   await tui?.stop()
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 beforeEach(() => model.reset())
@@ -53,34 +53,34 @@ test("a permission that nobody answers is refused in time, and the board task sh
       ? { tools: [{ name: "bash", args: { command: "rm -r dist", description: "Clean" } }] }
       : { text: "Thank you." }
   })
-  const session = await openSession(host)
-  const id = idIn(await callBoard(host, model, session, "create_task", { title: "Clean", owner: "general" }))
-  const shown = () => callBoard(host, model, session, "get_task", { task_id: id })
+  const session = await openSession(opencode)
+  const id = idIn(await callBoard(opencode, model, session, "create_task", { title: "Clean", owner: "general" }))
+  const shown = () => callBoard(opencode, model, session, "get_task", { task_id: id })
   await eventually(async () => /running|in its thread: bash: rm -r dist/.test(await shown()), { timeout: 20_000 })
-  const { threadId } = stored(host, id)
+  const { threadId } = stored(opencode, id)
   await model
     .waitFor((request) => request.sessionID === threadId && saidIn(request) > 0, { timeout: 30_000 })
     .catch(() => {})
-  await idle(host, threadId, { timeout: 30_000 })
+  await idle(opencode, threadId, { timeout: 30_000 })
   await eventually(async () => (await shown()).includes("in its thread: bash: rm -r dist"), {
     timeout: 20_000,
-    message: () => host.logs(),
+    message: () => opencode.logs(),
   })
-  await ask(host, threadId, "You may not, leave it")
+  await ask(opencode, threadId, "You may not, leave it")
   expect(await shown()).not.toContain("waits for the user")
-  await callBoard(host, model, session, "cancel_task", { task_id: id })
+  await callBoard(opencode, model, session, "cancel_task", { task_id: id })
 })
 
 /** The same OpenCode with the plugin's calls to it written down. The terminal would not find the plugin's options there. */
 async function countedHost() {
   const { log, wrapped, plugin } = countedOn(`file://${PACKAGE}/dist/server.js`, OPTIONS)
-  const host = await startPlugged(model, wrapped, { plugin })
-  return { host, calls: log, [Symbol.asyncDispose]: () => host.stop() }
+  const opencode = await startPlugged(model, wrapped, { plugin })
+  return { opencode, calls: log, [Symbol.asyncDispose]: () => opencode.stop() }
 }
 
 test("OpenCode is polled only now and then during a person's own turn in a thread whose model refuses", async () => {
   await using counted = await countedHost()
-  const { host, calls } = counted
+  const { opencode, calls } = counted
   let isShut = false
   const refused: number[] = []
   model.use((request) => {
@@ -91,20 +91,20 @@ test("OpenCode is polled only now and then during a person's own turn in a threa
     }
     return saidIn(request) > 0 ? { text: "Thank you." } : { text: "Waiting." }
   })
-  const session = await openSession(host)
-  const id = idIn(await callBoard(host, model, session, "create_task", { title: "Refused", owner: "general" }))
-  await eventually(() => stored(host, id).threadId !== undefined, { timeout: 20_000 })
-  const { threadId } = stored(host, id)
-  await idle(host, threadId, { timeout: 30_000 })
+  const session = await openSession(opencode)
+  const id = idIn(await callBoard(opencode, model, session, "create_task", { title: "Refused", owner: "general" }))
+  await eventually(() => stored(opencode, id).threadId !== undefined, { timeout: 20_000 })
+  const { threadId } = stored(opencode, id)
+  await idle(opencode, threadId, { timeout: 30_000 })
   isShut = true
   const since = Date.now()
-  await host.client.session.promptAsync({ sessionID: threadId, parts: [{ type: "text", text: "And now?" }] })
-  await eventually(() => refused.length >= 4, { timeout: 90_000, message: () => host.logs() })
+  await opencode.client.session.promptAsync({ sessionID: threadId, parts: [{ type: "text", text: "And now?" }] })
+  await eventually(() => refused.length >= 4, { timeout: 90_000, message: () => opencode.logs() })
   const looks = (await calls.read()).filter(({ at, route }) => at >= since && route === "GET /session/status")
   const hasty = looks.filter(({ at }, nth) => at - (looks[nth - 1]?.at ?? 0) < HASTY_MS)
   isShut = false
-  await host.client.session.abort({ sessionID: threadId })
-  await callBoard(host, model, session, "cancel_task", { task_id: id })
+  await opencode.client.session.abort({ sessionID: threadId })
+  await callBoard(opencode, model, session, "cancel_task", { task_id: id })
   expect(looks.length).toBeGreaterThan(0)
   expect(hasty.length).toBeLessThan(5)
 })
@@ -112,13 +112,13 @@ test("OpenCode is polled only now and then during a person's own turn in a threa
 test("the terminal lists active tasks in the sidebar, /board opens their threads, and the desktop notifies the person", {
   timeout: 180_000,
 }, async () => {
-  const session = await openSession(host, { title: "A session of the terminal" })
-  const made = await callBoard(host, model, session, "create_task", {
+  const session = await openSession(opencode, { title: "A session of the terminal" })
+  const made = await callBoard(opencode, model, session, "create_task", {
     title: "Migrate the loader",
     steps: ["a", "b", "c"].map((title, index) => ({ title, done: index < 2 })),
   })
   tui = await startTui({
-    host,
+    opencode,
     sessionID: session,
     plugin: [[PACKAGE, { osNotifications: true }]],
     config: { attention: { enabled: true } },
@@ -129,10 +129,10 @@ test("the terminal lists active tasks in the sidebar, /board opens their threads
   await tui.waitFor("/board")
   await tui.keys("Enter")
   await tui.waitFor(/Board\s+esc/)
-  const other = await callBoard(host, model, session, "create_task", { title: "Made meanwhile" })
+  const other = await callBoard(opencode, model, session, "create_task", { title: "Made meanwhile" })
   // The sidebar says nothing of the next run.
   await tui.waitFor(/Made meanwhile next run/, { timeout: 30_000 })
-  await callBoard(host, model, session, "complete_task", { task_id: idIn(other) })
+  await callBoard(opencode, model, session, "complete_task", { task_id: idIn(other) })
   await tui.waitFor((text) => !text.includes("Made meanwhile next run"), { timeout: 30_000 })
   await sleep(DIALOG_MS)
   await tui.keys("Enter")
@@ -142,13 +142,13 @@ test("the terminal lists active tasks in the sidebar, /board opens their threads
   await tui.waitFor((text) => !text.includes("Open its thread") && text.includes("Migrate the loader"))
   const shown = tui
   shown.type(FOCUS_LOST)
-  await callBoard(host, model, stored(host, idIn(made)).threadId, "notify_user", { message: "Which licence?" })
+  await callBoard(opencode, model, stored(opencode, idIn(made)).threadId, "notify_user", { message: "Which licence?" })
   const desktop = [`#${idIn(made)} Migrate the loader`, "Which licence?"]
   await eventually(() => desktop.every((text) => shown.notifications().includes(text)), {
     message: () => `the desktop is told: ${shown.notifications()}`,
   })
   model.use((request) => (taskOf(request) ? call("complete_task", { task_id: idIn(made) }) : undefined))
-  await callBoard(host, model, session, "complete_task", { task_id: idIn(made) })
+  await callBoard(opencode, model, session, "complete_task", { task_id: idIn(made) })
   await tui.waitFor((text) => !text.includes("1 active"), { timeout: 30_000 })
 })
 
@@ -172,18 +172,18 @@ async function pick(shown: Tui, row: string): Promise<void> {
 test("/board answers, completes and cancels tasks, starts what a user's edit added, and restores deleted ones", {
   timeout: 240_000,
 }, async () => {
-  const session = await openSession(host, { title: "A third session" })
+  const session = await openSession(opencode, { title: "A third session" })
   await tui?.stop()
-  tui = await startTui({ host, sessionID: session, plugin: [PACKAGE] })
+  tui = await startTui({ opencode, sessionID: session, plugin: [PACKAGE] })
   model.use((request) => {
     if (!taskOf(request) || saidIn(request) > 0) return undefined
     if (!request.lastUser.includes("Work on the task")) return { text: "I see." }
     return { tools: [{ name: "tasks_notify_user", args: { message: "Which licence?" } }] }
   })
-  const asked = idIn(await callBoard(host, model, session, "create_task", { title: "Choose it", owner: "general" }))
-  const { threadId } = stored(host, asked)
-  await eventually(() => keptBoard(host).pulses[asked]?.needs === "Which licence?", { timeout: 30_000 })
-  await idle(host, threadId)
+  const asked = idIn(await callBoard(opencode, model, session, "create_task", { title: "Choose it", owner: "general" }))
+  const { threadId } = stored(opencode, asked)
+  await eventually(() => keptBoard(opencode).pulses[asked]?.needs === "Which licence?", { timeout: 30_000 })
+  await idle(opencode, threadId)
   // The terminal reads the board when it hears of something: its list says when it knows.
   await tui.waitFor(/Choose it\s+needs you/, { timeout: 30_000 })
   await openTask(tui, "Choose it")
@@ -196,15 +196,15 @@ test("/board answers, completes and cancels tasks, starts what a user's edit add
   await model.waitFor((request) => request.sessionID === threadId && request.lastUser === "MIT, please", {
     timeout: 30_000,
   })
-  await eventually(() => keptBoard(host).pulses[asked]?.needs === undefined, { timeout: 30_000 })
-  await idle(host, threadId)
+  await eventually(() => keptBoard(opencode).pulses[asked]?.needs === undefined, { timeout: 30_000 })
+  await idle(opencode, threadId)
   await openTask(tui, "Choose it")
   await tui.waitFor("Complete it")
   await pick(tui, "Complete it")
-  expect(await archived(host, asked)).toMatchObject({ status: "done", archivedBy: "user" })
+  expect(await archived(opencode, asked)).toMatchObject({ status: "done", archivedBy: "user" })
 
-  const file = join(boardFolder(host), "tasks.json")
-  const board = boardFile(host)
+  const file = join(boardFolder(opencode), "tasks.json")
+  const board = boardFile(opencode)
   const planted = { id: "201", title: "From outside", description: "Read the fine print.", owner: "general" }
   writeFileSync(file, JSON.stringify({ ...board, tasks: [...board.tasks, { ...planted, status: "active" }] }))
   await tui.waitFor(/From outside\s+waiting for a per/, { timeout: 30_000 })
@@ -220,7 +220,7 @@ test("/board answers, completes and cancels tasks, starts what a user's edit add
   await tui.waitFor("Start it as it stands there")
   await pick(tui, "Start it")
   await model.waitFor((request) => taskOf(request) === "201", { timeout: 30_000 })
-  await idle(host, stored(host, "201").threadId)
+  await idle(opencode, stored(opencode, "201").threadId)
 
   rmSync(file)
   await tui.type("/board")
@@ -228,21 +228,21 @@ test("/board answers, completes and cancels tasks, starts what a user's edit add
   await tui.keys("Enter")
   await tui.waitFor("Bring back")
   await pick(tui, "Bring back")
-  await eventually(() => existsSync(file) && boardFile(host).tasks.some(({ id }) => id === "201"), { timeout: 30_000 })
+  await eventually(() => existsSync(file) && boardFile(opencode).tasks.some(({ id }) => id === "201"), { timeout: 30_000 })
   await openTask(tui, "From outside")
   await tui.waitFor("Cancel it")
   await pick(tui, "Cancel it")
-  expect(await archived(host, "201")).toMatchObject({ status: "canceled", archivedBy: "user" })
+  expect(await archived(opencode, "201")).toMatchObject({ status: "canceled", archivedBy: "user" })
 })
 
 test("/board moves its cursor to one task, including tasks without a thread", async () => {
   const ids = ["101", "102", "103"]
   const tasks = ids.map((id) => ({ id, title: `Written by hand ${id}`, owner: "build", status: "draft" }))
-  mkdirSync(boardFolder(host), { recursive: true })
-  writeFileSync(join(boardFolder(host), "tasks.json"), JSON.stringify({ tasks, nextId: 104 }))
-  const session = await openSession(host, { title: "Another session" })
+  mkdirSync(boardFolder(opencode), { recursive: true })
+  writeFileSync(join(boardFolder(opencode), "tasks.json"), JSON.stringify({ tasks, nextId: 104 }))
+  const session = await openSession(opencode, { title: "Another session" })
   await tui?.stop()
-  tui = await startTui({ host, sessionID: session, plugin: [PACKAGE] })
+  tui = await startTui({ opencode, sessionID: session, plugin: [PACKAGE] })
   await tui.type("/board")
   await tui.waitFor(/\/board\s+See the project/)
   await tui.keys("Enter")

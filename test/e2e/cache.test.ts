@@ -14,7 +14,7 @@ import {
 } from "../../bench/support/cache-turns.ts"
 import type { Form } from "../support/cache.ts"
 import { callTool, unwrap } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import type { ModelRequest, ScriptedModel } from "../support/model.ts"
 import { launchedFrom, notified } from "../support/plugin.ts"
 
@@ -25,11 +25,11 @@ const TRY = { description: "try", prompt: "P-TRY", fork: "whole" }
 describe.each<Form>(["openai", "anthropic"])("the cache of %s", (form) => {
   let bench: CacheBench
   let model: ScriptedModel
-  let host: Host
+  let opencode: Opencode
 
   beforeAll(async () => {
     bench = await startCacheBench(form)
-    ;({ model, host } = bench)
+    ;({ model, opencode } = bench)
   })
   afterAll(() => bench?.stop())
 
@@ -48,7 +48,7 @@ describe.each<Form>(["openai", "anthropic"])("the cache of %s", (form) => {
     expect(output).toMatch(
       /\nInherited: \d+ messages, about [\d,]+ tokens, uncut\. From the provider's cache its first step costs about \$0\.00\d\d instead of \$0\.\d{4}\.\n[\s\S]*You will be told/,
     )
-    const read = await callTool(host, model, session, "superagents_output", { task_id: id })
+    const read = await callTool(opencode, model, session, "superagents_output", { task_id: id })
     const [{ read: cached = 0 } = {}, whole = 0] = [first.counted, (first.counted?.read ?? 0) + anewOf(first)]
     expect(read.output).toContain(
       `\nCache: ${cached.toLocaleString("en-US")} of the ${whole.toLocaleString("en-US")} tokens of its first request were read from it.\n`,
@@ -97,16 +97,16 @@ describe.each<Form>(["openai", "anthropic"])("the cache of %s", (form) => {
         ? { text: "then I do it myself" }
         : { tools: [{ name: "task", args: { description: "x", prompt: "x", subagent_type: "general" } }] }
     })
-    const outcome = await callTool(host, model, session, "superagents_task", TRY)
+    const outcome = await callTool(opencode, model, session, "superagents_task", TRY)
     const { id, child } = launchedFrom(outcome)
-    await notified(host, session)
+    await notified(opencode, session)
     const refused = lastOf(child)?.toolResults.at(-1)
     expect(refused?.name).toBe("task")
     expect(refused?.content).toContain("Refused: you are a background agent; these tools are here only because")
-    await host.restart()
+    await opencode.restart()
     const before = lastOf(child) as ModelRequest
-    await callTool(host, model, session, "superagents_task", { resume: id, prompt: "P-TRY again" })
-    await notified(host, session, 2)
+    await callTool(opencode, model, session, "superagents_task", { resume: id, prompt: "P-TRY again" })
+    await notified(opencode, session, 2)
     const [resumed, after] = model.requests.filter(
       ({ sessionID, number }) => sessionID === child && number > before.number,
     )
@@ -125,7 +125,7 @@ test("a fork stays whole next to a plugin that rewrites the messages of all sess
     for (const { output, shared, child } of riders) {
       expect(output).toContain("uncut")
       expect(shared).toBeGreaterThanOrEqual(99)
-      const left = await unwrap(bench.host.client.session.children({ sessionID: session }))
+      const left = await unwrap(bench.opencode.client.session.children({ sessionID: session }))
       expect(left.map(({ id }) => id)).toEqual([child])
     }
     expect(JSON.stringify(bench.model.requests.map(({ body }) => body))).not.toContain("Nothing is asked.")
@@ -155,7 +155,7 @@ test.each([
       const asked = new Set(bench.model.requests.map(({ sessionID }) => sessionID))
       expect([...asked].filter((id) => id !== session && !children.includes(id ?? ""))).toEqual([])
       expect(JSON.stringify(bench.model.requests.map(({ body }) => body))).not.toContain("Nothing is asked.")
-      const left = await unwrap(bench.host.client.session.children({ sessionID: session }))
+      const left = await unwrap(bench.opencode.client.session.children({ sessionID: session }))
       expect(left.map(({ id }) => id).toSorted()).toEqual(children.toSorted())
     } finally {
       await bench.stop()

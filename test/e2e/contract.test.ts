@@ -5,13 +5,13 @@ import { createOpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { OpencodeEvent } from "../../src/core/ports.ts"
 import { systemClock } from "../../src/lib/clock.ts"
 import { EventReader, type RawEvent } from "../../src/opencode/events.ts"
-import { OpencodeHttpApi } from "../../src/opencode/host.ts"
+import { OpencodeHttpApi } from "../../src/opencode/api.ts"
 import { registerInstance, unregisterInstance } from "../../src/runtime/record/identity.ts"
 import type { World } from "../contract/driver.ts"
-import { hostContract } from "../contract/host-contract.ts"
+import { opencodeContract } from "../contract/opencode-contract.ts"
 import { openSession, unwrap } from "../support/drive.ts"
 import { eventually } from "../support/eventually.ts"
-import { startHost } from "../support/host.ts"
+import { startOpencode } from "../support/opencode.ts"
 import { startModel } from "../support/model.ts"
 import { SIGNER } from "../support/records.ts"
 
@@ -20,16 +20,16 @@ const PATIENCE_MS = 15_000
 
 /** In the plugin, the host also hears the events of OpenCode and spares itself questions. */
 for (const hears of [false, true])
-  hostContract(hears ? "the real OpenCode, heard" : "the real OpenCode", () => makeWorld(hears))
+  opencodeContract(hears ? "the real OpenCode, heard" : "the real OpenCode", () => makeWorld(hears))
 
 async function makeWorld(hears: boolean): Promise<World> {
   const model = await startModel()
-  const opencode = await startHost({ model, permission: { "*": "allow", bash: "ask", doom_loop: "ask" } })
+  const opencode = await startOpencode({ model, permission: { "*": "allow", bash: "ask", doom_loop: "ask" } })
   const instance = registerInstance()
   const { url: baseUrl, directory, client } = opencode
   // As in the plugin, it knows its own folder: a session that is moved back is not elsewhere.
   const surroundings = { folder: directory, entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
-  const host = new OpencodeHttpApi(
+  const api = new OpencodeHttpApi(
     createOpencodeClient({ baseUrl, directory }),
     instance,
     SIGNER,
@@ -40,9 +40,9 @@ async function makeWorld(hears: boolean): Promise<World> {
   mkdirSync(other)
   let heard = 0
   return {
-    get host() {
-      for (; hears && heard < opencode.events.all.length; heard++) host.hear(opencode.events.all[heard] as RawEvent)
-      return host
+    get opencode() {
+      for (; hears && heard < opencode.events.all.length; heard++) api.hear(opencode.events.all[heard] as RawEvent)
+      return api
     },
     instance,
     get events() {

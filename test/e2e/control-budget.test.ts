@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
 import { ask, callTool, callTools, openSession, unwrap } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { fates } from "../support/killing.ts"
 import { ASKS_FOR_LS, fiveNearALimit, isAsked } from "../support/last-words.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
@@ -13,7 +13,7 @@ vi.setConfig({ testTimeout: 300_000, hookTimeout: 180_000 })
 const PATIENT = { timeout: 90_000 }
 
 let model: ScriptedModel
-let host: Host | undefined
+let opencode: Opencode | undefined
 
 beforeAll(async () => {
   model = await startModel()
@@ -22,7 +22,7 @@ afterAll(() => model?.close())
 beforeEach(() => model.reset())
 
 const CENT = { input: 10_000, output: 0 }
-const running = () => host as Host
+const running = () => opencode as Opencode
 const task = (session: string, args: object) =>
   callTool(running(), model, session, "superagents_task", { description: "d", agent: "general", ...args }, PATIENT)
 const listed = async (session: string) =>
@@ -43,11 +43,11 @@ const script = (steps: number, delay = 150) =>
 describe("the budgets of tasks and sessions", () => {
   beforeAll(async () => {
     const options = { maxCostPerSession: 0.1, maxCostPerTask: 0.05, maxLaunchesPerMinute: 0, lastWord: 5000 }
-    host = await startPlugged(model, { ...options, resumable: ["completed", "error"] })
+    opencode = await startPlugged(model, { ...options, resumable: ["completed", "error"] })
     script(2)
-    await ask(host, await openSession(host), "B-WARM", PATIENT)
+    await ask(opencode, await openSession(opencode), "B-WARM", PATIENT)
   })
-  afterAll(() => host?.stop())
+  afterAll(() => opencode?.stop())
 
   test("budgets keep ten agents worth $0.40 below $0.10 plus the current steps, and all text is reported", async () => {
     script(4)
@@ -103,46 +103,46 @@ describe("the budgets of tasks and sessions", () => {
 })
 
 describe("the budget of a day", () => {
-  afterEach(() => host?.stop())
+  afterEach(() => opencode?.stop())
 
   test("the day's spending still counts after a SIGKILL during last words, which are not requested again", async () => {
-    host = await startPlugged(model, { maxCostPerDay: 0.08, lastWord: 8000 }, { permission: ASKS_FOR_LS })
+    opencode = await startPlugged(model, { maxCostPerDay: 0.08, lastWord: 8000 }, { permission: ASKS_FOR_LS })
     script(2, 30)
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     // One hangs in a tool at its time limit, is interrupted and asked, and hangs then, too.
     model.use((request) => {
       if (request.userTexts[0] !== "B-TOOL") return undefined
       if (isAsked(request)) return { hang: true }
       return { tools: [{ name: "bash", args: { command: "sleep 30", description: "x" } }], usage: { input: 1 } }
     })
-    const inTool = await launch(host, model, session, { prompt: "B-TOOL", timeout: 6000 }, PATIENT)
-    await launch(host, model, session, { prompt: "B-DONE" }, PATIENT)
-    await notified(host, session, 1, PATIENT.timeout)
+    const inTool = await launch(opencode, model, session, { prompt: "B-TOOL", timeout: 6000 }, PATIENT)
+    await launch(opencode, model, session, { prompt: "B-DONE" }, PATIENT)
+    await notified(opencode, session, 1, PATIENT.timeout)
     // The other comes near its budget, is asked, and has not answered yet.
     model.use((request) => {
       if (request.userTexts[0] !== "B-HANGS") return undefined
       if (isAsked(request)) return { hang: true }
       return { tools: [{ name: "read", args: { filePath: "README.md" } }], usage: CENT }
     })
-    const near = await launch(host, model, session, { prompt: "B-HANGS", max_cost: 0.01 }, PATIENT)
+    const near = await launch(opencode, model, session, { prompt: "B-HANGS", max_cost: 0.01 }, PATIENT)
     const lost = [inTool, near]
     for (const { child } of lost)
       await model.waitFor((each) => each.sessionID === child && isAsked(each), { timeout: PATIENT.timeout })
     const before = 0.02 + (await costOf(near.child)) + (await costOf(inTool.child))
     expect(before).toBeGreaterThan(0.0299)
-    await host.kill()
-    await host.restart()
+    await opencode.kill()
+    await opencode.restart()
     const words = () => model.requests.filter((each) => lost.some(({ child }) => child === each.sessionID)).length
     const asked = words()
     const told = await fates(
-      host,
+      opencode,
       model,
       session,
       lost.map(({ id }) => id),
     )
     expect(told).toEqual(lost.map(({ id }) => ({ id, status: "error", notifications: 1 })))
     // What is left for the day is seen by five of another session; they have their last word before it is spent.
-    const { children } = await fiveNearALimit(host, model, {
+    const { children } = await fiveNearALimit(opencode, model, {
       step: { input: 22_000, output: 0 },
       limit: /Stopped at the day's budget: .* spent at least \$0\.07\d\d of \$0\.08 \(option maxCostPerDay\)/,
     })
@@ -155,7 +155,7 @@ describe("the budget of a day", () => {
     )
     expect(words()).toBe(asked)
     for (const { notifications } of await fates(
-      host,
+      opencode,
       model,
       session,
       lost.map(({ id }) => id),

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest"
 import { ask, callTool, eventually, messages, openSession, toolParts, unwrap } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { ASKS_FOR_LS, fiveNearALimit, isAsked } from "../support/last-words.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, notified, startPlugged, type TaskArguments } from "../support/plugin.ts"
@@ -20,11 +20,11 @@ const CENT = { input: 10_000, output: 0 }
 const FIFTH_OF_A_CENT = { input: 2000, output: 0 }
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(
+  opencode = await startPlugged(
     model,
     {
       ...{ lastWord: 6000, maxTokensPerTask: 100_000, maxCostPerSession: 0.15, resumable: ["error"] },
@@ -36,11 +36,11 @@ beforeAll(async () => {
     { permission: ASKS_FOR_LS },
   )
   const done = model.use(({ sinceUser }) => (sinceUser.length === 0 ? read() : undefined))
-  await ask(host, await openSession(host), "warm up", PATIENT)
+  await ask(opencode, await openSession(opencode), "warm up", PATIENT)
   done()
 })
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
@@ -53,7 +53,7 @@ const OBEYS = (): Reply => ({ text: "half is done, the rest is in a.txt", usage:
 
 const asked = (child: string) => model.requests.filter((request) => request.sessionID === child && isAsked(request))
 const outputOf = async (session: string, id: string) =>
-  (await callTool(host, model, session, "superagents_output", { task_id: id }, PATIENT)).output ?? ""
+  (await callTool(opencode, model, session, "superagents_output", { task_id: id }, PATIENT)).output ?? ""
 
 let cases = 0
 
@@ -69,19 +69,19 @@ const launched = async (
     if (!request.userTexts.includes(prompt) || !request.parentSessionID) return undefined
     return isAsked(request) ? word(request) : work(request)
   })
-  const session = given ?? (await openSession(host))
-  return { session, ...(await launch(host, model, session, { prompt, ...args }, PATIENT)) }
+  const session = given ?? (await openSession(opencode))
+  return { session, ...(await launch(opencode, model, session, { prompt, ...args }, PATIENT)) }
 }
 
 const told = async (session: string) => {
-  const [notification, ...others] = await notified(host, session, 1, PATIENT.timeout)
+  const [notification, ...others] = await notified(opencode, session, 1, PATIENT.timeout)
   expect(others).toEqual([])
   return notification
 }
 
 /** It ended by its limit, once, with its last word marked as partial in output and notification. */
 const saidItsWord = async ({ session, id }: { session: string; id: string }, limit: string, tasks = 1) => {
-  const notifications = await notified(host, session, tasks, PATIENT.timeout)
+  const notifications = await notified(opencode, session, tasks, PATIENT.timeout)
   expect(notifications).toHaveLength(tasks)
   const notification = notifications.find(({ hidden }) => hidden.includes(`Task ${id}: error.`))
   expect(notification?.visible).toContain(" failed in ")
@@ -99,11 +99,11 @@ test("a compaction that uses the last tokens does not end a run before its last 
     if (request.lastUser === "L-COMPACTED") return read({ usage, delay: 2000 })
     return request.sessionID === child && isAsked(request) ? OBEYS() : undefined
   })
-  const session = await openSession(host)
-  const task = await launch(host, model, session, { prompt: "L-COMPACTED" }, PATIENT)
+  const session = await openSession(opencode)
+  const task = await launch(opencode, model, session, { prompt: "L-COMPACTED" }, PATIENT)
   child = task.child
   await saidItsWord({ session, id: task.id }, "token limit")
-  const kinds = (await messages(host, child)).map(({ info }) => info.role === "assistant" && info.summary === true)
+  const kinds = (await messages(opencode, child)).map(({ info }) => info.role === "assistant" && info.summary === true)
   expect(kinds).toContain(true)
   // The request of a compaction asks for none: its summary would be taken for the last word.
   expect(asked(child).map(({ tools }) => tools.length > 0)).toEqual([true])
@@ -166,7 +166,7 @@ describe.concurrent("the last word near each limit", () => {
   })
 
   test("five different children near their session's cost limit all end with their last words", async () => {
-    await fiveNearALimit(host, model, {
+    await fiveNearALimit(opencode, model, {
       // Dear ones: no task comes near its own limit on tokens.
       step: { input: 0, output: 17_500 },
       limit: /Stopped at the session's budget: the session's tasks spent .* of \$0\.15 \(option maxCostPerSession\)/,
@@ -180,16 +180,16 @@ describe.concurrent("the last word near each limit", () => {
     model.use(({ lastUser, sessionID }) =>
       sessionID === child && lastUser === "L-AGAIN" ? { text: "went on" } : undefined,
     )
-    await callTool(host, model, session, "superagents_task", { resume: id, prompt: "L-AGAIN" }, PATIENT)
+    await callTool(opencode, model, session, "superagents_task", { resume: id, prompt: "L-AGAIN" }, PATIENT)
     const again = await model.waitFor(
       ({ lastUser, sessionID }) => sessionID === child && lastUser === "L-AGAIN",
       PATIENT,
     )
     expect(again.tools).toEqual(before)
     expect(isAsked(again)).toBe(false)
-    await notified(host, session, 2, PATIENT.timeout)
+    await notified(opencode, session, 2, PATIENT.timeout)
     expect(await outputOf(session, id)).toContain("went on")
-    const row = await unwrap(host.client.session.get({ sessionID: child }))
+    const row = await unwrap(opencode.client.session.get({ sessionID: child }))
     expect(row.permission ?? []).not.toContainEqual(expect.objectContaining({ permission: "*" }))
   })
 })
@@ -201,7 +201,7 @@ describe.concurrent("a child near its time limit", () => {
       () => read({ text: "not yet", delay: 1_000 }),
     )
     expect((await told(session))?.hidden).toMatch(new RegExp(`Reason: Stopped at its ${LIMIT}\\.`))
-    const refused = (await toolParts(host, child)).filter(({ state }) => state.status === "error")
+    const refused = (await toolParts(opencode, child)).filter(({ state }) => state.status === "error")
     // One that was under way is cut off; those after it are refused.
     expect(JSON.stringify(refused.map(({ state }) => state))).toContain("You are near your time limit")
     expect(await outputOf(session, id)).toContain("not yet")
@@ -219,7 +219,7 @@ describe.concurrent("a child near its time limit", () => {
     await saidItsWord(task, LIMIT)
     expect(asked(task.child)).toHaveLength(1)
     expect(asked(task.child)[0]?.tools).toContain("bash")
-    expect((await messages(host, task.child)).at(-1)?.info.role).toBe("assistant")
+    expect((await messages(opencode, task.child)).at(-1)?.info.role).toBe("assistant")
   })
 
   test("a child that calls a tool instead of saying its last word gets no tools next time", async () => {
@@ -245,7 +245,7 @@ describe.concurrent("a child near its time limit", () => {
   test("a child that waits for a permission near its time limit has its question refused first", async () => {
     const task = await launched(() => bash("ls"), OBEYS)
     await saidItsWord(task, LIMIT)
-    const open = await unwrap(host.client.permission.list())
+    const open = await unwrap(opencode.client.permission.list())
     expect(open.filter(({ sessionID }) => sessionID === task.child)).toEqual([])
     expect(asked(task.child)).toHaveLength(1)
   })
@@ -254,7 +254,7 @@ describe.concurrent("a child near its time limit", () => {
     const ended = await launched(() => ({ text: "all is done", delay: 400 }), OBEYS)
     expect((await told(ended.session))?.visible).toContain(" finished in ")
     const hanging = await launched(() => bash("sleep 60"), OBEYS)
-    await callTool(host, model, hanging.session, "superagents_cancel", { task_id: hanging.id }, PATIENT)
+    await callTool(opencode, model, hanging.session, "superagents_cancel", { task_id: hanging.id }, PATIENT)
     expect((await told(hanging.session))?.visible).toContain(" cancelled after ")
     expect(asked(hanging.child)).toEqual([])
   })

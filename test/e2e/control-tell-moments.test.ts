@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
 import { callTool, eventually, idle, messages, openSession, say, toolParts, unwrap } from "../support/drive.ts"
-import type { HostEvent } from "../support/host.ts"
+import type { HostEvent } from "../support/opencode.ts"
 import type { ModelRequest } from "../support/model.ts"
 import { gate, launch, launchAll, notifications, notified } from "../support/plugin.ts"
-import { endsWith, host, isBusy, model, outputOf, PATIENT, tell, tellScene } from "../support/tell-scene.ts"
+import { endsWith, opencode, isBusy, model, outputOf, PATIENT, tell, tellScene } from "../support/tell-scene.ts"
 
 /** Words in each moment of an agent, a hundred of them in that of its end. */
 
@@ -16,11 +16,11 @@ describe("a message to a task", () => {
       if (lastUser === "T-MORE") return { text: "that too" }
       return lastUser === "T-WORK" ? { text: "one two three four", chunks: 4, until: door.opened } : undefined
     })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "T-WORK" }, PATIENT)
     const isSpoken = (event: HostEvent) =>
       event.type === "message.part.delta" && event.properties.sessionID === child && event.properties.field === "text"
-    await host.events.waitFor(isSpoken, PATIENT)
+    await opencode.events.waitFor(isSpoken, PATIENT)
     expect((await tell(session, id, "T-MORE")).status).toBe("completed")
     door.open()
     await endsWith(session, id, "that too")
@@ -32,20 +32,20 @@ describe("a message to a task", () => {
       if (lastUser.startsWith("T-FULL")) await door.opened
       return lastUser.includes("T-WORK") ? { text: "read both" } : undefined
     })
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     await launchAll(
-      host,
+      opencode,
       model,
       session,
       [1, 2, 3].map((number) => ({ prompt: `T-FULL-${number}` })),
       PATIENT,
     )
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
+    const { id, child } = await launch(opencode, model, session, { prompt: "T-WORK" }, PATIENT)
     expect((await tell(session, id, "T-MORE")).status).toBe("completed")
     door.open()
     const request = await model.waitFor(({ sessionID }) => sessionID === child, PATIENT)
     expect(request.lastUser).toMatch(/^T-WORK\s+T-MORE$/)
-    await notified(host, session, 4, PATIENT.timeout)
+    await notified(opencode, session, 4, PATIENT.timeout)
     expect(model.requests.filter(({ sessionID }) => sessionID === child)).toHaveLength(1)
   })
 
@@ -58,18 +58,18 @@ describe("a message to a task", () => {
       const args = { command: "true", description: "asks" }
       return lastUser === "T-WORK" ? { tools: [{ name: "bash", args }] } : undefined
     })
-    const permissions = () => unwrap(host.client.permission.list())
-    const asked = () => unwrap(host.client.question.list())
+    const permissions = () => unwrap(opencode.client.permission.list())
+    const asked = () => unwrap(opencode.client.question.list())
     const begin = async (prompt: string, open: () => Promise<readonly { id: string; sessionID: string }[]>) => {
-      const session = await openSession(host)
-      const { id, child } = await launch(host, model, session, { prompt }, PATIENT)
+      const session = await openSession(opencode)
+      const { id, child } = await launch(opencode, model, session, { prompt }, PATIENT)
       const found = await eventually(async () => (await open()).find(({ sessionID }) => sessionID === child), PATIENT)
       expect((await tell(session, id, "T-MORE")).status).toBe("completed")
       return { session, id, requestID: found.id }
     }
     const [permission, question] = [await begin("T-WORK", permissions), await begin("T-ASKS", asked)]
-    await unwrap(host.client.permission.reply({ requestID: permission.requestID, reply: "once" }))
-    await unwrap(host.client.question.reply({ requestID: question.requestID, answers: [["this"]] }))
+    await unwrap(opencode.client.permission.reply({ requestID: permission.requestID, reply: "once" }))
+    await unwrap(opencode.client.question.reply({ requestID: question.requestID, answers: [["this"]] }))
     for (const { session, id } of [permission, question]) await endsWith(session, id, "after the answer")
   })
 
@@ -83,18 +83,18 @@ describe("a message to a task", () => {
       await door.opened
       return { text: "not read" }
     })
-    const session = await openSession(host)
-    const first = await launch(host, model, session, { prompt: "T-FIRST" }, PATIENT)
-    await notified(host, session, 1, PATIENT.timeout)
-    await callTool(host, model, session, "superagents_task", { resume: first.id, prompt: "T-WORK" }, PATIENT)
-    const forked = await launch(host, model, session, { prompt: "T-WORK", fork: true }, PATIENT)
-    const waiting = await launch(host, model, session, { prompt: "T-LAST", after: [forked.id] }, PATIENT)
+    const session = await openSession(opencode)
+    const first = await launch(opencode, model, session, { prompt: "T-FIRST" }, PATIENT)
+    await notified(opencode, session, 1, PATIENT.timeout)
+    await callTool(opencode, model, session, "superagents_task", { resume: first.id, prompt: "T-WORK" }, PATIENT)
+    const forked = await launch(opencode, model, session, { prompt: "T-WORK", fork: true }, PATIENT)
+    const waiting = await launch(opencode, model, session, { prompt: "T-LAST", after: [forked.id] }, PATIENT)
     for (const { id } of [first, forked, waiting])
       expect((await tell(session, id, "T-MORE")).output).toContain(
         id === waiting.id ? "it reads this behind its prompt" : "at its next step",
       )
     door.open()
-    expect(await notified(host, session, 4, PATIENT.timeout)).toHaveLength(4)
+    expect(await notified(opencode, session, 4, PATIENT.timeout)).toHaveLength(4)
     for (const { id } of [first, forked]) expect(await outputOf(session, id)).toContain("\nread it\n</task_output>")
     expect(await outputOf(session, first.id)).toContain("Resumed: 1 time")
     expect(await outputOf(session, waiting.id)).toContain("\nread both\n</task_output>")
@@ -107,8 +107,8 @@ describe("a message to a task", () => {
       if (lastUser !== "T-WORK") return undefined
       return tries++ === 0 ? { status: 503 } : { text: "one done", delay: 300 }
     })
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "T-WORK" }, PATIENT)
     await eventually(() => tries === 1)
     expect((await tell(session, id, "T-MORE")).status).toBe("completed")
     await endsWith(session, id, "it works again")
@@ -125,8 +125,8 @@ describe("a message to a task", () => {
       const args = { description: "below", prompt: "T-BELOW", agent: "general" }
       return { tools: [{ name: "superagents_task", args }] }
     })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK", agent: "build" }, PATIENT)
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "T-WORK", agent: "build" }, PATIENT)
     await model.waitFor(({ lastUser }) => lastUser === "T-BELOW", PATIENT)
     await eventually(async () => !(await isBusy(child)))
     expect((await tell(session, id, "T-MORE")).status).toBe("completed")
@@ -175,10 +175,10 @@ test("each of a hundred messages sent as tasks end is read or refused, and no tu
     return { tools: words, delay: (Number(round) * 197) % 2400 }
   })
   const runIn = async (first: number) => {
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     for (let round = 0; round < ROUNDS; round++) {
-      await say(host, session, `race ${first + round}.`, PATIENT)
-      await notified(host, session, (round + 1) * TASKS.length, PATIENT.timeout)
+      await say(opencode, session, `race ${first + round}.`, PATIENT)
+      await notified(opencode, session, (round + 1) * TASKS.length, PATIENT.timeout)
       // The words may come after the last end.
       const word = `R-MORE ${numbers(first + round).at(-1)}.`
       const isSaid = (event: HostEvent) =>
@@ -186,10 +186,10 @@ test("each of a hundred messages sent as tasks end is read or refused, and no tu
         event.properties.part.type === "tool" &&
         ["completed", "error"].includes(event.properties.part.state.status) &&
         event.properties.part.state.input.prompt === word
-      await host.events.waitFor(isSaid, PATIENT)
-      await idle(host, session)
+      await opencode.events.waitFor(isSaid, PATIENT)
+      await idle(opencode, session)
     }
-    const calls = (await toolParts(host, session)).filter(
+    const calls = (await toolParts(opencode, session)).filter(
       ({ state }) => "prompt" in state.input && "tell" in state.input,
     )
     expect(calls).toHaveLength(ROUNDS * TASKS.length)
@@ -200,7 +200,7 @@ test("each of a hundred messages sent as tasks end is read or refused, and no tu
       const work = new RegExp(`^R-WORK ${number} for `)
       // A word that came before the first step is read with the prompt.
       const child = model.requests.find(({ userTexts }) => userTexts.some((text) => work.test(text)))?.sessionID
-      const said = await messages(host, String(child))
+      const said = await messages(opencode, String(child))
       const texts = said.at(-1)?.parts.flatMap((part) => (part.type === "text" ? part.text : []))
       if (state.status === "error") {
         outcomes.late++
@@ -214,7 +214,7 @@ test("each of a hundred messages sent as tasks end is read or refused, and no tu
       }
       expect(await isBusy(String(child))).toBe(false)
     }
-    expect(await notifications(host, session)).toHaveLength(ROUNDS * TASKS.length)
+    expect(await notifications(opencode, session)).toHaveLength(ROUNDS * TASKS.length)
   }
   await Promise.all(Array.from({ length: SESSIONS }, (_, index) => runIn(index * ROUNDS)))
   console.log("words in the moment of the end:", JSON.stringify(outcomes))

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { callTool, callTools, openSession } from "../support/drive.ts"
 import { launch, notified } from "../support/plugin.ts"
-import { host, model, PATIENT, tell, tellScene } from "../support/tell-scene.ts"
+import { opencode, model, PATIENT, tell, tellScene } from "../support/tell-scene.ts"
 
 /** A word to an agent at work; `control-tell-moments` has the other moments. */
 
@@ -9,9 +9,9 @@ tellScene()
 
 describe("a refused message", () => {
   test("superagents_task refuses an empty message, an unknown task, and an ended task, where it suggests `resume`", async () => {
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
-    await notified(host, session, 1, PATIENT.timeout)
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "T-WORK" }, PATIENT)
+    await notified(opencode, session, 1, PATIENT.timeout)
     const count = model.requests.length
     expect((await tell(session, id, "T-MORE")).error).toMatch(/completed.*`?resume/)
     expect((await tell(session, "bg_zzzzzzzz", "T-MORE")).error).toContain('No task "bg_zzzzzzzz"')
@@ -26,11 +26,11 @@ describe("a refused message", () => {
       const usage = { input: 10_000, output: 0 }
       return { tools: [{ name: "read", args: { filePath: "README.md" } }], usage }
     })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-DEAR", max_cost: 0.01 }, PATIENT)
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "T-DEAR", max_cost: 0.01 }, PATIENT)
     await model.waitFor((each) => each.sessionID === child && each.messages.length > 3, PATIENT)
     expect((await tell(session, id, "T-MORE")).error).toMatch(/is saying its last word.*You will be told when it ends/)
-    await callTool(host, model, session, "superagents_cancel", { task_id: id }, PATIENT)
+    await callTool(opencode, model, session, "superagents_cancel", { task_id: id }, PATIENT)
     expect(model.requests.some(({ lastUser }) => lastUser === "T-MORE")).toBe(false)
   })
 
@@ -41,7 +41,7 @@ describe("a refused message", () => {
       name: "superagents_task",
       args: { tell: "bg_x", prompt: "T-MORE", [name]: value },
     }))
-    const outcomes = await callTools(host, model, await openSession(host), calls, PATIENT)
+    const outcomes = await callTools(opencode, model, await openSession(opencode), calls, PATIENT)
     for (const [index, name] of Object.keys(others).entries()) {
       expect(outcomes[index]?.error, name).toContain("`tell`")
       expect(outcomes[index]?.error, name).toContain(`\`${name}\``)

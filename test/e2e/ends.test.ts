@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { ask, callTool, eventually, messages, openSession, unwrap } from "../support/drive.ts"
-import { type Host, startHost } from "../support/host.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, notifications, notified, startPlugged } from "../support/plugin.ts"
 
@@ -10,19 +10,19 @@ const PATIENCE = { timeout: 60_000 }
 const TIMEOUT = { timeout: 240_000 }
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model, {}, { plugin: NUMB })
+  opencode = await startPlugged(model, {}, { plugin: NUMB })
 })
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
 const statusOf = async (child: string) => {
-  const { metadata } = await unwrap(host.client.session.get({ sessionID: child }))
+  const { metadata } = await unwrap(opencode.client.session.get({ sessionID: child }))
   return (metadata as { superagents: { task: { status: string } } }).superagents.task.status
 }
 
@@ -33,12 +33,12 @@ test("a run whose tool call events were missed ends normally, with all its calls
     const args = { pattern: `*.${sinceUser.length}` }
     return sinceUser.length < 10 ? { tools: [{ name: "glob", args }] } : { text: "found" }
   })
-  const session = await openSession(host)
-  const { id } = await launch(host, model, session, { prompt: "E-NUMB" })
-  const [notification] = await notified(host, session, 1, 60_000)
+  const session = await openSession(opencode)
+  const { id } = await launch(opencode, model, session, { prompt: "E-NUMB" })
+  const [notification] = await notified(opencode, session, 1, 60_000)
   expect(notification?.visible, notification?.hidden).toContain(" finished in ")
   expect(notification?.hidden).toContain("5 tool calls")
-  const { output } = await callTool(host, model, session, "superagents_output", { task_id: id })
+  const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: id })
   expect(output).toContain("Tool calls: 5 (last: glob, glob, glob, glob, glob)")
 })
 
@@ -52,17 +52,17 @@ test(
       await door.opened
       return { text: "the answer" }
     })
-    const session = await openSession(host)
-    const { child } = await launch(host, model, session, { prompt: "E-UNDO" })
-    await ask(host, session, "never mind")
-    const undone = (await messages(host, session)).findLast(({ info }) => info.role === "user")?.info.id ?? ""
-    await unwrap(host.client.session.revert({ sessionID: session, messageID: undone }))
+    const session = await openSession(opencode)
+    const { child } = await launch(opencode, model, session, { prompt: "E-UNDO" })
+    await ask(opencode, session, "never mind")
+    const undone = (await messages(opencode, session)).findLast(({ info }) => info.role === "user")?.info.id ?? ""
+    await unwrap(opencode.client.session.revert({ sessionID: session, messageID: undone }))
     door.open()
     await eventually(async () => (await statusOf(child)) === "completed", PATIENCE)
-    const kept = async () => (await messages(host, session)).some(({ info }) => info.id === undone)
-    expect([await kept(), (await notifications(host, session)).length]).toEqual([true, 0])
-    await unwrap(host.client.session.unrevert({ sessionID: session }))
-    await notified(host, session, 1, 60_000)
+    const kept = async () => (await messages(opencode, session)).some(({ info }) => info.id === undone)
+    expect([await kept(), (await notifications(opencode, session)).length]).toEqual([true, 0])
+    await unwrap(opencode.client.session.unrevert({ sessionID: session }))
+    await notified(opencode, session, 1, 60_000)
     expect(await kept()).toBe(true)
   },
 )
@@ -74,12 +74,12 @@ test("two processes that restore the same tasks notify the parent of each task o
     await door.opened
     return { text: "too late" }
   })
-  const session = await openSession(host)
-  await launch(host, model, session, { prompt: "E-TWICE one" })
-  await launch(host, model, session, { prompt: "E-TWICE two" })
-  await host.kill("SIGKILL")
+  const session = await openSession(opencode)
+  await launch(opencode, model, session, { prompt: "E-TWICE one" })
+  await launch(opencode, model, session, { prompt: "E-TWICE two" })
+  await opencode.kill("SIGKILL")
   const plugin = [[NUMB, {}]] as [string, Record<string, unknown>][]
-  const others = await Promise.all([1, 2].map(() => startHost({ model, plugin, home: host.home })))
+  const others = await Promise.all([1, 2].map(() => startOpencode({ model, plugin, home: opencode.home })))
   try {
     // Any request makes a host load the project and its plugins.
     await Promise.all(others.map(({ client }) => unwrap(client.tool.ids())))
@@ -91,11 +91,11 @@ test("two processes that restore the same tasks notify the parent of each task o
   } finally {
     door.open()
     for (const other of others) await other.stop()
-    await host.restart()
+    await opencode.restart()
   }
 })
 
-const deliveries = async ({ client }: Host, sessionID: string) =>
+const deliveries = async ({ client }: Opencode, sessionID: string) =>
   (await unwrap(client.session.children({ sessionID }))).map(
     ({ metadata }) =>
       (metadata as { superagents: { task: { delivery: { state: string } } } }).superagents.task.delivery.state,

@@ -5,27 +5,27 @@ import { OpencodeForks } from "../../src/features/forks/opencode/forks.ts"
 import { systemClock } from "../../src/lib/clock.ts"
 import { startWorker } from "../../src/lib/thread.ts"
 import { toUsage } from "../../src/opencode/convert.ts"
-import { OpencodeHttpApi } from "../../src/opencode/host.ts"
+import { OpencodeHttpApi } from "../../src/opencode/api.ts"
 import { OpencodeModels } from "../../src/opencode/models.ts"
 import { TokenCounter } from "../../src/runtime/tokens/counter.ts"
 import { draftBelow, type ForkWorld, forkContract, LIMITS } from "../contract/forks.ts"
 import { ask, messages, unwrap } from "../support/drive.ts"
-import { type Host, startHost } from "../support/host.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { textOf } from "../support/model-request.ts"
 import { openWithPast } from "../support/past.ts"
 import { SIGNER } from "../support/records.ts"
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startHost({ model })
+  opencode = await startOpencode({ model })
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
@@ -34,35 +34,35 @@ const counter = new TokenCounter(systemClock, () => startWorker(new URL("../../d
 /** A client whose requests for some paths are answered by somebody else. */
 const clientWith = (isMeant: (path: string) => boolean, answer: () => Promise<Response>): OpencodeClient =>
   createOpencodeClient({
-    baseUrl: host.url,
-    directory: host.directory,
+    baseUrl: opencode.url,
+    directory: opencode.directory,
     fetch: (request) => (isMeant(new URL((request as Request).url).pathname) ? answer() : fetch(request)),
   })
 
 const page = async () => new Response("<html></html>", { headers: { "content-type": "text/html" } })
 const refusal = async () => Response.json({ data: { message: "no" } }, { status: 500 })
 
-const portsOn = (client: OpencodeClient): ForkPorts & { host: OpencodeHttpApi } => {
+const portsOn = (client: OpencodeClient): ForkPorts & { opencode: OpencodeHttpApi } => {
   const sessions = new OpencodeHttpApi(client, "fork-contract", SIGNER, systemClock)
   const models = new OpencodeModels(client, counter)
-  return { forks: new OpencodeForks({ client, sessions, directory: host.directory, models }), models, host: sessions }
+  return { forks: new OpencodeForks({ client, sessions, directory: opencode.directory, models }), models, opencode: sessions }
 }
 
 const worldWith = (client: OpencodeClient): ForkWorld => {
   const ports = portsOn(client)
   return {
     ports,
-    openWithPast: (past) => openWithPast(host, past),
+    openWithPast: (past) => openWithPast(opencode, past),
     async session(sessionID) {
-      const session = await ports.host.session(sessionID)
+      const session = await ports.opencode.session(sessionID)
       const { title, tokens, cost } = await unwrap(client.session.get({ sessionID }))
       return session && { ...session, title, usage: toUsage(tokens, cost) }
     },
     metadata: async (sessionID) => (await unwrap(client.session.get({ sessionID }))).metadata ?? {},
     setMetadata: async (sessionID, metadata) => void (await unwrap(client.session.update({ sessionID, metadata }))),
-    stored: (sessionID) => messages(host, sessionID),
+    stored: (sessionID) => messages(opencode, sessionID),
     async ask(sessionID) {
-      await ask(host, sessionID, "THE PROMPT", { agent: "general", model: "scripted/alpha" })
+      await ask(opencode, sessionID, "THE PROMPT", { agent: "general", model: "scripted/alpha" })
       const request = model.requests.find((each) => each.sessionID === sessionID && each.lastUser === "THE PROMPT")
       if (!request) throw new Error("the fork never asked its model")
       const said = request.messages.filter(({ role }) => role !== "system")
@@ -77,12 +77,12 @@ const seen = new Map<string, unknown>()
 const BY_REPLAY = "made by replay"
 const BY_COPY = "made by session.fork, where there is no replay"
 
-forkContract(BY_REPLAY, async () => worldWith(host.client), seen)
+forkContract(BY_REPLAY, async () => worldWith(opencode.client), seen)
 forkContract(BY_COPY, async () => worldWith(clientWith((path) => path === "/sync/replay", page)), seen)
 
 test("a fork that neither method can make gives an error and leaves nothing behind", async () => {
-  const before = await worldWith(host.client).sessionIDs()
-  const { id: parentID, messageIDs } = await openWithPast(host, [
+  const before = await worldWith(opencode.client).sessionIDs()
+  const { id: parentID, messageIDs } = await openWithPast(opencode, [
     { role: "user", text: "hello" },
     { role: "assistant", text: "hi", calls: [{ tool: "read", input: {}, output: "z".repeat(2000) }] },
     { role: "assistant", text: "calling" },
@@ -93,20 +93,20 @@ test("a fork that neither method can make gives an error and leaves nothing behi
   await expect(forkContext(portsOn(client), request)).rejects.toThrow("rewrite the history: no")
   refuse.delete("/part/")
   await forkContext(portsOn(client), request)
-  expect(await worldWith(host.client).sessionIDs()).toHaveLength(before.length + 2)
+  expect(await worldWith(opencode.client).sessionIDs()).toHaveLength(before.length + 2)
 })
 
 test("a copy that OpenCode would compact at once gives an error and leaves nothing behind", async () => {
-  const { id: parentID, messageIDs } = await openWithPast(host, [
+  const { id: parentID, messageIDs } = await openWithPast(opencode, [
     { role: "user", text: "hello" },
     { role: "assistant", text: "hi", counted: 195_000 },
     { role: "assistant", text: "calling" },
   ])
-  const before = await worldWith(host.client).sessionIDs()
+  const before = await worldWith(opencode.client).sessionIDs()
   const request = { draft: draftBelow(parentID, String(messageIDs.at(-1))), title: "none", rules: [], limits: LIMITS }
   const copying = portsOn(clientWith((path) => path === "/sync/replay", page))
   await expect(forkContext(copying, request)).rejects.toThrow("OpenCode would compact the copy")
-  expect(await worldWith(host.client).sessionIDs()).toEqual(before)
+  expect(await worldWith(opencode.client).sessionIDs()).toEqual(before)
 })
 
 test("both ways to fork make and report the same for every history", () => {

@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { callTool, openSession, unwrap } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
 import { textOf } from "../support/model-request.ts"
 import { openWithPast, type PastMessage } from "../support/past.ts"
@@ -60,24 +60,24 @@ const countOf = (request: ModelRequest) =>
     .slice(0, -1)
     .reduce((sum, { content }) => sum + countTokens(textOf(content)), 0)
 
-const forkOf = async (host: Host, past: readonly PastMessage[]) => {
-  const { id } = await openWithPast(host, past)
-  const { child, output } = await launch(host, model, id, { prompt: "LOOK", fork: true })
+const forkOf = async (opencode: Opencode, past: readonly PastMessage[]) => {
+  const { id } = await openWithPast(opencode, past)
+  const { child, output } = await launch(opencode, model, id, { prompt: "LOOK", fork: true })
   const request = await model.waitFor(({ sessionID }) => sessionID === child, PATIENCE)
   const [, messages, tokens = ""] = LAUNCHED.exec(output) ?? []
-  await notified(host, id)
+  await notified(opencode, id)
   return { messages: Number(messages), tokens: Number(tokens.replaceAll(",", "")), request, output }
 }
 
 describe("token counts in an installed package", () => {
-  let host: Host
+  let opencode: Opencode
   beforeAll(async () => {
-    host = await startPlugged(model, {}, { plugin: installed })
+    opencode = await startPlugged(model, {}, { plugin: installed })
   })
-  afterAll(() => host?.stop())
+  afterAll(() => opencode?.stop())
 
   test("the installed package counts tokens as o200k does and keeps a history of 99,000 tokens whole", async () => {
-    const { messages, tokens, request, output } = await forkOf(host, pastOf(20, 98_500))
+    const { messages, tokens, request, output } = await forkOf(opencode, pastOf(20, 98_500))
     // The call that launched the fork is a turn of its own, and its question belongs to the history.
     expect(messages).toBe(41)
     expect(output).not.toContain("dropped")
@@ -98,7 +98,7 @@ describe("token counts in an installed package", () => {
       { role: "user", text: letters } as const,
       { role: "assistant", text: "yes" } as const,
     ]
-    const { messages, tokens, request } = await forkOf(host, past)
+    const { messages, tokens, request } = await forkOf(opencode, past)
     expect(messages).toBeGreaterThanOrEqual(17)
     expect(tokens).toBeLessThanOrEqual(100_000)
     expect(request.userTexts).toContain(letters)
@@ -106,7 +106,7 @@ describe("token counts in an installed package", () => {
   })
 
   test("a fork's request holds three agents' answers whole, and the launch names what was cut", async () => {
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     const answers = ["A", "B", "C"].map(
       (name, index) => `REPORT ${name} ${`${name.toLowerCase()} `.repeat(3000 + index * 2500)}END ${name}`,
     )
@@ -115,11 +115,11 @@ describe("token counts in an installed package", () => {
       return index < 0 ? undefined : { text: answers[index] as string }
     })
     for (const name of ["A", "B", "C"]) {
-      const { id } = await launch(host, model, session, { prompt: `tell ${name}` })
-      await callTool(host, model, session, "superagents_output", { task_id: id, block: true })
+      const { id } = await launch(opencode, model, session, { prompt: `tell ${name}` })
+      await callTool(opencode, model, session, "superagents_output", { task_id: id, block: true })
     }
-    await callTool(host, model, session, "bash", { command: "seq 1 2000", description: "count" })
-    const { child, output } = await launch(host, model, session, { prompt: "WRITE IT UP", fork: true })
+    await callTool(opencode, model, session, "bash", { command: "seq 1 2000", description: "count" })
+    const { child, output } = await launch(opencode, model, session, { prompt: "WRITE IT UP", fork: true })
     const request = await model.waitFor(({ sessionID }) => sessionID === child)
     const results = request.messages.filter(({ role }) => role === "tool").map(({ content }) => textOf(content))
     for (const answer of answers) expect(results.some((result) => result.includes(answer))).toBe(true)
@@ -135,16 +135,16 @@ describe("token counts in an installed package", () => {
 describe("forks without a counting thread", () => {
   test("a fork is made with estimated token counts when no thread can start, and OpenCode stays alive", async () => {
     rmSync(join(installed, "dist", "tokenizer.js"))
-    const host = await startPlugged(model, {}, { plugin: installed })
+    const opencode = await startPlugged(model, {}, { plugin: installed })
     try {
-      const { messages, tokens, request } = await forkOf(host, pastOf(20, 98_500))
+      const { messages, tokens, request } = await forkOf(opencode, pastOf(20, 98_500))
       expect(messages).toBeLessThan(41)
       expect(messages).toBeGreaterThan(25)
       expect(tokens).toBeLessThanOrEqual(100_000)
       expect(countOf(request)).toBeLessThan(tokens)
-      expect((await unwrap(host.client.session.list({ limit: 10 }))).length).toBeGreaterThan(0)
+      expect((await unwrap(opencode.client.session.list({ limit: 10 }))).length).toBeGreaterThan(0)
     } finally {
-      await host.stop()
+      await opencode.stop()
     }
   })
 })

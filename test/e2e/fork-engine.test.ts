@@ -7,12 +7,12 @@ import { type ForkPorts, type ForkRequest, forkContext } from "../../src/feature
 import { OpencodeForks } from "../../src/features/forks/opencode/forks.ts"
 import { systemClock } from "../../src/lib/clock.ts"
 import { startWorker } from "../../src/lib/thread.ts"
-import { OpencodeHttpApi } from "../../src/opencode/host.ts"
+import { OpencodeHttpApi } from "../../src/opencode/api.ts"
 import { OpencodeModels } from "../../src/opencode/models.ts"
 import { decodeRecord } from "../../src/runtime/record/codec.ts"
 import { TokenCounter } from "../../src/runtime/tokens/counter.ts"
 import { ask, callTool, idle, messages, openSession, unwrap } from "../support/drive.ts"
-import { type Host, startHost } from "../support/host.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
 import { textOf } from "../support/model-request.ts"
 import { openWithPast, type PastMessage } from "../support/past.ts"
@@ -24,17 +24,17 @@ const counter = new TokenCounter(systemClock, () => startWorker(new URL("../../d
 const ALPHA = { provider: "scripted", id: "alpha" }
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 let ports: ForkPorts
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startHost({ model, plugin: [PLUGIN] })
-  ports = portsOn(host.client)
+  opencode = await startOpencode({ model, plugin: [PLUGIN] })
+  ports = portsOn(opencode.client)
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
@@ -43,7 +43,7 @@ beforeEach(() => model.reset())
 const portsOn = (client: OpencodeClient): ForkPorts => {
   const sessions = new OpencodeHttpApi(client, "fork-engine", SIGNER, systemClock)
   const models = new OpencodeModels(client, counter)
-  return { forks: new OpencodeForks({ client, sessions, directory: host.directory, models }), models, host: sessions }
+  return { forks: new OpencodeForks({ client, sessions, directory: opencode.directory, models }), models, opencode: sessions }
 }
 
 let made = 0
@@ -69,7 +69,7 @@ const fork = (parentID: string, messageID: string, change: Partial<ForkRequest> 
 
 /** What the model is shown when the fork gets its prompt, without the system prompt. */
 const viewOf = async (sessionID: string): Promise<ModelRequest> => {
-  await ask(host, sessionID, "THE PROMPT", { agent: "general", model: "scripted/alpha" })
+  await ask(opencode, sessionID, "THE PROMPT", { agent: "general", model: "scripted/alpha" })
   const request = model.requests.find((each) => each.sessionID === sessionID)
   if (!request) throw new Error("the fork never asked its model")
   return request
@@ -85,12 +85,12 @@ describe("a fork of a short history", () => {
 
   beforeAll(async () => {
     model.use((request) => (request.lastUser === "the word is tulip" ? { text: "I remember tulip" } : undefined))
-    parent = await openSession(host, { title: "parent" })
-    await ask(host, parent, "the word is tulip")
-    await callTool(host, model, parent, "echo", { text: "z".repeat(5989) }, { text: "long" })
-    await callTool(host, model, parent, "echo", { text: "brief" }, { text: "short" })
-    await ask(host, parent, "and now?")
-    messageID = String((await messages(host, parent)).at(-1)?.info.id)
+    parent = await openSession(opencode, { title: "parent" })
+    await ask(opencode, parent, "the word is tulip")
+    await callTool(opencode, model, parent, "echo", { text: "z".repeat(5989) }, { text: "long" })
+    await callTool(opencode, model, parent, "echo", { text: "brief" }, { text: "short" })
+    await ask(opencode, parent, "and now?")
+    messageID = String((await messages(opencode, parent)).at(-1)?.info.id)
   })
 
   test("a short history's fork has earlier messages unchanged, cut results with their length, and the prompt last", async () => {
@@ -119,18 +119,18 @@ describe("a fork of a short history", () => {
     const draft = draftOf(parent, messageID)
     const rules = [{ permission: "bash", pattern: "*", action: "deny" as const }]
     const { sessionID, info } = await fork(parent, messageID, { draft, rules })
-    const session = await unwrap(host.client.session.get({ sessionID }))
+    const session = await unwrap(opencode.client.session.get({ sessionID }))
     expect(session).toMatchObject({ parentID: parent, title: "the fork", agent: "general", permission: rules, cost: 0 })
     expect(decodeRecord(session, SIGNER)?.task).toEqual({ ...draft, sessionID, fork: info })
     expect((await viewOf(sessionID)).tools).not.toContain("bash")
-    const roots = await unwrap(host.client.session.list({ roots: true, limit: 1000 }))
+    const roots = await unwrap(opencode.client.session.list({ roots: true, limit: 1000 }))
     expect(roots.map(({ id }) => id)).not.toContain(sessionID)
-    const after = await unwrap(host.client.session.get({ sessionID }))
+    const after = await unwrap(opencode.client.session.get({ sessionID }))
     expect(after.tokens).toMatchObject({ input: 100, output: 20 })
   })
 
   test("a fork is empty when the calling message is the first of its session", async () => {
-    const first = String((await messages(host, parent))[0]?.info.id)
+    const first = String((await messages(opencode, parent))[0]?.info.id)
     const { sessionID, info } = await fork(parent, first)
     expect(said(await viewOf(sessionID))).toHaveLength(2)
     expect(info.messages).toBe(0)
@@ -140,14 +140,14 @@ describe("a fork of a short history", () => {
 describe("a fork of a compacted history", () => {
   test("a fork of a compacted history begins at the summary, where the parent's model begins", async () => {
     model.use(({ lastUser }) => ({ text: lastUser.startsWith("fact") ? `noted ${lastUser}` : "SUMMARY" }))
-    const parent = await openSession(host)
-    for (const fact of ["fact one", "fact two", "fact three"]) await ask(host, parent, fact)
-    await unwrap(host.client.session.summarize({ sessionID: parent, providerID: "scripted", modelID: "alpha" }))
-    await idle(host, parent)
-    await ask(host, parent, "fact four")
-    const last = String((await messages(host, parent)).at(-1)?.info.id)
+    const parent = await openSession(opencode)
+    for (const fact of ["fact one", "fact two", "fact three"]) await ask(opencode, parent, fact)
+    await unwrap(opencode.client.session.summarize({ sessionID: parent, providerID: "scripted", modelID: "alpha" }))
+    await idle(opencode, parent)
+    await ask(opencode, parent, "fact four")
+    const last = String((await messages(opencode, parent)).at(-1)?.info.id)
     model.requests.length = 0
-    await ask(host, parent, "fact five")
+    await ask(opencode, parent, "fact five")
     const seenByParent = said(model.requests[0] as ModelRequest)
     const { sessionID } = await fork(parent, last)
     const seen = said(await viewOf(sessionID))
@@ -172,7 +172,7 @@ describe("a fork of a long history", () => {
   ]).flat()
 
   test("a fork of a long history keeps the newest turns within the limit and says what was dropped", async () => {
-    const { id, messageIDs } = await openWithPast(host, [...past, { role: "assistant", text: "calling" }])
+    const { id, messageIDs } = await openWithPast(opencode, [...past, { role: "assistant", text: "calling" }])
     const { sessionID, info } = await fork(id, String(messageIDs.at(-1)))
     const request = await viewOf(sessionID)
     const view = said(request)
@@ -195,12 +195,12 @@ describe("a fork of a long history", () => {
     const counted = past.slice(0, 80).map((message, index): PastMessage => {
       return message.role === "assistant" ? { ...message, counted: (index + 1) * 2000 } : message
     })
-    const { id, messageIDs } = await openWithPast(host, [...counted, { role: "assistant", text: "calling" }])
+    const { id, messageIDs } = await openWithPast(opencode, [...counted, { role: "assistant", text: "calling" }])
     const { sessionID, info } = await fork(id, String(messageIDs.at(-1)), { limits: { ...LIMITS, maxTokens: 500_000 } })
     expect(info.tokens).toBeLessThanOrEqual(120_000)
     expect(info.messages).toBeGreaterThan(52)
     expect(info.messages).toBeLessThan(60)
-    const last = (await messages(host, sessionID))
+    const last = (await messages(opencode, sessionID))
       .map(({ info: each }) => each)
       .findLast((each) => each.role === "assistant")
     expect(last).toMatchObject({ cost: 0, tokens: { output: 0 } })

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { taskOfMessage } from "../../src/opencode/messages.ts"
 import { callTool, eventually, openSession } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"
 import { type Launched, launchAll, notifications, startPlugged } from "../support/plugin.ts"
 
@@ -27,16 +27,16 @@ const refusal = (status: number, message: string, more: Record<string, unknown> 
 
 describe("a provider's refusal", () => {
   let model: ScriptedModel
-  let host: Host
+  let opencode: Opencode
   let used = 0
 
   beforeAll(async () => {
     model = await startModel()
     const config = { provider: model.provider({ models: ["alpha", ...MODELS] }) }
-    host = await startPlugged(model, { maxLaunchesPerMinute: 0 }, { config })
+    opencode = await startPlugged(model, { maxLaunchesPerMinute: 0 }, { config })
   })
   afterAll(async () => {
-    await host?.stop()
+    await opencode?.stop()
     await model?.close()
   })
 
@@ -44,7 +44,7 @@ describe("a provider's refusal", () => {
   const launchSome = async (reply: (number: number, sinceFirst: number) => Reply, count = 1) => {
     const own = MODELS[used++]
     if (!own) throw new Error("more tests than models")
-    const sessionID = await openSession(host)
+    const sessionID = await openSession(opencode)
     const requests: { at: number; refused: boolean; endsWith?: string }[] = []
     model.use((request) => {
       if (request.model !== own) return undefined
@@ -58,24 +58,24 @@ describe("a provider's refusal", () => {
       return said
     })
     const tasks = Array.from({ length: count }, (_, at) => ({ prompt: `P-GATE ${at}`, model: `scripted/${own}` }))
-    return { sessionID, requests, tasks: await launchAll(host, model, sessionID, tasks) }
+    return { sessionID, requests, tasks: await launchAll(opencode, model, sessionID, tasks) }
   }
 
   /** What the parent was told of each task's end, once all have ended. */
   const ends = (sessionID: string, tasks: readonly Launched[]) =>
     eventually(
       async () => {
-        const found = await notifications(host, sessionID)
+        const found = await notifications(opencode, sessionID)
         const own = tasks.map(({ id }) =>
           found.filter((message) => taskOfMessage(message.id) === id && !message.visible.startsWith("⏸")),
         )
         return own.every(({ length }) => length > 0) && own.map((each) => each.map(({ visible }) => visible[0]))
       },
-      { timeout: 150_000, message: () => `all are told\n${host.logs()}` },
+      { timeout: 150_000, message: () => `all are told\n${opencode.logs()}` },
     )
 
   const wasParked = async (sessionID: string, [task]: readonly Launched[]) => {
-    const { output } = await callTool(host, model, sessionID, "superagents_output", { task_id: task?.id })
+    const { output } = await callTool(opencode, model, sessionID, "superagents_output", { task_id: task?.id })
     return /^Parked \d+ times?, /m.test(output ?? "")
   }
 
@@ -184,7 +184,7 @@ describe("a provider's refusal", () => {
       6,
     )
     const answered = () => requests.filter(({ refused }) => !refused).map(({ at }) => at)
-    await eventually(() => answered().length === 6, { timeout: 90_000, message: () => host.logs() })
+    await eventually(() => answered().length === 6, { timeout: 90_000, message: () => opencode.logs() })
     expect(Math.max(...answered()) - Math.min(...answered())).toBeLessThan(stepMs / 2)
     expect(await ends(sessionID, tasks)).toEqual(tasks.map(() => ["✓"]))
   })

@@ -1,20 +1,20 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { ask, callTool, eventually, openSession, toolParts } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, isNotification, launch, notifications, notified, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model, { maxDepth: 2 })
-  await ask(host, await openSession(host), "warm up")
+  opencode = await startPlugged(model, { maxDepth: 2 })
+  await ask(opencode, await openSession(opencode), "warm up")
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
@@ -37,31 +37,31 @@ test("a child below the depth limit may launch a task, and ends only after that 
     await door.opened
     return { text: "from the depth" }
   })
-  const session = await openSession(host)
-  const { id, child } = await launch(host, model, session, { prompt: "P-CHILD" })
-  await eventually(async () => (await toolParts(host, child, "superagents_task"))[0]?.state.status === "completed")
+  const session = await openSession(opencode)
+  const { id, child } = await launch(opencode, model, session, { prompt: "P-CHILD" })
+  await eventually(async () => (await toolParts(opencode, child, "superagents_task"))[0]?.state.status === "completed")
   const waiting = async () => {
-    const { output = "" } = await callTool(host, model, session, "superagents_output", { task_id: id })
+    const { output = "" } = await callTool(opencode, model, session, "superagents_output", { task_id: id })
     return output.includes("Status: running, waiting for its own tasks") && output.includes("I am waiting")
   }
   await eventually(waiting)
-  expect(await notifications(host, session)).toEqual([])
+  expect(await notifications(opencode, session)).toEqual([])
   door.open()
-  const [told] = await notified(host, session)
+  const [told] = await notified(opencode, session)
   expect(told?.visible).toContain('✓ **Agent "do P-CHILD" finished in ')
   expect(told?.visible, "the parent's batch has the child alone").toContain("Task Progress: 1/1")
-  const [own] = await notifications(host, child)
+  const [own] = await notifications(opencode, child)
   expect(own?.visible).toContain('✓ **Agent "the deeper part" finished in ')
-  const { output } = await callTool(host, model, session, "superagents_output", { task_id: id })
+  const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: id })
   expect(output).toContain(`<task_output id="${id}">\nnow I have heard of it\n</task_output>`)
   expect(output, "the child's own three answers and the grandchild's").toContain("Usage: 480 tokens")
 })
 
 test("a grandchild is offered no launching tool of ours or of OpenCode's, but its parent is", async () => {
   model.use(launchesOwn("P-OFFER-CHILD", "P-OFFER-GRANDCHILD"))
-  const session = await openSession(host)
-  const { child } = await launch(host, model, session, { prompt: "P-OFFER-CHILD" })
-  await notified(host, session)
+  const session = await openSession(opencode)
+  const { child } = await launch(opencode, model, session, { prompt: "P-OFFER-CHILD" })
+  await notified(opencode, session)
   const of = (prompt: string) => model.requests.find((request) => request.lastUser === prompt)
   expect(of("P-OFFER-CHILD")?.tools).toContain("superagents_task")
   expect(of("P-OFFER-GRANDCHILD")?.parentSessionID).toBe(child)
@@ -74,20 +74,20 @@ test("a grandchild is offered no launching tool of ours or of OpenCode's, but it
 test("cancelling a child also cancels the child's own tasks", async () => {
   model.use(launchesOwn("P-DOOMED", "P-DOOMED-TOO"))
   model.use((request) => (request.lastUser === "P-DOOMED-TOO" ? { hang: true } : undefined))
-  const session = await openSession(host)
-  const { id } = await launch(host, model, session, { prompt: "P-DOOMED" })
+  const session = await openSession(opencode)
+  const { id } = await launch(opencode, model, session, { prompt: "P-DOOMED" })
   const deep = await model.waitFor((request) => request.lastUser === "P-DOOMED-TOO")
-  await callTool(host, model, session, "superagents_cancel", { task_id: id })
+  await callTool(opencode, model, session, "superagents_cancel", { task_id: id })
   await eventually(() => deep.aborted.aborted)
-  const [told] = await notified(host, session)
+  const [told] = await notified(opencode, session)
   expect(told?.visible).toContain("cancelled after ")
 })
 
 test("a grandchild lists only its own tasks, and the parent lists only its child", async () => {
   model.use(launchesOwn("P-SCOPE", "P-SCOPE-DEEP"))
-  const session = await openSession(host)
-  const { id } = await launch(host, model, session, { prompt: "P-SCOPE" })
-  await notified(host, session)
-  const { output = "" } = await callTool(host, model, session, "superagents_list", {})
+  const session = await openSession(opencode)
+  const { id } = await launch(opencode, model, session, { prompt: "P-SCOPE" })
+  await notified(opencode, session)
+  const { output = "" } = await callTool(opencode, model, session, "superagents_list", {})
   expect(output.match(/^bg_\w+/gm)).toEqual([id])
 })

@@ -1,31 +1,31 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTool, eventually, openSession } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, notified, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(
+  opencode = await startPlugged(
     model,
     { taskTimeout: 9000, stallTimeout: 2500, maxTokensPerTask: 1000, todoGrace: 600, pollInterval: 500 },
     { config: { agent: { doer: { mode: "subagent", description: "Does it.", prompt: "Do it." } } } },
   )
-  await ask(host, await openSession(host), "warm up")
+  await ask(opencode, await openSession(opencode), "warm up")
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
 beforeEach(() => model.reset())
 
 const outputOf = async (session: string, id: string) =>
-  (await callTool(host, model, session, "superagents_output", { task_id: id })).output ?? ""
+  (await callTool(opencode, model, session, "superagents_output", { task_id: id })).output ?? ""
 
 const words = (count: number) => Array.from({ length: count }, (_, index) => `word${index} `).join("")
 
@@ -34,9 +34,9 @@ describe("a task over a limit", () => {
     model.use((request) =>
       request.lastUser === "P-ENDLESS" ? { text: words(200), chunks: 200, pace: 300 } : undefined,
     )
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-ENDLESS" })
-    const [notification] = await notified(host, session)
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-ENDLESS" })
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toContain(" failed in ")
     expect(notification?.hidden).toContain("Reason: Stopped at its time limit of 9s (the option taskTimeout).")
     expect(await outputOf(session, id)).toContain(`Text it had written:\n<task_output id="${id}">\nword0 word1 `)
@@ -46,9 +46,9 @@ describe("a task over a limit", () => {
 
   test("a task that passes the argument timeout is ended, names that limit, and keeps its text", async () => {
     model.use((request) => (request.lastUser === "P-TIMED" ? { hang: true, text: "not much" } : undefined))
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-TIMED", timeout: 1500 })
-    const [notification] = await notified(host, session)
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-TIMED", timeout: 1500 })
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toMatch(/ failed in [1-9](\.\d)?s\./)
     expect(notification?.hidden).toContain("Reason: Stopped at its time limit of 1.5s (its timeout argument).")
     expect(await outputOf(session, id)).toContain("Status: error")
@@ -61,13 +61,13 @@ describe("a task over a limit", () => {
     model.use((request) =>
       request.lastUser === "P-BROKEN" ? { status: 500, body, headers: { "retry-after": "3" } } : undefined,
     )
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-BROKEN", timeout: 7000 })
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "P-BROKEN", timeout: 7000 })
     const told = await eventually(
       async () => /retrying since [\d:]+ \(attempt .*/.exec(await outputOf(session, id))?.[0],
     )
     expect(told).toContain("the disk of our server is broken")
-    const [notification] = await notified(host, session)
+    const [notification] = await notified(opencode, session)
     expect(notification?.hidden).toMatch(
       /Reason: Stopped at its time limit of 7s \(its timeout argument\)\. Since \d\d:\d\d every request to its model has failed \(attempt \d+: .*the disk of our server is broken/,
     )
@@ -76,17 +76,17 @@ describe("a task over a limit", () => {
   test("a task that is writing a tool call is ended only after three times stallTimeout without output", async () => {
     const half = { name: "write", args: '{"filePath": "' }
     model.use(({ lastUser }) => (lastUser === "P-HALF" ? { hang: true, call: half } : undefined))
-    const session = await openSession(host)
-    await launch(host, model, session, { prompt: "P-HALF" })
-    const [notification] = await notified(host, session)
+    const session = await openSession(opencode)
+    await launch(opencode, model, session, { prompt: "P-HALF" })
+    const [notification] = await notified(opencode, session)
     expect(notification?.hidden).toContain("stallTimeout allows 2.5s, and 3 times that while it writes a tool call")
   })
 
   test("a task that is silent longer than the option stallTimeout is ended and keeps its text", async () => {
     model.use((request) => (request.lastUser === "P-SILENT" ? { hang: true, text: "hm" } : undefined))
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-SILENT" })
-    const [notification] = await notified(host, session)
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-SILENT" })
+    const [notification] = await notified(opencode, session)
     expect(notification?.hidden).toMatch(/Reason: Stopped because nothing was heard of it .*stallTimeout allows 2\.5s/)
     expect(await outputOf(session, id)).toContain(`<task_output id="${id}">\nhm\n</task_output>`)
     const request = await model.waitFor((each) => each.sessionID === child)
@@ -99,9 +99,9 @@ describe("a task over a limit", () => {
       const usage = { input: 500, output: 50, cached: 5000 }
       return { text: "still looking", tools: [{ name: "glob", args: { pattern: "*" } }], usage }
     })
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-DEAR" })
-    const [notification] = await notified(host, session)
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "P-DEAR" })
+    const [notification] = await notified(opencode, session)
     expect(notification?.hidden).toMatch(/used \d+ tokens, the option maxTokensPerTask allows 1000\./)
     expect(await outputOf(session, id)).toContain("still looking")
     const steps = model.requests.filter((request) => request.lastUser === "P-DEAR").length
@@ -117,17 +117,17 @@ describe("signs of life", () => {
       if (request.sinceUser.length > 0) return { text: "slept well" }
       return { tools: [{ name: "bash", args: { command: "sleep 3.5", description: "sleeps" } }] }
     })
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-TOOL" })
-    await notified(host, session)
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "P-TOOL" })
+    await notified(opencode, session)
     expect(await outputOf(session, id)).toContain("slept well")
   })
 
   test("text that arrives slowly keeps a task from counting as silent", async () => {
     model.use((request) => (request.lastUser === "P-DROPS" ? { text: words(9), chunks: 9, pace: 400 } : undefined))
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-DROPS" })
-    await notified(host, session)
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "P-DROPS" })
+    await notified(opencode, session)
     expect(await outputOf(session, id)).toContain("Status: completed")
   })
 })
@@ -143,9 +143,9 @@ describe("an agent with open todos", () => {
       if (request.lastUser !== "P-TODO") return undefined
       return request.sinceUser.length > 0 ? { text: "enough" } : { tools: [{ name: "todowrite", args: { todos } }] }
     })
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-TODO", agent: "doer" })
-    const [notification] = await notified(host, session)
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "P-TODO", agent: "doer" })
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toContain(" finished in ")
     expect(notification?.hidden).toContain("left 1 of its todos open")
     expect(await outputOf(session, id)).toContain("Note: the agent left 1 of its todos open.")
@@ -159,9 +159,9 @@ describe("an agent with open todos", () => {
       if (request.toolResults.length === 1) return { tools: [{ name: "todowrite", args: { todos: closed } }] }
       return { text: "all done" }
     })
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-TODO-DONE", agent: "doer" })
-    const [notification] = await notified(host, session)
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "P-TODO-DONE", agent: "doer" })
+    const [notification] = await notified(opencode, session)
     expect(notification?.hidden).not.toContain("todos")
     expect(await outputOf(session, id)).not.toContain("todos open")
   })

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { ask, callTool, eventually, idle, openSession } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launchAll, notifications, startPlugged } from "../support/plugin.ts"
 
@@ -15,21 +15,21 @@ const MOST_GROWTH_MB = 3
 const HEAP = fileURLToPath(new URL("../support/fixtures/heap-plugin.ts", import.meta.url))
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model, { maxLaunchesPerMinute: 0, toasts: false }, { others: [HEAP] })
-  await ask(host, await openSession(host), "warm up")
+  opencode = await startPlugged(model, { maxLaunchesPerMinute: 0, toasts: false }, { others: [HEAP] })
+  await ask(opencode, await openSession(opencode), "warm up")
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
 /** Live objects of the whole host after its garbage was collected. */
-const heapMB = async () => Number((await callTool(host, model, await openSession(host), "heap", {})).output)
+const heapMB = async () => Number((await callTool(opencode, model, await openSession(opencode), "heap", {})).output)
 
 /** The same once they get no fewer: the host lets go in its own time. */
 const settledMB = async () => {
@@ -45,12 +45,12 @@ const settledMB = async () => {
 
 /** All tasks at once, five tool calls each; resolves when all have been told of. */
 const round = async (name: string, count: number) => {
-  const session = await openSession(host)
+  const session = await openSession(opencode)
   const tasks = Array.from({ length: count }, (_, index) => ({ prompt: `P-LOAD ${name}-${index}`, description: name }))
-  const launched = await launchAll(host, model, session, tasks, { timeout: 120_000 })
-  const told = async () => (await notifications(host, session)).length >= count
-  await eventually(told, { timeout: 600_000, message: () => `${count} notifications\n${host.logs()}` })
-  await idle(host, session, { timeout: 30_000 })
+  const launched = await launchAll(opencode, model, session, tasks, { timeout: 120_000 })
+  const told = async () => (await notifications(opencode, session)).length >= count
+  await eventually(told, { timeout: 600_000, message: () => `${count} notifications\n${opencode.logs()}` })
+  await idle(opencode, session, { timeout: 30_000 })
   return { session, launched }
 }
 
@@ -75,13 +75,13 @@ test(`${TASKS} tasks of five tool calls through ten slots are reported once each
   expect(peak).toBeLessThanOrEqual(SLOTS)
   expect(atWork).toBe(0)
 
-  const found = await notifications(host, session)
+  const found = await notifications(opencode, session)
   expect(found).toHaveLength(TASKS)
   const ids = found.map(({ hidden }) => / Task (bg_\w+): completed\./.exec(hidden)?.[1])
   expect(ids.toSorted()).toEqual(launched.map(({ id }) => id).toSorted())
   const progress = found.map(({ visible }) => visible.split("Task Progress: ")[1])
   expect(progress).toEqual(Array.from({ length: TASKS }, (_, index) => `${index + 1}/${TASKS}`))
-  const { output = "" } = await callTool(host, model, session, "superagents_list", {})
+  const { output = "" } = await callTool(opencode, model, session, "superagents_list", {})
   expect(output).toContain(`${TASKS} tasks, 0 running | ${(TASKS * TOOL_CALLS).toLocaleString("en-US")} tool calls | `)
 
   model.requests.length = 0

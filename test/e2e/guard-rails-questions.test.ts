@@ -1,24 +1,24 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTool, eventually, openSession, toolParts, unwrap } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, notified, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(
+  opencode = await startPlugged(
     model,
     { permissionTimeout: 12_000, stallTimeout: 2500, pollInterval: 500 },
     { permission: { "*": "allow", bash: "ask", doom_loop: "ask" } },
   )
-  await ask(host, await openSession(host), "warm up")
+  await ask(opencode, await openSession(opencode), "warm up")
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
@@ -34,31 +34,31 @@ beforeEach(() => {
 })
 
 const questionOf = (child: string) =>
-  eventually(async () => (await unwrap(host.client.permission.list())).find(({ sessionID }) => sessionID === child))
+  eventually(async () => (await unwrap(opencode.client.permission.list())).find(({ sessionID }) => sessionID === child))
 
 const call = async (session: string, tool: string, args: Record<string, unknown> = {}) =>
-  (await callTool(host, model, session, `superagents_${tool}`, args)).output ?? ""
+  (await callTool(opencode, model, session, `superagents_${tool}`, args)).output ?? ""
 
 describe("a child that asks for a permission", () => {
   test("a child that asks for a permission shows its question and continues when the user allows it", async () => {
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-ASK-YES" })
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-ASK-YES" })
     const question = await questionOf(child)
     const [list, output] = [await call(session, "list"), await call(session, "output", { task_id: id })]
     expect(list).toContain("| running, waiting for permission (bash: echo P-ASK-YES) |")
     expect(output).toContain("Status: running, waiting for permission (bash: echo P-ASK-YES)")
     expect(output).toContain("Waits for an answer from the user (permission): bash: echo P-ASK-YES")
-    await unwrap(host.client.permission.reply({ requestID: question.id, reply: "once" }))
-    await notified(host, session)
+    await unwrap(opencode.client.permission.reply({ requestID: question.id, reply: "once" }))
+    await notified(opencode, session)
     expect(await call(session, "output", { task_id: id })).toContain("the tool said: P-ASK-YES")
   })
 
   test("a child whose permission the user refuses is reported with that refusal", async () => {
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-ASK-NO" })
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-ASK-NO" })
     const question = await questionOf(child)
-    await unwrap(host.client.permission.reply({ requestID: question.id, reply: "reject" }))
-    const [notification] = await notified(host, session)
+    await unwrap(opencode.client.permission.reply({ requestID: question.id, reply: "reject" }))
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toContain(" finished in ")
     const output = await call(session, "output", { task_id: id })
     expect(output).toContain("Note: The agent stopped at a refused permission.")
@@ -66,13 +66,13 @@ describe("a child that asks for a permission", () => {
   })
 
   test("a permission without an answer is refused after permissionTimeout, and the child continues instead of ending as silent", async () => {
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-ASK-NOBODY" })
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-ASK-NOBODY" })
     await questionOf(child)
-    const [notification] = await notified(host, session, 1, 20_000)
+    const [notification] = await notified(opencode, session, 1, 20_000)
     expect(notification?.visible).toContain(" finished in ")
-    expect(await unwrap(host.client.permission.list())).toEqual([])
-    expect((await toolParts(host, child, "bash"))[0]?.state).toMatchObject({
+    expect(await unwrap(opencode.client.permission.list())).toEqual([])
+    expect((await toolParts(opencode, child, "bash"))[0]?.state).toMatchObject({
       status: "error",
       error: expect.stringContaining("Nobody allowed running echo P-ASK-NOBODY in time. Go on without it"),
     })
@@ -86,13 +86,13 @@ describe("a child that asks for a permission", () => {
       if (userTexts[0] !== "P-LOOP") return undefined
       return userTexts.length > 1 ? { text: `told: ${userTexts.at(-1)}` } : { text: "reads", tools: [read, read, read] }
     })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-LOOP" })
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-LOOP" })
     await questionOf(child)
     expect(await call(session, "output", { task_id: id })).toMatch(
       /\(permission\): doom_loop: read \(refused .* if nobody answers; the agent then goes on without it\)/,
     )
-    const [notification] = await notified(host, session, 1, 20_000)
+    const [notification] = await notified(opencode, session, 1, 20_000)
     expect(notification?.visible).toContain(" finished in ")
     expect(await call(session, "output", { task_id: id })).toContain(
       "Nobody allowed the same call three times in a row of read in time. The refusal ended your turn, but not your task. Go on without it",
@@ -100,23 +100,23 @@ describe("a child that asks for a permission", () => {
   })
 
   test("a child that is cancelled while it asks for a permission leaves no question open", async () => {
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-ASK-CANCEL" })
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-ASK-CANCEL" })
     await questionOf(child)
     await call(session, "cancel", { task_id: id })
-    expect(await unwrap(host.client.permission.list())).toEqual([])
-    const [notification] = await notified(host, session)
+    expect(await unwrap(opencode.client.permission.list())).toEqual([])
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toContain("cancelled after ")
     expect(model.requests.filter((request) => request.sessionID === child)).toHaveLength(1)
   })
 
   test("a child that reaches its time limit while it asks for a permission leaves no question open", async () => {
-    const session = await openSession(host)
-    const { child } = await launch(host, model, session, { prompt: "P-ASK-LIMIT", timeout: 2000 })
+    const session = await openSession(opencode)
+    const { child } = await launch(opencode, model, session, { prompt: "P-ASK-LIMIT", timeout: 2000 })
     await questionOf(child)
-    const [notification] = await notified(host, session)
+    const [notification] = await notified(opencode, session)
     expect(notification?.hidden).toContain("time limit of 2s")
-    await eventually(async () => (await unwrap(host.client.permission.list())).length === 0)
+    await eventually(async () => (await unwrap(opencode.client.permission.list())).length === 0)
   })
 
   test("a permission question of OpenCode's own subagent below a child is shown on the child's task", async () => {
@@ -125,15 +125,15 @@ describe("a child that asks for a permission", () => {
       const args = { description: "deeper", prompt: "P-ASK-DEEP", subagent_type: "general" }
       return { tools: [{ name: "task", args }] }
     })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-DELEGATE" })
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-DELEGATE" })
     const offered = (await model.waitFor((request) => request.sessionID === child)).tools
     if (offered.includes("task")) {
-      await eventually(async () => (await unwrap(host.client.permission.list())).length === 1)
+      await eventually(async () => (await unwrap(opencode.client.permission.list())).length === 1)
       expect(await call(session, "list")).toContain("waiting for permission (bash: echo P-ASK-DEEP)")
       await call(session, "cancel", { task_id: id })
     }
-    await notified(host, session)
-    await eventually(async () => (await unwrap(host.client.permission.list())).length === 0)
+    await notified(opencode, session)
+    await eventually(async () => (await unwrap(opencode.client.permission.list())).length === 0)
   })
 })

@@ -1,15 +1,15 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTool, eventually, idle, openSession, say, unwrap } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, launchAll, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(
+  opencode = await startPlugged(
     model,
     {},
     {
@@ -25,18 +25,18 @@ beforeAll(async () => {
       },
     },
   )
-  await ask(host, await openSession(host), "warm up")
+  await ask(opencode, await openSession(opencode), "warm up")
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
 beforeEach(() => model.reset())
 
 const call = async (session: string, tool: string, args: Record<string, unknown> = {}) =>
-  (await callTool(host, model, session, `superagents_${tool}`, args)).output ?? ""
+  (await callTool(opencode, model, session, `superagents_${tool}`, args)).output ?? ""
 
 const hangs = (prompt: string) => model.use((request) => (request.lastUser === prompt ? { hang: true } : undefined))
 
@@ -49,9 +49,9 @@ describe("a child at the depth limit", () => {
       const args = { description: "deeper", prompt: "P-TOO-DEEP", agent: "general" }
       return { tools: [{ name: "superagents_task", args }] }
     })
-    const session = await openSession(host)
-    await launch(host, model, session, { prompt: "P-INSIST" })
-    const [notification] = await notified(host, session)
+    const session = await openSession(opencode)
+    await launch(opencode, model, session, { prompt: "P-INSIST" })
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toContain(" finished in ")
     expect(model.requests.some(({ lastUser }) => lastUser === "P-TOO-DEEP")).toBe(false)
   })
@@ -59,29 +59,29 @@ describe("a child at the depth limit", () => {
 
 describe("the model of a child", () => {
   test("a launch can choose the child's model without changing the parent's model", async () => {
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-MODEL", model: "scripted/beta" })
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-MODEL", model: "scripted/beta" })
     expect((await asked(child)).model).toBe("beta")
-    await notified(host, session)
+    await notified(opencode, session)
     await eventually(() => wakes(model, session).length === 1)
     expect(wakes(model, session)[0]?.model).toBe("alpha")
     expect(await call(session, "output", { task_id: id })).toContain("Agent: general (scripted/beta)")
-    const row = await unwrap(host.client.session.get({ sessionID: session }))
+    const row = await unwrap(opencode.client.session.get({ sessionID: session }))
     expect(row.model).toMatchObject({ providerID: "scripted", id: "alpha" })
   })
 
   test("a child uses its agent's own model rather than the parent's model", async () => {
-    const session = await openSession(host)
-    const { child } = await launch(host, model, session, { prompt: "P-OWN-MODEL", agent: "second" })
+    const session = await openSession(opencode)
+    const { child } = await launch(opencode, model, session, { prompt: "P-OWN-MODEL", agent: "second" })
     expect((await asked(child)).model).toBe("beta")
-    await notified(host, session)
+    await notified(opencode, session)
     await eventually(() => wakes(model, session)[0]?.model === "alpha")
   })
 
   test("an unknown model is refused with a list of similar model names", async () => {
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     const args = { description: "do it", prompt: "P-NEVER", agent: "general", model: "scripted/betta" }
-    const { status, error } = await callTool(host, model, session, "superagents_task", args)
+    const { status, error } = await callTool(opencode, model, session, "superagents_task", args)
     expect(status).toBe("error")
     expect(error).toMatch(/No model "scripted\/betta" .* Did you mean: scripted\/beta\b/)
   })
@@ -95,9 +95,9 @@ describe("tokens and cost", () => {
       if (request.sinceUser.length > 0) return { text: "counted", usage }
       return { tools: [{ name: "glob", args: { pattern: "*" } }], usage }
     })
-    const session = await openSession(host)
-    const [first] = await launchAll(host, model, session, [{ prompt: "P-COST-1" }, { prompt: "P-COST-2" }])
-    const found = await notified(host, session, 2)
+    const session = await openSession(opencode)
+    const [first] = await launchAll(opencode, model, session, [{ prompt: "P-COST-1" }, { prompt: "P-COST-2" }])
+    const found = await notified(opencode, session, 2)
     for (const { hidden } of found)
       expect(hidden).toContain("Used: 1 tool call, 2,500 tokens + 600 from the cache, $0.0030.")
     expect(await call(session, "output", { task_id: first?.id })).toContain(
@@ -109,7 +109,7 @@ describe("tokens and cost", () => {
     expect(rows[2]).toMatch(
       /^2 tasks, 0 running \| 2 tool calls \| .*5,000 tokens \+ 1,200 from the cache, \$0\.0060 of \$10/,
     )
-    const row = await unwrap(host.client.session.get({ sessionID: String(first?.child) }))
+    const row = await unwrap(opencode.client.session.get({ sessionID: String(first?.child) }))
     expect(row.tokens).toMatchObject({ input: 2000, output: 400, reasoning: 100, cache: { read: 600 } })
     expect(row.cost).toBeCloseTo(0.003, 6)
   })
@@ -124,32 +124,32 @@ describe("an end by the user", () => {
       await door.opened
       return { text: "still here" }
     })
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-LIVES-ON" })
-    await say(host, session, "tell me a story")
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "P-LIVES-ON" })
+    await say(opencode, session, "tell me a story")
     const request = await model.waitFor(({ lastUser }) => lastUser === "tell me a story")
-    await unwrap(host.client.session.abort({ sessionID: session }))
+    await unwrap(opencode.client.session.abort({ sessionID: session }))
     await eventually(() => request.aborted.aborted)
-    await idle(host, session)
+    await idle(opencode, session)
     expect(await call(session, "list")).toContain(`${id} do P-LIVES-ON | general | running, working |`)
     door.open()
-    const [notification] = await notified(host, session)
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toContain(" finished in ")
     await eventually(() => wakes(model, session).length === 1)
   })
 
   test("a child that the user deletes counts as cancelled, and the parent is woken", async () => {
     hangs("P-DELETED")
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-DELETED" })
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-DELETED" })
     await asked(child)
-    await unwrap(host.client.session.delete({ sessionID: child }))
-    const [notification] = await notified(host, session)
+    await unwrap(opencode.client.session.delete({ sessionID: child }))
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toContain("⊘ **Agent ")
     expect(notification?.hidden).toContain("Reason: Its session was deleted.")
     await eventually(() => wakes(model, session).length === 1)
     expect(await call(session, "output", { task_id: id })).toContain("Status: cancelled")
-    expect(await notifications(host, session)).toHaveLength(1)
+    expect(await notifications(opencode, session)).toHaveLength(1)
   })
 
   test("deleting the parent stops its own children and leaves other sessions alone", async () => {
@@ -160,15 +160,15 @@ describe("an end by the user", () => {
       await door.opened
       return { text: "what happened?" }
     })
-    const [doomed, other] = [await openSession(host), await openSession(host)]
-    const { child } = await launch(host, model, doomed, { prompt: "P-ORPHAN" })
-    await launch(host, model, other, { prompt: "P-BYSTANDER" })
+    const [doomed, other] = [await openSession(opencode), await openSession(opencode)]
+    const { child } = await launch(opencode, model, doomed, { prompt: "P-ORPHAN" })
+    await launch(opencode, model, other, { prompt: "P-BYSTANDER" })
     const request = await asked(child)
-    await unwrap(host.client.session.delete({ sessionID: doomed }))
+    await unwrap(opencode.client.session.delete({ sessionID: doomed }))
     await eventually(() => request.aborted.aborted)
-    await eventually(async () => (await unwrap(host.client.session.status()))[child] === undefined)
+    await eventually(async () => (await unwrap(opencode.client.session.status()))[child] === undefined)
     door.open()
-    const [notification] = await notified(host, other)
+    const [notification] = await notified(opencode, other)
     expect(notification?.visible).toContain(" finished in ")
   })
 })

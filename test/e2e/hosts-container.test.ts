@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from "vitest"
 import { DISK_MB, lacksContainers, startContainer } from "../support/container.ts"
 import { callTool, eventually, openSession } from "../support/drive.ts"
 import { type Far, startFar } from "../support/far.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launchedFrom, notified, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
@@ -17,17 +17,17 @@ const problem = lacksContainers()
 let model: ScriptedModel
 let far: Far
 let container: Awaited<ReturnType<typeof startContainer>>
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   if (problem) return
   model = await startModel()
   far = await startFar(model)
   container = await startContainer(far.root, far.env)
-  host = await startPlugged(model, { hosts: { box: { command: container.command } } })
+  opencode = await startPlugged(model, { hosts: { box: { command: container.command } } })
 }, 120_000)
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   container?.stop()
   await far?.stop()
   await model?.close()
@@ -35,19 +35,19 @@ afterAll(async () => {
 
 test("a task works in a container, and its work is fetched from there", async ({ skip }) => {
   skip(problem !== undefined, problem)
-  const user = new Repository(host.directory)
+  const user = new Repository(opencode.directory)
   user.commit("before")
-  const session = await openSession(host)
+  const session = await openSession(opencode)
   model.use(({ sessionID, firstUser, sinceUser }) => {
     if (sessionID === session || !firstUser.startsWith("BOX")) return undefined
     if (sinceUser.some(({ role }) => role === "tool")) return { text: "done: BOX" }
-    const command = `hostname > where.txt; ls -d '${host.directory}' /work 2>/dev/null >> where.txt; true`
+    const command = `hostname > where.txt; ls -d '${opencode.directory}' /work 2>/dev/null >> where.txt; true`
     return { tools: [{ name: "bash", args: { command, description: "works" } }] }
   })
-  const tool = (name: string, args: object) => callTool(host, model, session, name, args, { timeout: 90_000 })
+  const tool = (name: string, args: object) => callTool(opencode, model, session, name, args, { timeout: 90_000 })
   const task = { description: "x", prompt: "BOX", agent: "general", place: "box" }
   const { id } = launchedFrom(await tool("superagents_task", task))
-  const [{ hidden } = { hidden: "" }] = await notified(host, session, 1, 120_000)
+  const [{ hidden } = { hidden: "" }] = await notified(opencode, session, 1, 120_000)
   expect(hidden).toContain("done: BOX")
   expect((await tool("superagents_task", { merge: id })).output).toContain("Merged into your files")
   // The project here is not to be seen there.
@@ -59,24 +59,24 @@ test("a full disk on the host is reported, leaves no files behind, and can be us
   skip,
 }) => {
   skip(problem !== undefined, problem)
-  const user = new Repository(host.directory)
-  const session = await openSession(host)
+  const user = new Repository(opencode.directory)
+  const session = await openSession(opencode)
   model.reset()
   model.use(({ sessionID, firstUser }) =>
     sessionID !== session && firstUser.startsWith("FULL") ? { text: "done: FULL" } : undefined,
   )
   const launch = (description: string) => {
     const task = { description, prompt: "FULL", agent: "general", place: "box" }
-    return callTool(host, model, session, "superagents_task", task, { timeout: 90_000 })
+    return callTool(opencode, model, session, "superagents_task", task, { timeout: 90_000 })
   }
-  writeFileSync(join(host.directory, "large.bin"), randomBytes(2 * DISK_MB * 1_000_000))
+  writeFileSync(join(opencode.directory, "large.bin"), randomBytes(2 * DISK_MB * 1_000_000))
   launchedFrom(await launch("large"))
-  const [{ hidden } = { hidden: "" }] = await notified(host, session, 1, 120_000)
+  const [{ hidden } = { hidden: "" }] = await notified(opencode, session, 1, 120_000)
   expect(hidden).toMatch(/The disk of box is full: .*[Nn]o space left on device. Make room there, then try again./)
-  rmSync(join(host.directory, "large.bin"))
+  rmSync(join(opencode.directory, "large.bin"))
   user.commit("small again")
   launchedFrom(await launch("small"))
-  const [, { hidden: second } = { hidden: "" }] = await notified(host, session, 2, 120_000)
+  const [, { hidden: second } = { hidden: "" }] = await notified(opencode, session, 2, 120_000)
   expect(second).toContain("done: FULL")
   await eventually(() => container.files() === "", { timeout: 30_000, message: () => container.files() })
 }, 300_000)

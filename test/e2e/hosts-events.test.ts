@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { callsOf } from "../support/calls.ts"
 import { eventually, openSession } from "../support/drive.ts"
 import { type Far, startFar } from "../support/far.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { notifications, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
@@ -15,7 +15,7 @@ import { BINARY } from "../support/server-process.ts"
 
 let model: ScriptedModel
 let far: Far
-let host: Host
+let opencode: Opencode
 let session: string
 let mode: string
 let asked: string
@@ -49,23 +49,23 @@ beforeAll(async () => {
   writeFileSync(asked, "")
 }, 90_000)
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await far?.stop()
   await model?.close()
 })
 
 /** OpenCode here with these options, while the far server tells its events so. */
 const start = async (events: Events, options: Record<string, unknown>) => {
-  await host?.stop()
+  await opencode?.stop()
   writeFileSync(mode, events)
   const big = { command: far.command, opencode: wrapper(), unattended: 60_000 }
-  host = await startPlugged(model, { hosts: { big }, ...options }, { permission: PERMISSION })
-  new Repository(host.directory).commit("before the test")
-  session = await openSession(host)
+  opencode = await startPlugged(model, { hosts: { big }, ...options }, { permission: PERMISSION })
+  new Repository(opencode.directory).commit("before the test")
+  session = await openSession(opencode)
 }
 beforeEach(() => model.reset())
 
-const { tool, launch, list, told: news } = callsOf(() => ({ host, model, session }), "big")
+const { tool, launch, list, told: news } = callsOf(() => ({ opencode, model, session }), "big")
 /** How often the far sessions were looked at so far. */
 const looks = () =>
   readFileSync(asked, "utf8")
@@ -81,13 +81,13 @@ const working = async (prompt: string, command: string) => {
     return { tools: [{ name: "bash", args: { command: `touch '${begun}'; ${command}`, description: "works" } }] }
   })
   const launched = await launch(prompt)
-  if (!command.includes("rm ")) await eventually(() => existsSync(begun), { ...LONG, message: () => host.logs() })
+  if (!command.includes("rm ")) await eventually(() => existsSync(begun), { ...LONG, message: () => opencode.logs() })
   return launched
 }
 const told = async (prompt: string) => {
   const [{ hidden } = { hidden: "" }] = await news()
   expect(hidden).toContain(`done: ${prompt}`)
-  expect(await notifications(host, session)).toHaveLength(1)
+  expect(await notifications(opencode, session)).toHaveLength(1)
   expect(far.folders()).toEqual([])
 }
 const going = (prompt: string) => {
@@ -113,7 +113,7 @@ test("a question is shown at once without polling, and disappears at once when i
   await working("ASK", "echo x >gone.txt; rm gone.txt")
   await eventually(async () => (await list()).includes("waiting for permission (bash: "), {
     ...LONG,
-    message: () => host.logs(),
+    message: () => opencode.logs(),
   })
   await tool("superagents_clear", {})
 }, 180_000)

@@ -6,7 +6,7 @@ import { expect, test } from "vitest"
 import { Random } from "../simulation/random.ts"
 import { callTool, eventually, openSession } from "../support/drive.ts"
 import { type Far, startFar } from "../support/far.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { startModel } from "../support/model.ts"
 import { launchedFrom, notifications, notified, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
@@ -50,18 +50,18 @@ const openLane = async (clock: string) => {
   const way = sshd ? { ssh: "big" } : { command: far.command }
   const hosts = { big: { ...way, unattended: 600_000 } }
   const path = sshd && { env: { PATH: sshd.path } }
-  const host = await startPlugged(model, { hosts, toasts: false }, path).catch(async (error) => {
+  const opencode = await startPlugged(model, { hosts, toasts: false }, path).catch(async (error) => {
     await closeFar()
     throw error
   })
   const line = sshd ? { set: sshd.set, kill: sshd.kill, clients: sshd.clients } : lineOf(far)
   const stop = async () => {
-    await host.stop()
+    await opencode.stop()
     // Whoever carried the connection ends with it.
     const areGone = () => line.clients().length === 0 && far.transports().length === 0
     await eventually(areGone, { timeout: 15_000 }).finally(closeFar)
   }
-  return { model, far, host, line, clock, user: new Repository(host.directory), sessions: [] as string[], stop }
+  return { model, far, opencode, line, clock, user: new Repository(opencode.directory), sessions: [] as string[], stop }
 }
 
 /** The line to a second home: what is dropped is stopped, and what is slow hangs for as long. */
@@ -74,7 +74,7 @@ const lineOf = (far: Far) => ({
   clients: far.transports,
 })
 
-const signal = (host: Host, name: NodeJS.Signals) => process.kill(host.pid, name)
+const signal = (opencode: Opencode, name: NodeJS.Signals) => process.kill(opencode.pid, name)
 
 /** Happens to a task while it works; true where its run may not complete. */
 type Fault = (lane: Lane, random: Random) => Promise<boolean>
@@ -122,30 +122,30 @@ const FAULTS: Readonly<Record<string, Fault>> = {
     far.signalServer("SIGCONT")
     return false
   },
-  async "OpenCode killed"({ host }) {
-    await host.kill("SIGKILL")
-    await host.restart()
+  async "OpenCode killed"({ opencode }) {
+    await opencode.kill("SIGKILL")
+    await opencode.restart()
     return false
   },
-  async "OpenCode killed while the way is cut"({ host, line }) {
+  async "OpenCode killed while the way is cut"({ opencode, line }) {
     line.set("dropped")
-    await host.kill("SIGKILL")
-    await host.restart()
+    await opencode.kill("SIGKILL")
+    await opencode.restart()
     await pause(1000)
     line.set("open")
     return false
   },
-  async "OpenCode killed, and the server meanwhile"({ host, far }) {
-    await host.kill("SIGKILL")
+  async "OpenCode killed, and the server meanwhile"({ opencode, far }) {
+    await opencode.kill("SIGKILL")
     far.signalServer("SIGKILL")
-    await host.restart()
+    await opencode.restart()
     return true
   },
-  async "a laptop's sleep"({ host, line }) {
+  async "a laptop's sleep"({ opencode, line }) {
     line.kill("SIGSTOP")
-    signal(host, "SIGSTOP")
+    signal(opencode, "SIGSTOP")
     await pause(30_000)
-    signal(host, "SIGCONT")
+    signal(opencode, "SIGCONT")
     line.kill("SIGCONT")
     return false
   },
@@ -154,7 +154,7 @@ const FAULTS: Readonly<Record<string, Fault>> = {
 const KINDS = Object.keys(FAULTS)
 
 /** What is left of tasks on either side. */
-const leftOf = ({ far, host, user }: Lane): readonly string[] => [
+const leftOf = ({ far, opencode, user }: Lane): readonly string[] => [
   ...far.folders(),
   ...far
     .stores()
@@ -162,7 +162,7 @@ const leftOf = ({ far, host, user }: Lane): readonly string[] => [
       ...refs(store, "refs/work"),
       ...readdirSync(join(store, "..")).filter((name) => name.endsWith(".bundle")),
     ]),
-  ...refs(host.directory, "refs/superagents-incoming"),
+  ...refs(opencode.directory, "refs/superagents-incoming"),
   ...(user.worktrees() === 1 ? [] : ["a worktree here"]),
 ]
 
@@ -172,12 +172,12 @@ const refs = (folder: string, under: string) =>
     .filter(Boolean)
 
 const live = async (lane: Lane, round: number, kind: string) => {
-  const { model, far, host, user } = lane
+  const { model, far, opencode, user } = lane
   const random = new Random(SEED * 1000 + round)
   const prompt = `ROUND-${round}`
   const bytes = randomBytes(1 + random.below(5000))
   const works = 2000 + random.below(4000)
-  const session = await openSession(host)
+  const session = await openSession(opencode)
   user.commit("before")
   model.reset()
   const begun = join(far.root, `${prompt}.begun`)
@@ -188,20 +188,20 @@ const live = async (lane: Lane, round: number, kind: string) => {
     return { tools: [{ name: "bash", args: { command, description: "works" } }] }
   })
   const tool = (each: string, args: Record<string, unknown>) =>
-    callTool(host, model, session, each, args, { timeout: 120_000 })
+    callTool(opencode, model, session, each, args, { timeout: 120_000 })
   const task = { description: prompt, prompt, agent: "general", place: "big" }
   const { id } = launchedFrom(await tool("superagents_task", task))
-  await eventually(() => existsSync(begun), { timeout: 120_000, message: () => `it has begun\n${host.logs()}` })
+  await eventually(() => existsSync(begun), { timeout: 120_000, message: () => `it has begun\n${opencode.logs()}` })
   // Its work, its end, and the way home of its files: a fault may strike in each.
   await pause(random.below(works + 1500))
   const mayBreak = await FAULTS[kind]?.(lane, random)
-  const [first] = await notified(host, session, 1, 180_000)
+  const [first] = await notified(opencode, session, 1, 180_000)
   const isDone = first?.hidden.includes(`done: ${prompt}`)
   const isTold = isDone || (mayBreak && first?.hidden.includes("stopped while it worked"))
-  if (!isTold) throw new Error(`this was told:\n${first?.hidden}\n${host.logs()}`)
+  if (!isTold) throw new Error(`this was told:\n${first?.hidden}\n${opencode.logs()}`)
   await eventually(() => leftOf(lane).length === 0, {
     timeout: 90_000,
-    message: () => `left: ${leftOf(lane)}\n${host.logs()}`,
+    message: () => `left: ${leftOf(lane)}\n${opencode.logs()}`,
   })
   const merged = await tool("superagents_task", { merge: id })
   expect(merged.output, merged.error).toContain("Merged into your files")
@@ -243,7 +243,7 @@ test(
         }
       }
       // Long after its end, too, each was told once.
-      for (const session of lane.sessions) expect(await notifications(lane.host, session)).toHaveLength(1)
+      for (const session of lane.sessions) expect(await notifications(lane.opencode, session)).toHaveLength(1)
       await lane.stop()
     }
     await Promise.all(Array.from({ length: LANES }, (_, nth) => run(nth)))

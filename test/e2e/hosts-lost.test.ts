@@ -5,7 +5,7 @@ import { eventually } from "../support/drive.ts"
 import {
   far,
   going,
-  host,
+  opencode,
   hostsScene,
   LONG,
   list,
@@ -69,8 +69,8 @@ test("each loss of contact shows one toast, however many tasks run on the host",
 test("a local restart of OpenCode in the middle of a run continues the same run and notifies nobody", async () => {
   const { wait, go } = going("RESTART")
   const { id } = await working("RESTART", `${wait}; echo made > made.txt`)
-  await host.kill("SIGKILL")
-  await host.restart()
+  await opencode.kill("SIGKILL")
+  await opencode.restart()
   go()
   const toasts = toastsOfHost()
   await eventually(async () => (await list()).includes(id), LONG)
@@ -108,18 +108,18 @@ test("a task cancelled without contact is stopped when the host answers, even by
   far.cut()
   await eventually(async () => (await list()).includes("no contact with big"), LONG)
   await tool("superagents_cancel", { task_id: id })
-  await host.kill("SIGKILL")
-  await host.restart()
+  await opencode.kill("SIGKILL")
+  await opencode.restart()
   await eventually(async () => (await output(id)).includes("still on big"), LONG)
   expect([works(), far.folders().includes(id)]).toEqual([true, true])
-  const before = await notifications(host, session)
+  const before = await notifications(opencode, session)
   const toasts = toastsOfHost()
   far.set("open")
   await eventually(async () => far.folders().length === 0, LONG)
   await eventually(async () => (await output(id)).includes("made.txt"), LONG)
   await eventually(() => !works(), LONG)
   expect(await output(id)).not.toContain("still on big")
-  expect(await notifications(host, session)).toEqual(before)
+  expect(await notifications(opencode, session)).toEqual(before)
   expect(toasts()).toEqual([])
   nothingLeft()
 }, 240_000)
@@ -130,7 +130,7 @@ test("a task that is cleared without contact is stopped and removed when the hos
   await eventually(async () => (await list()).includes("no contact with big"), LONG)
   expect((await tool("superagents_clear", {})).error).toBeUndefined()
   far.set("open")
-  await eventually(async () => far.folders().length === 0, { ...LONG, message: () => host.logs() })
+  await eventually(async () => far.folders().length === 0, { ...LONG, message: () => opencode.logs() })
   nothingLeft()
 }, 180_000)
 

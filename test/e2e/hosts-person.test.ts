@@ -8,7 +8,7 @@ import { decodeUiMetadata } from "../../src/runtime/record/ui-metadata.ts"
 import { eventually, unwrap } from "../support/drive.ts"
 import {
   far,
-  host,
+  opencode,
   hostsScene,
   LONG,
   launch,
@@ -23,7 +23,7 @@ import {
 } from "../support/hosts-scene.ts"
 import { startPlugged } from "../support/plugin.ts"
 import { freePort } from "../support/server-process.ts"
-import { askPage } from "../support/web-host.ts"
+import { askPage } from "../support/page-server.ts"
 
 /** What a person has to do with agents on another machine: questions, secrets, work that comes home by itself. */
 
@@ -59,16 +59,16 @@ const agent = (prompt: string, ...calls: { name: string; args: object }[]) =>
 const bash = (command: string) => ({ name: "bash", args: { command, description: "works" } })
 
 const uiMetadataOf = async (child: string) =>
-  decodeUiMetadata((await unwrap(host.client.session.get({ sessionID: child }))).metadata)
+  decodeUiMetadata((await unwrap(opencode.client.session.get({ sessionID: child }))).metadata)
 
 /** The question that the stub's metadata show. */
 const shownAsk = (child: string) =>
-  eventually(async () => (await uiMetadataOf(child))?.asks[0], { ...LONG, message: () => `a question\n${host.logs()}` })
+  eventually(async () => (await uiMetadataOf(child))?.asks[0], { ...LONG, message: () => `a question\n${opencode.logs()}` })
 
 /** What the companion does in the terminal, on this host. */
 const terminal = () => {
   const toasts: unknown[] = []
-  const api = { client: host.client, ui: { toast: (toast: unknown) => toasts.push(toast) } } as unknown as TuiPluginApi
+  const api = { client: opencode.client, ui: { toast: (toast: unknown) => toasts.push(toast) } } as unknown as TuiPluginApi
   return { toasts, ...createActions(api) }
 }
 
@@ -80,7 +80,7 @@ test("a permission of a task on a host is asked for locally and answered from /t
   expect(await list()).toContain("waiting for permission (bash: ")
   expect(await output(id)).toContain("Waits for an answer from the user (permission): bash: ")
   // This host itself knows of none.
-  expect(await unwrap(host.client.permission.list())).toEqual([])
+  expect(await unwrap(opencode.client.permission.list())).toEqual([])
   const { replyTo, toasts, dispose } = terminal()
   await replyTo(ask, "once")
   const [{ hidden } = { hidden: "" }] = await told()
@@ -107,18 +107,18 @@ test("a permission refused on the page with a reason gives the agent on the host
   agent("REFUSE", bash("echo x >gone.txt; rm gone.txt; echo removed"))
   const { child } = await launch("REFUSE")
   const { id: ask } = await shownAsk(child)
-  expect((await askPage(host, `/api/asks/${ask}`)).json).toMatchObject({ kind: "permission", permission: "bash" })
+  expect((await askPage(opencode, `/api/asks/${ask}`)).json).toMatchObject({ kind: "permission", permission: "bash" })
   const body = JSON.stringify({ reply: "reject", message: "That one is precious." })
   const headers = { "content-type": "application/json" }
-  expect((await askPage(host, `/api/asks/${ask}`, { method: "POST", headers, body })).status).toBe(200)
+  expect((await askPage(opencode, `/api/asks/${ask}`, { method: "POST", headers, body })).status).toBe(200)
   const [{ hidden } = { hidden: "" }] = await told()
   expect(hidden).toContain("That one is precious.")
-  expect((await askPage(host, `/api/asks/${ask}`, { method: "POST", headers, body })).status).toBe(409)
+  expect((await askPage(opencode, `/api/asks/${ask}`, { method: "POST", headers, body })).status).toBe(409)
 }, 180_000)
 
 test("no secret of this machine is sent to a host, except the files named in its option", async () => {
-  const data = join(host.home, "data/opencode")
-  const config = join(host.home, "config/opencode")
+  const data = join(opencode.home, "data/opencode")
+  const config = join(opencode.home, "config/opencode")
   mkdirSync(data, { recursive: true })
   mkdirSync(config, { recursive: true })
   if (!existsSync(join(data, "auth.json")))
@@ -179,13 +179,13 @@ test("the next OpenCode process stops and removes a task that was cleared withou
   await eventually(async () => (await list()).includes("no contact with big"), LONG)
   expect((await tool("superagents_clear", {})).error).toBeUndefined()
   expect(far.folders()).toHaveLength(1)
-  await host.kill("SIGKILL")
-  await host.restart()
+  await opencode.kill("SIGKILL")
+  await opencode.restart()
   // It is looked for only once somebody is here.
   await newSession()
   await list()
   far.set("open")
-  await eventually(async () => far.folders().length === 0, { ...LONG, message: () => host.logs() })
+  await eventually(async () => far.folders().length === 0, { ...LONG, message: () => opencode.logs() })
 }, 240_000)
 
 test("a guarded file is also guarded on a host", async () => {

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { callsOf } from "../support/calls.ts"
 import { eventually, openSession } from "../support/drive.ts"
 import { type Far, listensAt, socketsOf, startFar } from "../support/far.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launchedFrom, notifications, notified, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
@@ -21,7 +21,7 @@ const problem = lacksSshd()
 let model: ScriptedModel
 let far: Far
 let sshd: Sshd
-let host: Host
+let opencode: Opencode
 let user: Repository
 let session: string
 let listened: number
@@ -31,12 +31,12 @@ beforeAll(async () => {
   model = await startModel()
   far = await startFar(model)
   sshd = await startSshd(far, model)
-  host = await startPlugged(model, { hosts: { big: "big" } }, { env: { PATH: sshd.path } })
-  listened = listensAt(host.pid)
-  user = new Repository(host.directory)
+  opencode = await startPlugged(model, { hosts: { big: "big" } }, { env: { PATH: sshd.path } })
+  listened = listensAt(opencode.pid)
+  user = new Repository(opencode.directory)
 }, 120_000)
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   sshd?.stop()
   await far?.stop()
   await model?.close()
@@ -46,11 +46,11 @@ beforeEach(async ({ skip }) => {
   model.reset()
   sshd.set("open")
   user.commit("before the test")
-  session = await openSession(host)
+  session = await openSession(opencode)
 })
 
 const LONG = { timeout: 90_000 }
-const { tool, list, output } = callsOf(() => ({ host, model, session }), "big")
+const { tool, list, output } = callsOf(() => ({ opencode, model, session }), "big")
 
 /** A task there that works until it is let go; `begun` once it does. */
 const launched = async (prompt: string) => {
@@ -66,17 +66,17 @@ const launched = async (prompt: string) => {
   )
   return {
     id,
-    begun: () => eventually(() => existsSync(at("begun")), { ...LONG, message: () => `${host.logs()}\n${sshd.log()}` }),
+    begun: () => eventually(() => existsSync(at("begun")), { ...LONG, message: () => `${opencode.logs()}\n${sshd.log()}` }),
     goes: () => writeFileSync(at("go"), ""),
     isDone: () => existsSync(at("done")),
     /** Told once as completed, its file home, and nothing left. */
     async ends() {
-      const [{ hidden } = { hidden: "" }] = await notified(host, session, 1, 90_000)
+      const [{ hidden } = { hidden: "" }] = await notified(opencode, session, 1, 90_000)
       expect(hidden).toContain(`done: ${prompt}`)
       expect(await output(id)).toContain(`+${far.home}`)
       expect((await tool("superagents_task", { merge: id })).output).toContain("Merged into your files")
       expect(user.state()[`${prompt}.txt`]).toBe(`644 ${Buffer.from(`${far.home}\n`).toString("base64")}`)
-      expect(await notifications(host, session)).toHaveLength(1)
+      expect(await notifications(opencode, session)).toHaveLength(1)
       expect(far.folders()).toEqual([])
       expect(user.worktrees()).toBe(1)
     },
@@ -84,7 +84,7 @@ const launched = async (prompt: string) => {
 }
 
 /** The titles of what the screen was told since this was called. */
-const toastsOf = ({ events }: Host) => {
+const toastsOf = ({ events }: Opencode) => {
   const before = events.all.length
   return () =>
     events.all.slice(before).flatMap(({ type, properties }) => (type === "tui.toast.show" ? [properties.title] : []))
@@ -96,14 +96,14 @@ test("a task works where the user's own ssh leads, and opens no new listening po
   const task = await launched("WORK")
   await task.begun()
   expect(sshd.clients()).toHaveLength(1)
-  expect(listensAt(host.pid)).toBe(listened)
+  expect(listensAt(opencode.pid)).toBe(listened)
   for (const pid of sshd.clients()) expect(listensAt(pid)).toBe(0)
   const server = far.serverPid() as number
   expect(socketsOf(server)).toEqual([expect.stringMatching(/^127\.0\.0\.1:\d+$/)])
   // The password lies in a file that its user alone may read: it is in no argument and in no log.
   const password = readFileSync(join(far.stateFolder, "password"), "utf8")
   expect(readFileSync(`/proc/${server}/cmdline`, "utf8")).not.toContain(password)
-  expect(far.log() + host.logs()).not.toContain(password)
+  expect(far.log() + opencode.logs()).not.toContain(password)
   task.goes()
   await task.ends()
 }, 240_000)
@@ -122,7 +122,7 @@ test("a dead connection is noticed within 15 s, and contact is restored within 1
   const task = await launched("DEAD")
   await task.begun()
   await eventually(hasContact, LONG)
-  const toasts = toastsOf(host)
+  const toasts = toastsOf(opencode)
   sshd.set("dropped")
   const lost = performance.now()
   // By what the screen is told: a list is a whole turn of a model, which takes a busy machine seconds.
@@ -175,10 +175,10 @@ test("a task continues where it was after the laptop has slept", async () => {
   const task = await launched("SLEEP")
   await task.begun()
   sshd.kill("SIGSTOP")
-  process.kill(host.pid, "SIGSTOP")
+  process.kill(opencode.pid, "SIGSTOP")
   task.goes()
   await sleep(30_000)
-  process.kill(host.pid, "SIGCONT")
+  process.kill(opencode.pid, "SIGCONT")
   sshd.kill("SIGCONT")
   await task.ends()
 }, 240_000)
@@ -186,11 +186,11 @@ test("a task continues where it was after the laptop has slept", async () => {
 test("a local restart of OpenCode in the middle of a run over ssh continues it and notifies nobody", async () => {
   const task = await launched("RESTART")
   await task.begun()
-  await host.kill("SIGKILL")
+  await opencode.kill("SIGKILL")
   await eventually(() => sshd.clients().length === 0, LONG)
-  await host.restart()
+  await opencode.restart()
   await eventually(async () => (await list()).includes(task.id), LONG)
-  expect(await notifications(host, session)).toEqual([])
+  expect(await notifications(opencode, session)).toEqual([])
   task.goes()
   await task.ends()
   expect(model.requests.filter(({ firstUser }) => firstUser.startsWith("RESTART"))).toHaveLength(2)

@@ -5,7 +5,7 @@ import { eventually } from "../support/drive.ts"
 import {
   far,
   going,
-  host,
+  opencode,
   hostsScene,
   LONG,
   launch,
@@ -87,7 +87,7 @@ test("the first of three tries to pass on a host is fetched byte for byte, leavi
   expect(shown).toContain("+right")
   expect(await merge(id)).toContain("Merged into your files, uncommitted.")
   expect(user.state()["all.bin"]).toBe(`644 ${bytes.toString("base64")}`)
-  expect(existsSync(join(host.directory, "loser.txt"))).toBe(false)
+  expect(existsSync(join(opencode.directory, "loser.txt"))).toBe(false)
   // What they changed is kept here as that of tries always is.
   const aside = user.git("for-each-ref", "--format=%(refname)", `refs/superagents-cleared/${id}`)
   expect(aside.trim().split("\n")).toHaveLength(2)
@@ -112,7 +112,7 @@ test("a winner whose connection breaks before its work is fetched remains the wi
   await eventually(async () => !(await output(id)).includes("still on big"), LONG)
   expect(await output(id)).toContain("large.bin")
   expect(await merge(id)).toContain("Merged into your files, uncommitted.")
-  expect(readFileSync(join(host.directory, "large.bin")).toString("base64") === made).toBe(true)
+  expect(readFileSync(join(opencode.directory, "large.bin")).toString("base64") === made).toBe(true)
   expect(asked).toHaveLength(2)
   expect(await told()).toHaveLength(1)
 }, 180_000)
@@ -166,8 +166,8 @@ describe("tries stopped without contact", () => {
   test("tries cleared without contact are stopped and removed when the host answers, even by the next OpenCode", async () => {
     const { works } = await cutOff("CLEARED")
     expect((await tool("superagents_clear", {})).error).toBeUndefined()
-    await host.kill("SIGKILL")
-    await host.restart()
+    await opencode.kill("SIGKILL")
+    await opencode.restart()
     await eventually(async () => !(await list()).includes("CLEARED"), LONG)
     far.set("open")
     await eventually(() => far.folders().length === 0 && !works(), LONG)

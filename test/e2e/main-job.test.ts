@@ -1,17 +1,17 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTool, eventually, idle, messages, openSession, say, toolParts, unwrap } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, launchAll, meanwhile, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
   const { scripted } = model.provider()
   const variants = { keen: { reasoningEffort: "high" }, calm: { reasoningEffort: "low" } }
-  host = await startPlugged(model, undefined, {
+  opencode = await startPlugged(model, undefined, {
     config: {
       experimental: { primary_tools: ["webfetch"] },
       provider: {
@@ -24,11 +24,11 @@ beforeAll(async () => {
       },
     },
   })
-  await ask(host, await openSession(host), "warm up")
+  await ask(opencode, await openSession(opencode), "warm up")
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
@@ -37,22 +37,22 @@ beforeEach(() => model.reset())
 describe("a launch", () => {
   test("a launch returns long before the child answers", async () => {
     model.use((request) => (request.lastUser === "P-SLOW" ? { text: "the answer is 42", delay: 3000 } : undefined))
-    const session = await openSession(host)
-    const task = await launch(host, model, session, { prompt: "P-SLOW" })
+    const session = await openSession(opencode)
+    const task = await launch(opencode, model, session, { prompt: "P-SLOW" })
     expect(task.durationMs, "the child works for three seconds").toBeLessThan(3000)
-    expect(await notifications(host, session)).toEqual([])
-    const [notification] = await notified(host, session)
+    expect(await notifications(opencode, session)).toEqual([])
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toMatch(/ finished in [3-9](\.\d)?s\.\*\*/)
   })
 
   test("a launch creates a child session below the parent with the agent, the prompt and a title", async () => {
-    const session = await openSession(host)
-    const task = await launch(host, model, session, {
+    const session = await openSession(opencode)
+    const task = await launch(opencode, model, session, {
       prompt: "P-TITLE",
       description: "look at titles",
       agent: "librarian",
     })
-    const child = await unwrap(host.client.session.get({ sessionID: task.child }))
+    const child = await unwrap(opencode.client.session.get({ sessionID: task.child }))
     expect(child).toMatchObject({ parentID: session, agent: "librarian" })
     expect(child.title).toContain("look at titles")
     const request = await model.waitFor((each) => each.sessionID === task.child)
@@ -60,11 +60,11 @@ describe("a launch", () => {
     expect(request.system).toContain("You are the librarian.")
     expect(request.tools).not.toContain("question")
     expect(task.output).toContain(`Task ID: ${task.id}`)
-    await notified(host, session)
+    await notified(opencode, session)
   })
 
   test("the launch tool's description lists the available agents and what each is for", async () => {
-    await ask(host, await openSession(host), "what is there?")
+    await ask(opencode, await openSession(opencode), "what is there?")
     const offered = model.requests[0]?.body.tools as { function: { name: string; description: string } }[]
     const description = offered.find((tool) => tool.function.name === "superagents_task")?.function.description
     expect(description).toContain("- librarian: Finds books on any shelf.")
@@ -81,29 +81,29 @@ describe("a launch", () => {
   })
 
   test("a launched child is neither offered nor allowed the tools that the configuration reserves for primary agents", async () => {
-    const session = await openSession(host)
-    const fresh = await launch(host, model, session, { prompt: "P-CHILD" })
+    const session = await openSession(opencode)
+    const fresh = await launch(opencode, model, session, { prompt: "P-CHILD" })
     const { tools } = await model.waitFor((each) => each.sessionID === fresh.child)
     expect(tools).toContain("read")
     expect(tools).not.toContain("webfetch")
-    await notified(host, session)
+    await notified(opencode, session)
     const url = "http://127.0.0.1:9/"
     model.use(({ lastUser, sinceUser }) =>
       lastUser.includes("P-RIDER") && sinceUser.length === 0
         ? { tools: [{ name: "webfetch", args: { url, format: "text" } }] }
         : undefined,
     )
-    const rider = await launch(host, model, session, { prompt: "P-RIDER", agent: "build", fork: "whole" })
-    await notified(host, session, 2)
-    const [part] = await toolParts(host, rider.child, "webfetch")
+    const rider = await launch(opencode, model, session, { prompt: "P-RIDER", agent: "build", fork: "whole" })
+    await notified(opencode, session, 2)
+    const [part] = await toolParts(opencode, rider.child, "webfetch")
     expect(part?.state).toMatchObject({ status: "error", error: expect.stringContaining("Refused") })
   })
 
   test("a hidden agent can be launched by name, and a hidden caller can fork itself", async () => {
-    const session = await openSession(host)
-    const named = await launch(host, model, session, { prompt: "P-GHOST", agent: "ghost" })
+    const session = await openSession(opencode)
+    const named = await launch(opencode, model, session, { prompt: "P-GHOST", agent: "ghost" })
     const forked = await launch(
-      host,
+      opencode,
       model,
       session,
       { prompt: "P-PHANTOM", agent: "phantom", fork: true },
@@ -112,30 +112,30 @@ describe("a launch", () => {
     const sent = (child: string) => model.waitFor((each) => each.sessionID === child)
     expect((await sent(named.child)).system).toContain("Boo.")
     expect((await sent(forked.child)).system).toContain("Boo, too.")
-    await notified(host, session, 2)
+    await notified(opencode, session, 2)
   })
 
   test("a launched child uses the parent's own model when its agent has none", async () => {
-    const session = await openSession(host)
-    await launch(host, model, session, { prompt: "P-INHERIT" }, { model: "scripted/beta", variant: "keen" })
+    const session = await openSession(opencode)
+    await launch(opencode, model, session, { prompt: "P-INHERIT" }, { model: "scripted/beta", variant: "keen" })
     const request = await model.waitFor((each) => each.lastUser === "P-INHERIT")
     expect(request.model).toBe("beta")
-    await notified(host, session)
+    await notified(opencode, session)
   })
 })
 
 describe("an answer", () => {
   test("an answer is fetched after the notification, stands between tags, and counts as read", async () => {
     model.use((request) => (request.lastUser === "P-FETCH" ? { text: "fetched\nand fine" } : undefined))
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-FETCH", description: "fetch it" })
-    await notified(host, session)
-    const { output = "", title } = await callTool(host, model, session, "superagents_output", { task_id: id })
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "P-FETCH", description: "fetch it" })
+    await notified(opencode, session)
+    const { output = "", title } = await callTool(opencode, model, session, "superagents_output", { task_id: id })
     expect(title).toBe("fetch it")
     expect(output).toContain(`Task: ${id} fetch it`)
     expect(output).toContain("Status: completed")
     expect(output).toContain(`<task_output id="${id}">\nfetched\nand fine\n</task_output>`)
-    const byPrefix = await callTool(host, model, session, "superagents_output", { task_id: id.slice(0, -2) })
+    const byPrefix = await callTool(opencode, model, session, "superagents_output", { task_id: id.slice(0, -2) })
     expect(byPrefix.output).toContain("fetched\nand fine")
   })
 
@@ -145,10 +145,10 @@ describe("an answer", () => {
       if (request.sinceUser.length > 0) return { text: "there is a readme" }
       return { text: "let me look", tools: [{ name: "glob", args: { pattern: "*" } }] }
     })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-STEPS" })
-    await notified(host, session)
-    const { output } = await callTool(host, model, session, "superagents_output", { task_id: child })
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-STEPS" })
+    await notified(opencode, session)
+    const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: child })
     expect(output).toContain(`<task_output id="${id}">\nthere is a readme\n</task_output>`)
     expect(output).toMatch(/^Tool calls: 1 \(last: glob\)$/m)
     expect(output).not.toContain("let me look")
@@ -162,16 +162,16 @@ describe("an answer", () => {
       await door.opened
       return { text: "done looking" }
     })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-PROGRESS" })
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-PROGRESS" })
     await model.waitFor((request) => request.sessionID === child && request.sinceUser.length > 0)
-    const { output } = await callTool(host, model, session, "superagents_output", { task_id: id })
+    const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: id })
     expect(output).toContain("Status: running, working")
     expect(output).toContain("Tool calls: 1 (last: glob)")
     expect(output).toMatch(/^Last sign of life: (just now|\d+s ago)$/m)
     expect(output).toContain(`Latest text:\n<task_output id="${id}">\nlooking\n</task_output>`)
     door.open()
-    await notified(host, session)
+    await notified(opencode, session)
   })
 
   test("a blocking output call returns the answer without waking the parent a second time", async () => {
@@ -188,20 +188,20 @@ describe("an answer", () => {
       await parent.opened
       return { text: "thank you" }
     })
-    const session = await openSession(host)
-    id = (await launch(host, model, session, { prompt: "P-BLOCK" })).id
-    await say(host, session, "fetch it")
-    await eventually(async () => (await toolParts(host, session, "superagents_output"))[0]?.state.status === "running")
+    const session = await openSession(opencode)
+    id = (await launch(opencode, model, session, { prompt: "P-BLOCK" })).id
+    await say(opencode, session, "fetch it")
+    await eventually(async () => (await toolParts(opencode, session, "superagents_output"))[0]?.state.status === "running")
     child.open()
     const answered = await model.waitFor(
       ({ lastUser, toolResults }) => lastUser === "fetch it" && toolResults.length > 0,
     )
     expect(answered.toolResults[0]?.content).toContain("worth the wait")
-    await meanwhile(host, model)
+    await meanwhile(opencode, model)
     parent.open()
-    const [notification] = await notified(host, session)
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toContain(" finished in ")
-    expect(await ask(host, session, "anything else?")).toBe("ok")
+    expect(await ask(opencode, session, "anything else?")).toBe("ok")
     const steps = model.requests.filter((request) => request.sessionID === session)
     expect(steps, "two for the launch, two for the output, one for the question").toHaveLength(5)
   })
@@ -213,33 +213,33 @@ describe("an answer", () => {
       await door.opened
       return { text: "at last" }
     })
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-LATE" })
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "P-LATE" })
     const call = { task_id: id, block: true, timeout: 300 }
-    const { status, output, durationMs } = await callTool(host, model, session, "superagents_output", call)
+    const { status, output, durationMs } = await callTool(opencode, model, session, "superagents_output", call)
     expect(status).toBe("completed")
     // It waited: half of its time at least, since OpenCode stamps a call's beginning when that has long begun.
     expect(durationMs).toBeGreaterThan(150)
     expect(output).toContain("Status: running, working")
     door.open()
-    await notified(host, session)
+    await notified(opencode, session)
     await eventually(() => wakes(model, session).length === 1)
   })
 })
 
 describe("the list", () => {
   test("superagents_list says when there are no tasks", async () => {
-    const session = await openSession(host)
-    const { output } = await callTool(host, model, session, "superagents_list", {})
+    const session = await openSession(opencode)
+    const { output } = await callTool(opencode, model, session, "superagents_list", {})
     expect(output).toBe("No background tasks found")
   })
 
   test("superagents_list shows only this session's tasks, with their total", async () => {
-    const [mine, other] = [await openSession(host), await openSession(host)]
-    const [a, b] = await launchAll(host, model, mine, [{ prompt: "P-A" }, { prompt: "P-B", agent: "librarian" }])
-    const foreign = await launch(host, model, other, { prompt: "P-C" })
-    await Promise.all([notified(host, mine, 2), notified(host, other)])
-    const { output = "" } = await callTool(host, model, mine, "superagents_list", {})
+    const [mine, other] = [await openSession(opencode), await openSession(opencode)]
+    const [a, b] = await launchAll(opencode, model, mine, [{ prompt: "P-A" }, { prompt: "P-B", agent: "librarian" }])
+    const foreign = await launch(opencode, model, other, { prompt: "P-C" })
+    await Promise.all([notified(opencode, mine, 2), notified(opencode, other)])
+    const { output = "" } = await callTool(opencode, model, mine, "superagents_list", {})
     const rows = output.split("\n")
     expect(rows).toHaveLength(3)
     expect(rows[0]).toMatch(new RegExp(`^${a?.id} do P-A \\| general \\| completed \\| `))
@@ -255,14 +255,14 @@ describe("the list", () => {
       await door.opened
       return { text: "ran" }
     })
-    const session = await openSession(host)
-    const [quick, runs] = await launchAll(host, model, session, [
+    const session = await openSession(opencode)
+    const [quick, runs] = await launchAll(opencode, model, session, [
       { prompt: "P-QUICK", batch: "nightly" },
       { prompt: "P-RUNS", batch: "daily" },
     ])
-    await notified(host, session)
+    await notified(opencode, session)
     const listed = async (filter: Record<string, unknown>) => {
-      const { output = "" } = await callTool(host, model, session, "superagents_list", filter)
+      const { output = "" } = await callTool(opencode, model, session, "superagents_list", filter)
       return output.match(/^bg_\w+/gm) ?? []
     }
     expect(await listed({ status: "running" })).toEqual([runs?.id])
@@ -273,28 +273,28 @@ describe("the list", () => {
     expect(await listed({ batch: "no such batch" })).toEqual([])
     expect(await listed({ status: null, batch: null })).toEqual([quick?.id, runs?.id])
     door.open()
-    await notified(host, session, 2)
+    await notified(opencode, session, 2)
   })
 })
 
 describe("the user's choice of model", () => {
   test("the user's choice of model, agent and variant stays after a notification and for the woken model", async () => {
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     const chosen = { model: "scripted/beta", agent: "plan", variant: "keen" }
-    await launch(host, model, session, { prompt: "P-CHOICE" }, chosen)
-    const [notification] = await notified(host, session)
+    await launch(opencode, model, session, { prompt: "P-CHOICE" }, chosen)
+    const [notification] = await notified(opencode, session)
     await eventually(() => wakes(model, session).length === 1)
-    await idle(host, session)
+    await idle(opencode, session)
     const stored = { providerID: "scripted", modelID: "beta", variant: "keen" }
     expect(notification).toMatchObject({ agent: "plan", model: stored })
     expect(wakes(model, session)[0]).toMatchObject({ model: "beta", body: { reasoning_effort: "high" } })
-    expect((await messages(host, session)).at(-1)?.info).toMatchObject({
+    expect((await messages(opencode, session)).at(-1)?.info).toMatchObject({
       role: "assistant",
       agent: "plan",
       modelID: "beta",
       variant: "keen",
     })
-    expect(await unwrap(host.client.session.get({ sessionID: session }))).toMatchObject({
+    expect(await unwrap(opencode.client.session.get({ sessionID: session }))).toMatchObject({
       agent: "plan",
       model: { providerID: "scripted", id: "beta", variant: "keen" },
     })

@@ -2,35 +2,35 @@ import { mkdirSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { openSession } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, notified, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model)
+  opencode = await startPlugged(model)
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
 test("the content of a file named with @ in a prompt is in the child's first request", async () => {
-  mkdirSync(join(host.directory, "notes"), { recursive: true })
-  writeFileSync(join(host.directory, "notes/plan.md"), "the plan says 4711\n")
+  mkdirSync(join(opencode.directory, "notes"), { recursive: true })
+  writeFileSync(join(opencode.directory, "notes/plan.md"), "the plan says 4711\n")
   const seen: string[] = []
   model.use((request) => {
     if (!request.firstUser.includes("MENTION")) return undefined
     seen.push(JSON.stringify(request))
     return { text: "Read." }
   })
-  const sessionID = await openSession(host)
-  await launch(host, model, sessionID, { prompt: "MENTION @notes/plan.md", description: "Read the plan" })
-  const [notice] = await notified(host, sessionID)
+  const sessionID = await openSession(opencode)
+  await launch(opencode, model, sessionID, { prompt: "MENTION @notes/plan.md", description: "Read the plan" })
+  const [notice] = await notified(opencode, sessionID)
   expect(notice?.visible).toContain("finished")
   expect(seen[0]).toContain("the plan says 4711")
 })

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from "vitest"
 import { decodeRecord } from "../../src/runtime/record/codec.ts"
 import { callTool, eventually, openSession, say, unwrap } from "../support/drive.ts"
 import type { Moment } from "../support/fixtures/dying-plugin.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { fates } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { PACKAGE, startPlugged } from "../support/plugin.ts"
@@ -19,17 +19,17 @@ const PROMPT = { method: "POST", path: "/prompt_async$" }
 const RECORD = { method: "PATCH", path: "/session/[^/]+$" }
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 let folder: string
 
 beforeAll(async () => {
   model = await startModel()
   folder = mkdtempSync(join(tmpdir(), "superagents-moments-"))
   const options = { entry: `file://${PACKAGE}/dist/server.js`, orders: join(folder, "orders") }
-  host = await startPlugged(model, options, { plugin: DYING })
+  opencode = await startPlugged(model, options, { plugin: DYING })
 })
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
   rmSync(folder, { recursive: true, force: true })
 })
@@ -44,18 +44,18 @@ async function lifeThatDies(moment: Moment) {
     if (lastUser === "THE JOB" && "event" in moment) return { tools: [{ name: "glob", args: { pattern: "*" } }] }
     return undefined
   })
-  const { pid } = host
-  const session = await openSession(host)
+  const { pid } = opencode
+  const session = await openSession(opencode)
   writeFileSync(join(folder, "orders"), JSON.stringify(moment))
-  await say(host, session, "hand it over").catch(() => {})
-  await eventually(() => !isRunning(pid), { timeout: 90_000, message: () => `the host dies ${host.logs()}` })
-  await host.restart()
+  await say(opencode, session, "hand it over").catch(() => {})
+  await eventually(() => !isRunning(pid), { timeout: 90_000, message: () => `the host dies ${opencode.logs()}` })
+  await opencode.restart()
   const tasks = async () =>
-    (await unwrap(host.client.session.children({ sessionID: session }))).flatMap(
+    (await unwrap(opencode.client.session.children({ sessionID: session }))).flatMap(
       (child) => decodeRecord(child)?.task ?? [],
     )
   const ids = (await tasks()).map(({ id }) => id)
-  const told = ids.length > 0 ? await fates(host, model, session, ids) : []
+  const told = ids.length > 0 ? await fates(opencode, model, session, ids) : []
   // What is still to be written of it would be taken for the next life's.
   await eventually(async () => (await tasks()).every(({ delivery }) => delivery.state === "confirmed"), {
     timeout: 60_000,
@@ -72,7 +72,7 @@ test(`OpenCode's death between two steps of the child interrupts the task once, 
   for (let round = 0; round < ROUNDS; round++) {
     const { session, ids, told } = await lifeThatDies({ event: "message.updated", finish: "tool-calls" })
     expect(told).toEqual([{ id: ids[0], status: "error", notifications: 1 }])
-    const { output } = await callTool(host, model, session, "superagents_output", { task_id: ids[0] })
+    const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: ids[0] })
     expect(output).toContain("OpenCode stopped or was restarted while it ran: it was interrupted.")
   }
 })

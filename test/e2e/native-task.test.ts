@@ -23,10 +23,10 @@ const lastOf = ({ model }: Bench, session: string) =>
   model.requests.findLast(({ sessionID }) => sessionID === session) as ModelRequest
 
 test("OpenCode's `task` tool is in no request of parent or child, and launching works without it", async () => {
-  const session = await openSession(lean.host)
-  const { child } = await launch(lean.host, lean.model, session, { prompt: "P-LEAN" })
-  await notified(lean.host, session)
-  await idle(lean.host, session)
+  const session = await openSession(lean.opencode)
+  const { child } = await launch(lean.opencode, lean.model, session, { prompt: "P-LEAN" })
+  await notified(lean.opencode, session)
+  await idle(lean.opencode, session)
   for (const of of [session, child]) {
     expect(lastOf(lean, of).tools).not.toContain("task")
     expect(lastOf(lean, of).tools).toContain("bash")
@@ -37,11 +37,11 @@ test("OpenCode's `task` tool is in no request of parent or child, and launching 
 })
 
 test("a message that mentions an agent offers `task` for its own turn only", async () => {
-  const { host, model } = lean
-  const session = await openSession(host)
+  const { opencode, model } = lean
+  const session = await openSession(opencode)
   // The user's mention changes the tools, which stand first.
   model.prefixes.allow(session)
-  await host.client.session.prompt({
+  await opencode.client.session.prompt({
     sessionID: session,
     parts: [
       { type: "text", text: "let @general look" },
@@ -49,22 +49,22 @@ test("a message that mentions an agent offers `task` for its own turn only", asy
     ],
   })
   expect(lastOf(lean, session).tools).toContain("task")
-  await ask(host, session, "and now?")
+  await ask(opencode, session, "and now?")
   expect(lastOf(lean, session).tools).not.toContain("task")
 })
 
 test("a turn that OpenCode begins after a compaction has no `task` tool and can be forked whole", async () => {
-  const { host, model } = lean
-  const session = await openSession(host)
-  await ask(host, session, "a first word")
+  const { opencode, model } = lean
+  const session = await openSession(opencode)
+  await ask(opencode, session, "a first word")
   const remove = model.use(({ lastUser, sinceUser }) => {
     if (!lastUser.includes("Continue if you have next steps") || sinceUser.length > 0) return undefined
     return { tools: [{ name: "superagents_task", args: { description: "try", prompt: "P-RIDE", fork: "whole" } }] }
   })
   const mark = model.requests.length
   const summarize = { sessionID: session, providerID: "scripted", modelID: "alpha", auto: true }
-  expect((await host.client.session.summarize(summarize)).error).toBeUndefined()
-  await notified(host, session)
+  expect((await opencode.client.session.summarize(summarize)).error).toBeUndefined()
+  await notified(opencode, session)
   remove()
   const turn = model.requests.slice(mark).filter(({ sessionID, tools }) => sessionID === session && tools.length > 0)
   expect(turn.length).toBeGreaterThan(1)

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest"
 import { blockOf, boardFolder, byHand, call, keptBoard, saidIn, taskOf } from "../support/board.ts"
 import { callTool, eventually, openSession } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launchAll, notifications, PACKAGE, startPlugged } from "../support/plugin.ts"
 import { startTui, type Tui } from "../support/tui.ts"
@@ -18,18 +18,18 @@ const CENT = { input: 10_000, output: 0 }
 const REFUSAL = { status: 429, body: { error: { message: "Rate limit reached. Try again in 3600s" } } } as const
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 let tui: Tui
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model, { board: { schedule: "0 0 30 2 *" } })
-  const session = await openSession(host, { title: "A night in the terminal" })
-  tui = await startTui({ host, sessionID: session, plugin: [PACKAGE] })
+  opencode = await startPlugged(model, { board: { schedule: "0 0 30 2 *" } })
+  const session = await openSession(opencode, { title: "A night in the terminal" })
+  tui = await startTui({ opencode, sessionID: session, plugin: [PACKAGE] })
 })
 afterAll(async () => {
   await tui?.stop()
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 beforeEach(() => model.reset())
@@ -61,8 +61,8 @@ test("/board opens a purse, shows its spending, closes it and shows its report",
   })
   const by = { kind: "user" } as const
   const steps = [{ title: "look" }, { title: "write" }]
-  await byHand(host, { type: "create", input: { title: "Read it", owner: "general", status: "draft", steps }, by })
-  await byHand(host, { type: "update", id: "1", patch: { status: "active" }, by })
+  await byHand(opencode, { type: "create", input: { title: "Read it", owner: "general", status: "draft", steps }, by })
+  await byHand(opencode, { type: "update", id: "1", patch: { status: "active" }, by })
   await eventually(() => model.requests.some((request) => taskOf(request) !== undefined && saidIn(request) > 0))
   await openBoard()
   await pick("Open a purse")
@@ -76,8 +76,8 @@ test("/board opens a purse, shows its spending, closes it and shows its report",
   await tui.type("2 until 23:59")
   await sleep(DIALOG_MS)
   await tui.keys("Enter")
-  await eventually(() => keptBoard(host).purse?.max === 2, { message: () => tui.screen() })
-  await eventually(() => Object.keys(keptBoard(host).purse?.threads ?? {}).length === 1)
+  await eventually(() => keptBoard(opencode).purse?.max === 2, { message: () => tui.screen() })
+  await eventually(() => Object.keys(keptBoard(opencode).purse?.threads ?? {}).length === 1)
   await openBoard()
   // The step before it was opened is not its own.
   await tui.waitFor(/Close the purse\s+\$0\.00 of \$2\.00 until (\w{3} )?23:59/)
@@ -87,7 +87,7 @@ test("/board opens a purse, shows its spending, closes it and shows its report",
     const found = reports().filter((name) => name.endsWith(".md"))
     return found.length > 0 && found
   })
-  await eventually(() => keptBoard(host).purse === undefined)
+  await eventually(() => keptBoard(opencode).purse === undefined)
   await openBoard()
   await pick("Report 2")
   await tui.waitFor(/Spent (at least )?\$0\.00 of \$2\.00, .*: it was closed\./)
@@ -98,21 +98,21 @@ test("/board opens a purse, shows its spending, closes it and shows its report",
 
 const reports = (): string[] => {
   try {
-    return readdirSync(join(boardFolder(host), "reports"))
+    return readdirSync(join(boardFolder(opencode), "reports"))
   } catch {
     return []
   }
 }
 
 test("the sidebar shows until when a task is parked, and the user can continue it at once", async () => {
-  const session = await openSession(host, { title: "A parked one in the terminal" })
+  const session = await openSession(opencode, { title: "A parked one in the terminal" })
   await tui.show({ id: session, title: "A parked one in the terminal" }, [200, 50])
   let isShut = true
   model.use((request) => {
     if (!request.firstUser.startsWith("P-NIGHT")) return undefined
     return isShut ? REFUSAL : { text: "found it" }
   })
-  await launchAll(host, model, session, [{ prompt: "P-NIGHT 0" }])
+  await launchAll(opencode, model, session, [{ prompt: "P-NIGHT 0" }])
   await tui.waitFor(/parked until (\w{3} )?\d\d:\d\d/, { timeout: 30_000 })
   const before = model.requests.length
   isShut = false
@@ -123,11 +123,11 @@ test("the sidebar shows until when a task is parked, and the user can continue i
   await tui.keys("Enter")
   await tui.waitFor("Go on now")
   await pick("Go on now")
-  await eventually(async () => (await notifications(host, session)).some(({ visible }) => visible.startsWith("✓")), {
+  await eventually(async () => (await notifications(opencode, session)).some(({ visible }) => visible.startsWith("✓")), {
     timeout: 60_000,
-    message: () => host.logs(),
+    message: () => opencode.logs(),
   })
   expect(model.requests.slice(before).filter(({ firstUser }) => firstUser.startsWith("P-NIGHT"))).toHaveLength(1)
-  const list = await callTool(host, model, session, "superagents_list", {})
+  const list = await callTool(opencode, model, session, "superagents_list", {})
   expect(list.output).not.toContain("parked until")
 })

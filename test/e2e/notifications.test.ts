@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTool, eventually, idle, messages, openSession, say, toolParts } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, launchAll, meanwhile, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
 
@@ -15,31 +15,31 @@ const AUTOMATIC = "Automatic message, not written by the user."
 const FETCH = "Use superagents_output tools to see agent responses."
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model)
-  await ask(host, await openSession(host), "warm up")
+  opencode = await startPlugged(model)
+  await ask(opencode, await openSession(opencode), "warm up")
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
 beforeEach(() => model.reset())
 
 const quietSession = async (sessionID: string) => {
-  await idle(host, sessionID)
-  return notifications(host, sessionID)
+  await idle(opencode, sessionID)
+  return notifications(opencode, sessionID)
 }
 
 describe("a notification", () => {
   test("the notification of a success has the specified text, with its second part hidden", async () => {
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-OK", description: "do it well" })
-    const [notification] = await notified(host, session)
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "P-OK", description: "do it well" })
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toMatch(
       new RegExp(`^✓ \\*\\*Agent "do it well" finished in ${TIME}\\.\\*\\*\nTask Progress: 1/1$`),
     )
@@ -52,9 +52,9 @@ describe("a notification", () => {
     model.use((request) =>
       request.lastUser === "P-FAIL" ? { status: 400, body: { error: { message: "no such luck" } } } : undefined,
     )
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-FAIL", description: "do it badly" })
-    const [notification] = await notified(host, session)
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "P-FAIL", description: "do it badly" })
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toMatch(
       new RegExp(`^✗ \\*\\*Agent "do it badly" failed in ${TIME}\\.\\*\\*\nTask Progress: 1/1$`),
     )
@@ -74,20 +74,20 @@ describe("a notification", () => {
       await door.opened
       return { text: "stopped" }
     })
-    const session = await openSession(host)
-    const task = await launch(host, model, session, { prompt: "P-STOP", description: "do it not" })
+    const session = await openSession(opencode)
+    const task = await launch(opencode, model, session, { prompt: "P-STOP", description: "do it not" })
     id = task.id
     await model.waitFor((request) => request.sessionID === task.child)
-    await say(host, session, "stop it")
+    await say(opencode, session, "stop it")
     await model.waitFor(({ lastUser, toolResults }) => lastUser === "stop it" && toolResults.length > 0)
-    await meanwhile(host, model)
+    await meanwhile(opencode, model)
     door.open()
-    const [notification] = await notified(host, session)
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toMatch(
       new RegExp(`^⊘ \\*\\*Agent "do it not" cancelled after ${TIME}\\.\\*\\*\nTask Progress: 1/1$`),
     )
     expect(notification?.hidden).toBe(`${AUTOMATIC} Task ${id}: cancelled, by your own call.`)
-    expect(await ask(host, session, "anything else?")).toBe("ok")
+    expect(await ask(opencode, session, "anything else?")).toBe("ok")
     const steps = model.requests.filter((request) => request.sessionID === session)
     expect(steps, "two for the launch, two for the cancel, one for the question").toHaveLength(5)
   })
@@ -99,16 +99,16 @@ describe("a notification", () => {
       await door.opened
       return { text: "long" }
     })
-    const session = await openSession(host)
-    const [quick] = await launchAll(host, model, session, [{ prompt: "P-SHORT" }, { prompt: "P-LONG" }])
-    const [first] = await notified(host, session)
+    const session = await openSession(opencode)
+    const [quick] = await launchAll(opencode, model, session, [{ prompt: "P-SHORT" }, { prompt: "P-LONG" }])
+    const [first] = await notified(opencode, session)
     expect(first?.visible).toContain("\nTask Progress: 1/2")
     expect(first?.hidden.split("\n").slice(-3)).toEqual([
       `If you need results immediately, use superagents_output(task_id="${quick?.id}").`,
       ...GO_ON,
     ])
     door.open()
-    const [, second] = await notified(host, session, 2)
+    const [, second] = await notified(opencode, session, 2)
     expect(second?.visible).toContain("\nTask Progress: 2/2")
     expect(second?.hidden.split("\n").slice(-2)).toEqual(["All 2 tasks finished.", FETCH])
   })
@@ -120,26 +120,26 @@ describe("a notification", () => {
       await door.opened
       return { text: "aside" }
     })
-    const session = await openSession(host)
-    const [aside] = await launchAll(host, model, session, [
+    const session = await openSession(opencode)
+    const [aside] = await launchAll(opencode, model, session, [
       { prompt: "P-ASIDE" },
       { prompt: "P-NAMED", batch: "named" },
     ])
-    const [first] = await notified(host, session)
+    const [first] = await notified(opencode, session)
     expect(first?.visible).toContain('"do P-NAMED" finished')
     expect(first?.visible).toContain("\nTask Progress: 1/1")
     expect(first?.hidden).toContain(`Still running: ${aside?.id} (do P-ASIDE)`)
     expect(first?.hidden).not.toContain("tasks finished.")
     door.open()
-    const [, second] = await notified(host, session, 2)
+    const [, second] = await notified(opencode, session, 2)
     expect(second?.visible).toContain("\nTask Progress: 1/1")
     expect(second?.hidden).toContain("All 2 tasks finished.")
   })
 
   test("a notification contains no debug marker meant for developers", async () => {
-    const session = await openSession(host)
-    await launch(host, model, session, { prompt: "P-PLAIN" })
-    const [notification] = await notified(host, session)
+    const session = await openSession(opencode)
+    await launch(opencode, model, session, { prompt: "P-PLAIN" })
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).not.toContain("[hint attached]")
   })
 })
@@ -152,13 +152,13 @@ describe("ten parallel tasks", () => {
       await door.opened
       return { text: `answer to ${request.lastUser}` }
     })
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     const prompts = Array.from({ length: 10 }, (_, index) => ({ prompt: `P-TEN-${index}` }))
-    const tasks = await launchAll(host, model, session, prompts)
+    const tasks = await launchAll(opencode, model, session, prompts)
     expect(new Set(tasks.map((task) => task.id)).size).toBe(10)
     await eventually(() => model.inFlight === 10)
     door.open()
-    await notified(host, session, 10, 30_000)
+    await notified(opencode, session, 10, 30_000)
     const found = await quietSession(session)
     expect(found.map(({ visible }) => visible.split("Task Progress: ")[1])).toEqual(
       Array.from({ length: 10 }, (_, index) => `${index + 1}/10`),
@@ -182,17 +182,17 @@ describe("a busy parent", () => {
       await parent.opened
       return { text: "and so it ended" }
     })
-    const session = await openSession(host)
-    await launch(host, model, session, { prompt: "P-MEANWHILE" })
-    const { messageID } = await say(host, session, "tell me a long story")
+    const session = await openSession(opencode)
+    await launch(opencode, model, session, { prompt: "P-MEANWHILE" })
+    const { messageID } = await say(opencode, session, "tell me a long story")
     await model.waitFor((request) => request.lastUser === "tell me a long story")
     child.open()
-    await notified(host, session)
+    await notified(opencode, session)
     parent.open()
     await eventually(() => wakes(model, session).length > 0)
     expect(await quietSession(session)).toHaveLength(1)
     expect(wakes(model, session)).toHaveLength(1)
-    const said = (await messages(host, session)).filter(({ info }) => info.id > messageID)
+    const said = (await messages(opencode, session)).filter(({ info }) => info.id > messageID)
     const history = said.find(({ parts }) =>
       parts.some((part) => part.type === "text" && part.text === "and so it ended"),
     )
@@ -201,7 +201,7 @@ describe("a busy parent", () => {
 
   test("a parent that waits for a long tool reads the notification once, at its next step", async () => {
     const door = gate()
-    const file = join(host.directory, "tool-may-end")
+    const file = join(opencode.directory, "tool-may-end")
     const command = `while [ ! -e ${file} ]; do sleep 0.05; done; echo finished`
     model.use(async (request) => {
       if (request.lastUser === "P-BESIDE-TOOL") {
@@ -211,17 +211,17 @@ describe("a busy parent", () => {
       if (request.lastUser !== "run the long tool" || request.sinceUser.length > 0) return undefined
       return { tools: [{ name: "bash", args: { command, description: "waits" } }] }
     })
-    const session = await openSession(host)
-    await launch(host, model, session, { prompt: "P-BESIDE-TOOL" })
-    await say(host, session, "run the long tool")
-    await eventually(async () => (await toolParts(host, session, "bash"))[0]?.state.status === "running")
+    const session = await openSession(opencode)
+    await launch(opencode, model, session, { prompt: "P-BESIDE-TOOL" })
+    await say(opencode, session, "run the long tool")
+    await eventually(async () => (await toolParts(opencode, session, "bash"))[0]?.state.status === "running")
     door.open()
-    await notified(host, session)
+    await notified(opencode, session)
     await writeFile(file, "")
     await eventually(() => wakes(model, session).length > 0)
     expect(await quietSession(session)).toHaveLength(1)
     expect(wakes(model, session)).toHaveLength(1)
-    expect((await toolParts(host, session, "bash"))[0]?.state).toMatchObject({ status: "completed" })
+    expect((await toolParts(opencode, session, "bash"))[0]?.state).toMatchObject({ status: "completed" })
   })
 
   test("a parent that blocks on one task is notified of both tasks, once each", async () => {
@@ -232,16 +232,16 @@ describe("a busy parent", () => {
       else return undefined
       return { text: `this was ${request.lastUser}` }
     })
-    const session = await openSession(host)
-    const [a, b] = await launchAll(host, model, session, [{ prompt: "P-FIRST" }, { prompt: "P-SECOND" }])
+    const session = await openSession(opencode)
+    const [a, b] = await launchAll(opencode, model, session, [{ prompt: "P-FIRST" }, { prompt: "P-SECOND" }])
     const args = { task_id: b?.id, block: true, timeout: 20_000 }
-    const fetched = callTool(host, model, session, "superagents_output", args)
-    await eventually(async () => (await toolParts(host, session, "superagents_output"))[0]?.state.status === "running")
+    const fetched = callTool(opencode, model, session, "superagents_output", args)
+    await eventually(async () => (await toolParts(opencode, session, "superagents_output"))[0]?.state.status === "running")
     first.open()
-    await notified(host, session)
+    await notified(opencode, session)
     second.open()
     expect((await fetched).output).toContain("this was P-SECOND")
-    await notified(host, session, 2)
+    await notified(opencode, session, 2)
     const found = await quietSession(session)
     expect(found.map(({ hidden }) => / Task (bg_\w+)/.exec(hidden)?.[1])).toEqual([a?.id, b?.id])
     await eventually(() => wakes(model, session).length > 0)

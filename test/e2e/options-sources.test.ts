@@ -4,7 +4,7 @@ import { join } from "node:path"
 import { afterEach, beforeAll, expect, test } from "vitest"
 import { callTool, openSession, say } from "../support/drive.ts"
 import { eventually } from "../support/eventually.ts"
-import { type Host, startHost } from "../support/host.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, notified, PACKAGE } from "../support/plugin.ts"
 import { freePort } from "../support/server-process.ts"
@@ -14,7 +14,7 @@ import { freePort } from "../support/server-process.ts"
 const TITLE = "superagents: what this project changes"
 
 let model: ScriptedModel
-let host: Host | undefined
+let opencode: Opencode | undefined
 let root = ""
 
 beforeAll(async () => {
@@ -22,24 +22,24 @@ beforeAll(async () => {
   return () => model.close()
 })
 afterEach(async () => {
-  await host?.stop()
-  host = undefined
+  await opencode?.stop()
+  opencode = undefined
   model.reset()
   if (root !== "") await rm(root, { recursive: true, force: true, maxRetries: 5 })
   root = ""
 })
 
 /** A host whose user has these options, as text since the host reads comments, in a project that has those. */
-async function start(own: string | undefined, project: object | undefined): Promise<Host> {
+async function start(own: string | undefined, project: object | undefined): Promise<Opencode> {
   root = await realpath(await mkdtemp(join(tmpdir(), "superagents-sources-")))
   const folder = join(root, "config", "opencode")
   await mkdir(folder, { recursive: true })
   if (own !== undefined) await writeFile(join(folder, "opencode.jsonc"), own)
-  host = await startHost({ model, home: root, ...(project && { plugin: [[PACKAGE, { ...project }]] }) })
-  return host
+  opencode = await startOpencode({ model, home: root, ...(project && { plugin: [[PACKAGE, { ...project }]] }) })
+  return opencode
 }
 
-const toasts = (from: Host, title: string) =>
+const toasts = (from: Opencode, title: string) =>
   from.events.all.flatMap(({ type, properties }) =>
     type === "tui.toast.show" && properties.title === title ? [properties.message] : [],
   )

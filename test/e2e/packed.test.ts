@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { eventually, openSession, unwrap } from "../support/drive.ts"
 import { prepareHome, removeHome } from "../support/home.ts"
-import { type Host, startHost } from "../support/host.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, notified, PACKAGE } from "../support/plugin.ts"
 import { startRegistry } from "../support/registry.ts"
@@ -32,7 +32,7 @@ let manifest: { name: string; version: string; dependencies?: unknown }
 let registry: Awaited<ReturnType<typeof startRegistry>> | undefined
 let home: Awaited<ReturnType<typeof prepareHome>>
 let model: ScriptedModel
-let host: Host | undefined
+let opencode: Opencode | undefined
 let tui: Tui | undefined
 
 beforeAll(async () => {
@@ -49,7 +49,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await tui?.stop()
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
   await registry?.close()
   await Promise.all([removeHome(folder), removeHome(home.root)])
@@ -79,19 +79,19 @@ test("the package contains both halves and its documents, and installs no depend
 
 test("the plugin works in both halves when `opencode plugin` installs it from the tarball", async () => {
   expect(await install()).toMatch(/Detected server \+ tui targets.*exit 0$/s)
-  host = await startHost({ home: home.root, model })
-  expect(await unwrap(host.client.tool.ids())).toContain("superagents_task")
-  const sessionID = await openSession(host)
-  tui = await startTui({ host, sessionID })
+  opencode = await startOpencode({ home: home.root, model })
+  expect(await unwrap(opencode.client.tool.ids())).toContain("superagents_task")
+  const sessionID = await openSession(opencode)
+  tui = await startTui({ opencode, sessionID })
   const hint = 'Try: "let three agents look at it"'
   await tui.waitFor(hint)
   const { opened, open } = gate()
   model.use((request) => (request.firstUser === "P-PACKED" ? opened.then(() => ({ text: "It works." })) : undefined))
-  await launch(host, model, sessionID, { prompt: "P-PACKED", description: "Try the package" })
+  await launch(opencode, model, sessionID, { prompt: "P-PACKED", description: "Try the package" })
   expect(await tui.waitFor(/Background agents 1 running/)).not.toContain(hint)
   open()
   await tui.waitFor(/✓ Try the package/)
-  const [notification] = await notified(host, sessionID)
+  const [notification] = await notified(opencode, sessionID)
   expect(notification?.visible).toContain('Agent "Try the package" finished')
 })
 
@@ -101,7 +101,7 @@ test("OpenCode silently drops a plugin whose version range excludes it, so our r
   writeFileSync(join(String(elsewhere.env.HOME), ".npmrc"), `registry=${other.url}/\n`)
   try {
     expect(await install(elsewhere)).toMatch(/Detected server \+ tui targets.*exit 0$/s)
-    const deaf = await startHost({ home: elsewhere.root, model })
+    const deaf = await startOpencode({ home: elsewhere.root, model })
     try {
       expect(await unwrap(deaf.client.tool.ids())).not.toContain("superagents_task")
       expect(deaf.logs()).not.toMatch(/service=superagents/)

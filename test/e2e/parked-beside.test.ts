@@ -2,7 +2,7 @@ import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest"
 import { callTool, eventually, openSession } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, launchAll, notifications, startPlugged, type TaskArguments } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
@@ -12,7 +12,7 @@ import { Repository } from "../support/repository.ts"
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 120_000 })
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 let user: Repository
 let session: string
 /** The provider refuses what is asked of it by a task until this is over; what it has seen of each prompt. */
@@ -22,17 +22,17 @@ let seen: { readonly prompt: string; readonly refused: boolean }[]
 beforeAll(async () => {
   model = await startModel()
   const options = { maxConcurrentTasks: 20, maxLaunchesPerMinute: 0, checkRetries: 1 }
-  host = await startPlugged(model, options)
-  user = new Repository(host.directory)
+  opencode = await startPlugged(model, options)
+  user = new Repository(opencode.directory)
 })
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 beforeEach(async () => {
   model.reset()
   user.commit("before the test")
-  session = await openSession(host)
+  session = await openSession(opencode)
   opensAt = 0
   seen = []
 })
@@ -51,11 +51,11 @@ const play = (reply: (request: ModelRequest) => Reply, isShut: (request: ModelRe
   })
 
 const tool = async (name: string, args: Record<string, unknown> = {}) => {
-  const { output, error = "" } = await callTool(host, model, session, name, args, { timeout: 90_000 })
+  const { output, error = "" } = await callTool(opencode, model, session, name, args, { timeout: 90_000 })
   return output ?? error
 }
 const output = (id: string, args: Record<string, unknown> = {}) => tool("superagents_output", { task_id: id, ...args })
-const start = (task: TaskArguments & Record<string, unknown>) => launch(host, model, session, task)
+const start = (task: TaskArguments & Record<string, unknown>) => launch(opencode, model, session, task)
 const isParked = (...ids: string[]) =>
   eventually(
     async () => {
@@ -70,37 +70,37 @@ const goesOn = (id = "") => {
   return tool("superagents_task", { unpark: id })
 }
 const ended = (id: string) =>
-  eventually(async () => (await notifications(host, session)).find(({ hidden }) => hidden.includes(`Task ${id}: `)), {
+  eventually(async () => (await notifications(opencode, session)).find(({ hidden }) => hidden.includes(`Task ${id}: `)), {
     timeout: 90_000,
-    message: () => host.logs(),
+    message: () => opencode.logs(),
   })
 const asked = (prompt: string) => seen.filter((each) => each.prompt === prompt).length
 
 test("each parent gets one message and its user one toast about parked tasks, however many there are", async () => {
   opensAt = Date.now() + 600_000
   play(() => ({ text: "done" }))
-  const other = await openSession(host)
-  const from = host.events.all.length
+  const other = await openSession(opencode)
+  const from = opencode.events.all.length
   const prompts = (count: number) => Array.from({ length: count }, (_, at) => ({ prompt: `P-many ${at}` }))
   const [eight] = await Promise.all([
-    launchAll(host, model, session, prompts(8)),
-    launchAll(host, model, other, prompts(4)),
+    launchAll(opencode, model, session, prompts(8)),
+    launchAll(opencode, model, other, prompts(4)),
   ])
   await isParked(...eight.map(({ id }) => id))
   for (const parent of [session, other])
-    await eventually(async () => (await notifications(host, parent)).some(({ visible }) => visible.startsWith("⏸")), {
+    await eventually(async () => (await notifications(opencode, parent)).some(({ visible }) => visible.startsWith("⏸")), {
       timeout: 60_000,
     })
   expect(await goesOn(eight[0]?.id)).toContain(" now; ")
   await eventually(
-    async () => (await notifications(host, other)).filter(({ visible }) => visible.includes("finished")).length === 4,
+    async () => (await notifications(opencode, other)).filter(({ visible }) => visible.includes("finished")).length === 4,
     { timeout: 90_000 },
   )
   await eventually(
-    async () => (await notifications(host, session)).filter(({ visible }) => visible.includes("finished")).length === 8,
+    async () => (await notifications(opencode, session)).filter(({ visible }) => visible.includes("finished")).length === 8,
     { timeout: 90_000 },
   )
-  const toasts = host.events.all
+  const toasts = opencode.events.all
     .slice(from)
     .flatMap(({ type, properties }) =>
       type === "tui.toast.show" && properties.title?.includes("is at its limit") ? [properties] : [],
@@ -108,7 +108,7 @@ test("each parent gets one message and its user one toast about parked tasks, ho
   expect(toasts).toHaveLength(1)
   expect(toasts[0]?.message).toMatch(/^\d+ tasks are parked and go on by themselves\. \/tasks: Go on now\.$/)
   for (const parent of [session, other]) {
-    const told = (await notifications(host, parent)).filter(({ visible }) => visible.startsWith("⏸"))
+    const told = (await notifications(opencode, parent)).filter(({ visible }) => visible.startsWith("⏸"))
     expect(told.map(({ visible }) => visible)).toEqual([
       expect.stringMatching(/^⏸ \*\*\S+ is at its limit until .*\*\* \d+ tasks? (is|are) parked\.$/),
     ])
@@ -123,7 +123,7 @@ test("a parked task can be awaited, cancelled, cleared and read without a model 
   const first = await start({ prompt: "P-first" })
   const after = await start({ prompt: "P-after", after: [first.id] })
   await isParked(first.id)
-  const others = await launchAll(host, model, session, [{ prompt: "P-cancl" }, { prompt: "P-clear" }])
+  const others = await launchAll(opencode, model, session, [{ prompt: "P-cancl" }, { prompt: "P-clear" }])
   const [cancelled, cleared] = others.map(({ id }) => id)
   const began = Date.now()
   const shown = await output(first.id, { block: true, timeout: 60_000 })
@@ -168,7 +168,7 @@ test("a worktree task that is parked midway passes its check later and is merged
   )
   const { id } = await start({ prompt: "P-place", place: "worktree", check: "grep -c work work.txt", merge: true })
   await isParked(id)
-  expect(existsSync(join(host.directory, "work.txt"))).toBe(false)
+  expect(existsSync(join(opencode.directory, "work.txt"))).toBe(false)
   await goesOn(id)
   const { hidden } = await ended(id)
   expect(hidden).toMatch(/\nParked \d times?, \S+ in all \(\S+\)\.\n/)

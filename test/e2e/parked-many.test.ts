@@ -5,7 +5,7 @@ import { taskOfMessage } from "../../src/opencode/messages.ts"
 import { decodeRecord } from "../../src/runtime/record/codec.ts"
 import { bucketOf, bucketScene, launchSome, model, SHUT_MS, SLOTS, start } from "../support/bucket-scene.ts"
 import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type Launched, notifications } from "../support/plugin.ts"
 
 /** Many tasks at one provider's limit, and kills while they are parked: what the provider's own log says counts. */
@@ -21,13 +21,13 @@ const isOverloaded = () => (loadavg()[0] ?? 0) > 3 * availableParallelism()
 bucketScene()
 
 test(`${MANY} tasks on a rate limit complete, with hardly any request too early`, async () => {
-  const host = await start()
-  const sessionID = await openSession(host)
+  const opencode = await start()
+  const sessionID = await openSession(opencode)
   const log = bucketOf(MANY, SHUT_MS, MANY)
   await launchSome(sessionID, MANY)
   const ends = await eventually(
     async () => {
-      const told = (await notifications(host, sessionID)).filter(({ visible }) => visible.includes("finished"))
+      const told = (await notifications(opencode, sessionID)).filter(({ visible }) => visible.includes("finished"))
       return told.length >= MANY && told
     },
     { timeout: 180_000 },
@@ -50,7 +50,7 @@ test(`${MANY} tasks on a rate limit complete, with hardly any request too early`
 })
 
 /** Whether the records say so of all of them: what would be known after a crash. */
-const allParked = async ({ client }: Host, tasks: readonly Launched[]) => {
+const allParked = async ({ client }: Opencode, tasks: readonly Launched[]) => {
   const sessions = await Promise.all(tasks.map(({ child }) => unwrap(client.session.get({ sessionID: child }))))
   return sessions.every((session) => decodeRecord(session)?.task.run.parked !== undefined)
 }
@@ -63,27 +63,27 @@ const KILLED_TASKS = 3
 test(
   `no parked task is lost and no step is repeated in ${ROUNDS} kills`,
   async () => {
-    const host = await start()
-    const sessionID = await openSession(host)
+    const opencode = await start()
+    const sessionID = await openSession(opencode)
     for (let round = 0; round < ROUNDS; round++) {
       // One is refused in the middle of its work, the others before their first answer.
       const log = bucketOf(1, 15_000, Number.POSITIVE_INFINITY)
       const tasks = await launchSome(sessionID, KILLED_TASKS)
       // What was not yet parked is interrupted, as any work is. From the moment of its record on, it is kept.
-      await eventually(() => allParked(host, tasks))
+      await eventually(() => allParked(opencode, tasks))
       await sleep((round % 10) * 40)
-      await host.kill()
-      await host.restart()
-      await callTool(host, model, sessionID, "superagents_list", {})
+      await opencode.kill()
+      await opencode.restart()
+      await callTool(opencode, model, sessionID, "superagents_list", {})
       const told = await eventually(
         async () => {
-          const found = await notifications(host, sessionID)
+          const found = await notifications(opencode, sessionID)
           const ends = tasks.map(({ id }) =>
             found.filter((message) => taskOfMessage(message.id) === id && !message.visible.startsWith("⏸")),
           )
           return ends.every((of) => of.length > 0) && ends
         },
-        { timeout: 120_000, message: () => `round ${round}: all are told\n${host.logs()}` },
+        { timeout: 120_000, message: () => `round ${round}: all are told\n${opencode.logs()}` },
       )
       for (const ends of told) expect(ends.map(({ visible }) => visible)).toEqual([expect.stringMatching(/^✓/)])
       expect(log.answered).toHaveLength(3 * KILLED_TASKS)

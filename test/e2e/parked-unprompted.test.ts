@@ -10,17 +10,17 @@ import { Repository } from "../support/repository.ts"
 bucketScene()
 
 test("tasks launched while their model's breaker is open survive a kill, with a worktree and named files", async () => {
-  const host = await start()
-  const user = new Repository(host.directory)
-  writeFileSync(join(host.directory, "plan.md"), "the plan says 4711\n")
+  const opencode = await start()
+  const user = new Repository(opencode.directory)
+  writeFileSync(join(opencode.directory, "plan.md"), "the plan says 4711\n")
   user.commit("before the test")
-  const sessionID = await openSession(host)
+  const sessionID = await openSession(opencode)
   const log = bucketOf(0, 25_000, Number.POSITIVE_INFINITY)
   const asked: string[] = []
-  const own = launch.bind(undefined, host, model, sessionID)
+  const own = launch.bind(undefined, opencode, model, sessionID)
   const met = await own({ prompt: "P-NIGHT met @plan.md" })
   await eventually(async () => {
-    const shown = await callTool(host, model, sessionID, "superagents_output", { task_id: met.id })
+    const shown = await callTool(opencode, model, sessionID, "superagents_output", { task_id: met.id })
     return /parked until/.test(shown.output ?? "")
   })
   const refused = log.refused.length
@@ -29,25 +29,25 @@ test("tasks launched while their model's breaker is open survive a kill, with a 
     await own({ prompt: "P-NIGHT plain @plan.md" }),
     await own({ prompt: "P-NIGHT tree", place: "worktree" }),
   ]
-  const rows = (await callTool(host, model, sessionID, "superagents_list", {})).output ?? ""
+  const rows = (await callTool(opencode, model, sessionID, "superagents_list", {})).output ?? ""
   expect(rows).toMatch(/ \| 3 parked until /)
   await eventually(async () => {
-    const sessions = await Promise.all(tasks.map(({ child }) => unwrap(host.client.session.get({ sessionID: child }))))
+    const sessions = await Promise.all(tasks.map(({ child }) => unwrap(opencode.client.session.get({ sessionID: child }))))
     return sessions.every((session) => decodeRecord(session)?.task.run.parked !== undefined)
   })
-  await host.kill()
-  await host.restart()
+  await opencode.kill()
+  await opencode.restart()
   model.use((request) => {
     if (request.firstUser.startsWith("P-NIGHT")) asked.push(JSON.stringify(request.messages))
     return undefined
   })
-  await callTool(host, model, sessionID, "superagents_list", {})
+  await callTool(opencode, model, sessionID, "superagents_list", {})
   const told = await eventually(
     async () => {
-      const found = (await notifications(host, sessionID)).filter(({ visible }) => visible.includes("Agent"))
+      const found = (await notifications(opencode, sessionID)).filter(({ visible }) => visible.includes("Agent"))
       return found.length >= 3 && found
     },
-    { timeout: 120_000, message: () => host.logs() },
+    { timeout: 120_000, message: () => opencode.logs() },
   )
   expect(told.map(({ visible }) => visible.split(" finished")[0])).toEqual(Array(3).fill(expect.stringContaining("✓")))
   expect(log.answered).toHaveLength(9)

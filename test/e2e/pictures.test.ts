@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { writeProject } from "../../demo/story.ts"
 import { ask, eventually, openSession } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
 import { pictureOf, steady } from "../support/picture.ts"
 import { gate, isNotification, startPlugged } from "../support/plugin.ts"
@@ -37,7 +37,7 @@ const STEADY = [
 ] as const
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 const terminals = new Map<string, Tui>()
 const reported = gate()
 const tried = gate()
@@ -47,7 +47,7 @@ beforeAll(async () => {
   model = await startModel()
   const { scripted } = model.provider()
   const models = { ...scripted.models, alpha: { ...scripted.models.alpha, name: "Your model" } }
-  host = await startPlugged(
+  opencode = await startPlugged(
     model,
     { toasts: false },
     {
@@ -55,17 +55,17 @@ beforeAll(async () => {
       config: { provider: { scripted: { ...scripted, name: "Any provider", models } } },
     },
   )
-  writeProject(host.directory)
+  writeProject(opencode.directory)
   model.use(play)
-  const sessionID = await openSession(host, { title: "Coffee" })
+  const sessionID = await openSession(opencode, { title: "Coffee" })
   for (const [look, colours] of Object.entries(LOOKS))
-    terminals.set(look, await startTui({ host, sessionID, size: SIZE, colours, plugin: [COMPANION] }))
-  await ask(host, sessionID, PROMPT)
+    terminals.set(look, await startTui({ opencode, sessionID, size: SIZE, colours, plugin: [COMPANION] }))
+  await ask(opencode, sessionID, PROMPT)
 }, 120_000)
 
 afterAll(async () => {
   for (const terminal of terminals.values()) await terminal.stop()
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 

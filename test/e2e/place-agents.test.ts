@@ -4,7 +4,7 @@ import { callTools, eventually, unwrap } from "../support/drive.ts"
 import {
   agent,
   base64,
-  host,
+  opencode,
   LONG,
   launch,
   list,
@@ -39,7 +39,7 @@ test("ten agents that change one file in ten places are merged automatically wit
     name: "superagents_task",
     args: { description: prompt, prompt, agent: "general", place: "worktree", merge: true },
   }))
-  await callTools(host, model, session, calls, LONG)
+  await callTools(opencode, model, session, calls, LONG)
   const news = await told(10)
   expect(news.map(({ hidden }) => hidden).filter((each) => !each.includes("Merged into your files"))).toEqual([])
   const all = Object.fromEntries(names.map((name, index) => [index * 3, name]))
@@ -62,7 +62,7 @@ test("two launches of one message form a batch, and a third waits for another ba
     call("ALONE-1", {}),
     call("ALONE-2", {}),
   ]
-  const made = (await callTools(host, model, session, calls, LONG)).map(launchedFrom)
+  const made = (await callTools(opencode, model, session, calls, LONG)).map(launchedFrom)
   expect(made).toHaveLength(5)
   const progress = (await told(5)).map(({ visible }) => /Task Progress: (\d+\/\d+)/.exec(visible)?.[1])
   expect(progress.toSorted()).toEqual(["1/2", "1/3", "2/2", "2/3", "3/3"])
@@ -78,7 +78,7 @@ test("an agent in a worktree can ask questions, receives messages, and keeps its
     const done = sinceUser.filter(({ role }) => role === "tool").length
     if (userTexts.length === 1 && done === 0) return bash("echo x > kept.txt; rm shared.txt")
     if (userTexts.length === 1 && done === 1)
-      return { tools: [{ name: "read", args: { filePath: join(host.directory, "README.md") } }] }
+      return { tools: [{ name: "read", args: { filePath: join(opencode.directory, "README.md") } }] }
     if (userTexts.some((each) => each.includes("a word"))) return { hang: true }
     await opened
     return bash("true")
@@ -87,17 +87,17 @@ test("an agent in a worktree can ask questions, receives messages, and keeps its
   const asked = (permission: string) =>
     eventually(
       async () => {
-        const { directory } = await unwrap(host.client.session.get({ sessionID: child }))
-        const [question] = await unwrap(host.client.permission.list({ directory }))
+        const { directory } = await unwrap(opencode.client.session.get({ sessionID: child }))
+        const [question] = await unwrap(opencode.client.permission.list({ directory }))
         return question?.permission === permission && { directory, requestID: question.id, reply: "once" as const }
       },
       { timeout: 60_000 },
     )
   const removal = await asked("bash")
   await eventually(async () => (await list()).includes("waiting for permission"), { timeout: 30_000 })
-  await unwrap(host.client.permission.reply(removal))
+  await unwrap(opencode.client.permission.reply(removal))
   // Its parent's folder is another directory to it.
-  await unwrap(host.client.permission.reply(await asked("external_directory")))
+  await unwrap(opencode.client.permission.reply(await asked("external_directory")))
   expect((await tool("superagents_task", { tell: id, prompt: "a word" })).error).toBeUndefined()
   open()
   await model.waitFor(({ sessionID, lastUser }) => sessionID === child && lastUser.includes("a word"), LONG)
@@ -129,7 +129,7 @@ test("a user's earlier prompt to a waiting agent ends or is stopped before the a
   const behind = await launch("BEHIND", { after: [before.id] })
   const cancelled = await launch("BEHIND", { after: [before.id] })
   const say = async (sessionID: string, words: string) => {
-    await host.client.session.promptAsync({ sessionID, agent: "general", parts: [{ type: "text", text: words }] })
+    await opencode.client.session.promptAsync({ sessionID, agent: "general", parts: [{ type: "text", text: words }] })
     await model.waitFor((request) => request.sessionID === sessionID && request.lastUser === words, LONG)
   }
   // What its user asked of it was asked in another folder.
@@ -139,11 +139,11 @@ test("a user's earlier prompt to a waiting agent ends or is stopped before the a
   first.open()
   await told()
   await eventually(() => [behind, cancelled].every(({ id }) => worktrees().includes(id)), LONG)
-  await meanwhile(host, model)
+  await meanwhile(opencode, model)
   expect(order).toEqual([])
   expect((await tool("superagents_cancel", { task_id: cancelled.id })).output).toContain("Cancelled 1")
-  const isAtWork = async (child: string) => child in (await unwrap(host.client.session.status()))
-  await eventually(async () => !(await isAtWork(cancelled.child)), { ...LONG, message: () => host.logs() })
+  const isAtWork = async (child: string) => child in (await unwrap(opencode.client.session.status()))
+  await eventually(async () => !(await isAtWork(cancelled.child)), { ...LONG, message: () => opencode.logs() })
   expect(await isAtWork(behind.child)).toBe(true)
   users.open()
   await told(3)
@@ -199,7 +199,7 @@ test("the work of a nested worktree is merged into the worktree of the agent tha
   const { id, child } = await launch("OUTER", { merge: true })
   const [news] = await told()
   expect(news?.hidden).toContain("Merged into your files")
-  expect((await notifications(host, child)).at(-1)?.hidden).toContain("Merged into your files")
+  expect((await notifications(opencode, child)).at(-1)?.hidden).toContain("Merged into your files")
   expect(user.state()).toEqual({
     ...before,
     "outer.txt": base64("outer\n"),

@@ -5,7 +5,7 @@ import { unwrap } from "../support/drive.ts"
 import type { ModelRequest } from "../support/model.ts"
 import {
   agent,
-  host,
+  opencode,
   launch,
   merge,
   model,
@@ -38,7 +38,7 @@ test("a limit reached in a worktree reports the last word, if any, and keeps the
     return name === "SPENDS" ? { ...bash("true"), usage: { input: 45_000 } } : { hang: true }
   })
   const [spends, hangs] = [await launch("SPENDS"), await launch("HANGS-ON", { timeout: 30_000 })]
-  await notified(host, session, 2, 150_000)
+  await notified(opencode, session, 2, 150_000)
   const shown = await output(spends.id)
   expect(shown).toMatch(/Reason: Stopped at .*token limit.*its last word is below\.[\s\S]*half is done/)
   expect(shown).toContain("Changes: 1 file, +1 −0: SPENDS.txt")
@@ -59,13 +59,13 @@ test("an agent whose check fails twice is asked again in the same run, and merge
   expect(news?.hidden).toMatch(/Receipt: 3 commands; check `test .*` passed \(3 runs, exit code 0\)/)
   expect(news?.hidden).toContain("done: CHECKED, turn 3")
   expect(user.read("steps")).toBe("one\ntwo\nthree\n")
-  const texts = (await unwrap(host.client.session.messages({ sessionID: child }))).flatMap(({ info, parts }) =>
+  const texts = (await unwrap(opencode.client.session.messages({ sessionID: child }))).flatMap(({ info, parts }) =>
     info.role === "user" ? parts.flatMap((part) => (part.type === "text" ? part.text : [])) : [],
   )
   expect(texts.filter((each) => each.includes("did not pass: exit code 1") && each.includes("12 passed"))).toHaveLength(
     2,
   )
-  expect(await notifications(host, session)).toHaveLength(1)
+  expect(await notifications(opencode, session)).toHaveLength(1)
   expect(await output(id)).toContain("Status: completed")
 }, 120_000)
 
@@ -123,7 +123,7 @@ describe("a project with OpenCode's folder", () => {
   const INSTALLED = JSON.stringify({ packages: { "": { dependencies: { "@opencode-ai/plugin": "*" } } } })
   /** The project as `opencode plugin` leaves it; `isInstalled`: OpenCode has put its packages there. */
   const project = (isInstalled: boolean) => {
-    writeFileSync(join(host.home, "home/.npmrc"), "registry=http://127.0.0.1:9/\n")
+    writeFileSync(join(opencode.home, "home/.npmrc"), "registry=http://127.0.0.1:9/\n")
     const own = "node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore\n"
     if (user.has(".opencode")) user.remove(".opencode")
     user.write(".opencode/opencode.json", '{"$schema":"https://opencode.ai/config.json"}')
@@ -132,7 +132,7 @@ describe("a project with OpenCode's folder", () => {
         .write(".opencode/.gitignore", own)
         .write(".opencode/package-lock.json", INSTALLED)
         .write(".opencode/node_modules/there/index.js", "x")
-    const config = new Repository(join(host.home, "config/opencode"))
+    const config = new Repository(join(opencode.home, "config/opencode"))
     config.write(".gitignore", own).write("node_modules/theirs/index.js", "x")
   }
 

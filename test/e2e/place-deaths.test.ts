@@ -3,10 +3,10 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { expect, test } from "vitest"
 import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
-import { startHost } from "../support/host.ts"
+import { startOpencode } from "../support/opencode.ts"
 import type { Reply } from "../support/model.ts"
 import {
-  host,
+  opencode,
   LONG,
   launch,
   merge,
@@ -37,8 +37,8 @@ test("a restart of the project's instance also restarts its worktree's agent, wh
   })
   const { id, child } = await launch("DISPOSED")
   const asked = await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 0, LONG)
-  await unwrap(host.client.instance.dispose())
-  await host.events.connect(host.url, host.directory)
+  await unwrap(opencode.client.instance.dispose())
+  await opencode.events.connect(opencode.url, opencode.directory)
   const [news, ...more] = await told()
   expect(news?.hidden).toContain("interrupted")
   expect(news?.hidden).toContain("Changes: 1 file, +1 −0: kept.txt")
@@ -66,8 +66,8 @@ test("a kill of OpenCode keeps the work of nested worktrees too, leaves no files
   const { id, child } = await launch("KILLED")
   await model.waitFor(({ firstUser, sinceUser }) => firstUser.startsWith("BELOW") && sinceUser.length > 0, LONG)
   expect(worktrees().filter((name) => name.endsWith(".json"))).toHaveLength(2)
-  await host.kill("SIGKILL")
-  await host.restart()
+  await opencode.kill("SIGKILL")
+  await opencode.restart()
   const [news] = await told()
   expect(news?.hidden).toContain("interrupted")
   expect(news?.hidden).toContain("Changes: 1 file, +1 −0: work.txt")
@@ -76,12 +76,12 @@ test("a kill of OpenCode keeps the work of nested worktrees too, leaves no files
   expect(user.state()).toEqual(before)
   expect(await merge(id)).toContain("Merged into your files")
   expect(user.read("work.txt")).toBe("precious\n")
-  const [own] = await unwrap(host.client.session.children({ sessionID: child }))
-  expect(own?.directory).toBe(host.directory)
+  const [own] = await unwrap(opencode.client.session.children({ sessionID: child }))
+  expect(own?.directory).toBe(opencode.directory)
   const records = own ? [own.metadata as { superagents: { task: { id: string } } }] : []
   const [ref] = records.map(({ superagents }) => `refs/superagents/${superagents.task.id}`)
   expect(user.git("show", `${ref}:deep.txt`)).toBe("deep\n")
-  const [, told2] = await notifications(host, child)
+  const [, told2] = await notifications(opencode, child)
   expect(told2?.hidden).toContain("Changes: 1 file, +1 −0: deep.txt")
 }, 180_000)
 
@@ -98,7 +98,7 @@ test("a second process uses its own worktree beside the first's, and both merge 
   })
   const { id, child } = await launch("FIRST-PROCESS-5", { merge: true })
   await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 0, LONG)
-  const second = await startHost({ home: host.home })
+  const second = await startOpencode({ home: opencode.home })
   try {
     const other = await openSession(second)
     parents.push(other)

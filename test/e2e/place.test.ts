@@ -2,7 +2,7 @@ import { expect, test } from "vitest"
 import { eventually, say, toolParts, unwrap } from "../support/drive.ts"
 import {
   agent,
-  host,
+  opencode,
   launch,
   list,
   merge,
@@ -41,8 +41,8 @@ test("a notification delayed until its parent's turn ends reports the merge and 
     return { tools: [{ name: "superagents_output", args: { task_id: ids[calls === 1 ? 0 : 1], block: true } }] }
   })
   for (const name of ["WORK", "LATER"]) ids.push((await launch(name)).id)
-  await say(host, session, "fetch and merge")
-  await eventually(async () => (await toolParts(host, session, "superagents_output"))[0]?.state.status === "running")
+  await say(opencode, session, "fetch and merge")
+  await eventually(async () => (await toolParts(opencode, session, "superagents_output"))[0]?.state.status === "running")
   gates.WORK.open()
   const [first, second] = await told(2)
   expect(first?.hidden).toContain("Merged into your files, uncommitted.")
@@ -62,7 +62,7 @@ test("the second of two changes to one line merges nothing, and its resumed agen
   expect(user.state()).toEqual(before)
   await tool("superagents_task", { resume: second.id, prompt: "solve it" })
   await told(3)
-  const parts = (await unwrap(host.client.session.messages({ sessionID: second.child }))).flatMap((each) => each.parts)
+  const parts = (await unwrap(opencode.client.session.messages({ sessionID: second.child }))).flatMap((each) => each.parts)
   const texts = parts.flatMap((part) => (part.type === "text" ? part.text : []))
   expect(texts.some((each) => /conflict marks.*shared\.txt/s.test(each))).toBe(true)
   const seen = parts.flatMap((part) =>

@@ -1,24 +1,24 @@
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { ask, eventually, openSession } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, launchAll, notifications, notified, startPlugged } from "../support/plugin.ts"
 
 const DEAF = fileURLToPath(new URL("../support/fixtures/deaf-plugin.ts", import.meta.url))
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
   const options = { pollInterval: 300, taskTimeout: 20_000 }
-  host = await startPlugged(model, options, { plugin: DEAF, env: { NODE_ENV: "development" } })
-  await ask(host, await openSession(host), "warm up")
+  opencode = await startPlugged(model, options, { plugin: DEAF, env: { NODE_ENV: "development" } })
+  await ask(opencode, await openSession(opencode), "warm up")
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
@@ -26,9 +26,9 @@ beforeEach(() => model.reset())
 
 test("polling finds the error after a missed error event", async () => {
   model.use((request) => (request.lastUser === "P-UNSAID" ? { status: 400 } : undefined))
-  const session = await openSession(host)
-  await launch(host, model, session, { prompt: "P-UNSAID" })
-  const [notification] = await notified(host, session)
+  const session = await openSession(opencode)
+  await launch(opencode, model, session, { prompt: "P-UNSAID" })
+  const [notification] = await notified(opencode, session)
   expect(notification?.visible).toContain(" failed in ")
   expect(notification?.hidden).toContain("Reason: scripted status 400")
 })
@@ -41,21 +41,21 @@ test("polling does not disturb a task that still works", async () => {
     await door.opened
     return { text: "done at last" }
   })
-  const session = await openSession(host)
-  const [a] = await launchAll(host, model, session, [{ prompt: "P-WORKS-1" }, { prompt: "P-QUICK" }])
-  await notified(host, session)
+  const session = await openSession(opencode)
+  const [a] = await launchAll(opencode, model, session, [{ prompt: "P-WORKS-1" }, { prompt: "P-QUICK" }])
+  await notified(opencode, session)
   await eventually(() =>
     model.requests.some(({ sessionID, sinceUser }) => sessionID === a?.child && sinceUser.length >= 6),
   )
-  expect(await notifications(host, session)).toHaveLength(1)
+  expect(await notifications(opencode, session)).toHaveLength(1)
   door.open()
-  const [, last] = await notified(host, session, 2)
+  const [, last] = await notified(opencode, session, 2)
   expect(last?.visible).toContain('"do P-WORKS-1" finished')
 })
 
 test("a developer sees the mark [hint attached] in a notification", async () => {
-  const session = await openSession(host)
-  await launch(host, model, session, { prompt: "P-DEVELOP" })
-  const [notification] = await notified(host, session)
+  const session = await openSession(opencode)
+  await launch(opencode, model, session, { prompt: "P-DEVELOP" })
+  const [notification] = await notified(opencode, session)
   expect(notification?.visible).toMatch(/\nTask Progress: 1\/1\n\[hint attached\]$/)
 })

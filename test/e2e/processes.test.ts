@@ -1,41 +1,41 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { callTool, eventually, messages, openSession, unwrap } from "../support/drive.ts"
-import { type Host, startHost } from "../support/host.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { statuses } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, notified, PACKAGE, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model)
+  opencode = await startPlugged(model)
   model.use((request) => (request.lastUser.startsWith("HANG") ? { hang: true } : undefined))
 })
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
 const metadataOf = async (session: string) =>
-  (await unwrap(host.client.session.get({ sessionID: session }))).metadata ?? {}
+  (await unwrap(opencode.client.session.get({ sessionID: session }))).metadata ?? {}
 
-const recordIn = async (where: Host, session: string) =>
+const recordIn = async (where: Opencode, session: string) =>
   (await unwrap(where.client.session.get({ sessionID: session }))).metadata?.superagents
 
 describe("the companion's requests", () => {
   test("a cancel written into the session's metadata is carried out once and removed; other metadata stay", async () => {
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "HANG for the companion" })
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "HANG for the companion" })
     const before = await metadataOf(child)
     await unwrap(
-      host.client.session.update({
+      opencode.client.session.update({
         sessionID: child,
         metadata: { ...before, others: "stay", superagentsRequest: { id: "req_1", action: "cancel" } },
       }),
     )
-    const [notification] = await notified(host, session)
+    const [notification] = await notified(opencode, session)
     expect(notification?.visible).toMatch(/^⊘ \*\*Agent ".*" cancelled after /)
     expect(notification?.hidden).toContain("The user stopped it.")
     const after = await eventually(async () => {
@@ -47,17 +47,17 @@ describe("the companion's requests", () => {
   })
 
   test("a resume written into the session's metadata asks the task again", async () => {
-    const session = await openSession(host)
-    const { child } = await launch(host, model, session, { prompt: "quick one" })
-    await notified(host, session)
+    const session = await openSession(opencode)
+    const { child } = await launch(opencode, model, session, { prompt: "quick one" })
+    await notified(opencode, session)
     const request = { id: "req_2", action: "resume", prompt: "and again" }
     await unwrap(
-      host.client.session.update({
+      opencode.client.session.update({
         sessionID: child,
         metadata: { ...(await metadataOf(child)), superagentsRequest: request },
       }),
     )
-    const all = await notified(host, session, 2)
+    const all = await notified(opencode, session, 2)
     expect(all[1]?.visible).toMatch(/^✓ \*\*Resume #1 completed in /)
     expect(
       model.requests.filter(({ sessionID, lastUser }) => sessionID === child && lastUser === "and again"),
@@ -65,27 +65,27 @@ describe("the companion's requests", () => {
   })
 
   test("a clear written into the session's metadata forgets the task and notifies nobody", async () => {
-    const session = await openSession(host)
-    const { child } = await launch(host, model, session, { prompt: "HANG until cleared" })
+    const session = await openSession(opencode)
+    const { child } = await launch(opencode, model, session, { prompt: "HANG until cleared" })
     const request = { id: "req_3", action: "clear" }
     await unwrap(
-      host.client.session.update({
+      opencode.client.session.update({
         sessionID: child,
         metadata: { ...(await metadataOf(child)), superagentsRequest: request },
       }),
     )
     await eventually(async () => Object.keys(await metadataOf(child)).length === 0)
-    const { output } = await callTool(host, model, session, "superagents_list", {})
+    const { output } = await callTool(opencode, model, session, "superagents_list", {})
     expect(output).toBe("No background tasks found")
   })
 })
 
 describe("a compaction of the parent", () => {
   test("a compaction of the parent gets the list of tasks, their states and what was fetched", async () => {
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "quick before compaction" })
-    await notified(host, session)
-    const summarize = host.client.session.summarize({ sessionID: session, providerID: "scripted", modelID: "alpha" })
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "quick before compaction" })
+    await notified(opencode, session)
+    const summarize = opencode.client.session.summarize({ sessionID: session, providerID: "scripted", modelID: "alpha" })
     const request = await model.waitFor(
       (each) => each.sessionID === session && JSON.stringify(each.body).includes("keep their ids"),
     )
@@ -98,18 +98,18 @@ describe("a compaction of the parent", () => {
 
 describe("two OpenCode processes on one project", () => {
   test("a second OpenCode process can resume the first one's ended task, and the first then leaves it alone", async () => {
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "quick in the first process" })
-    await notified(host, session)
-    const second = await startHost({ model, plugin: [[PACKAGE, {}]], home: host.home })
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "quick in the first process" })
+    await notified(opencode, session)
+    const second = await startOpencode({ model, plugin: [[PACKAGE, {}]], home: opencode.home })
     try {
       await eventually(async () => JSON.stringify(await recordIn(second, child)).includes("confirmed"))
       const resumed = await callTool(second, model, session, "superagents_task", { resume: id, prompt: "HANG there" })
       expect(resumed.status).toBe("completed")
       await eventually(async () => (await statuses(second, model, session)).get(id) === "resumed")
       await eventually(async () => JSON.stringify(await messages(second, child)).includes("HANG there"))
-      await callTool(host, model, session, "superagents_output", { task_id: id })
-      await callTool(host, model, session, "superagents_clear", {})
+      await callTool(opencode, model, session, "superagents_output", { task_id: id })
+      await callTool(opencode, model, session, "superagents_clear", {})
       expect(await recordIn(second, child)).toMatchObject({ task: { status: "resumed", run: { generation: 1 } } })
     } finally {
       await second.stop()
@@ -119,9 +119,9 @@ describe("two OpenCode processes on one project", () => {
 
 describe("SIGTERM", () => {
   test("SIGTERM ends OpenCode with running tasks as it does without the plugin", async () => {
-    const session = await openSession(host)
-    await launch(host, model, session, { prompt: "HANG through SIGTERM" })
-    await host.kill("SIGTERM")
-    await host.restart()
+    const session = await openSession(opencode)
+    await launch(opencode, model, session, { prompt: "HANG through SIGTERM" })
+    await opencode.kill("SIGTERM")
+    await opencode.restart()
   })
 })

@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vi
 import type { PurseReport } from "../../src/features/board/purse/report.ts"
 import { blockOf, boardFolder, byHand, call, callBoard, keptBoard, saidIn, taskOf } from "../support/board.ts"
 import { eventually, openSession } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { isAsked } from "../support/last-words.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, notifications, startPlugged } from "../support/plugin.ts"
@@ -18,7 +18,7 @@ const CENT = { input: 10_000, output: 0 }
 const RUNS_AT_ONCE = 2
 
 let model: ScriptedModel
-let host: Host | undefined
+let opencode: Opencode | undefined
 
 beforeAll(async () => {
   model = await startModel()
@@ -26,15 +26,15 @@ beforeAll(async () => {
 afterAll(() => model?.close())
 beforeEach(() => model.reset())
 afterEach(async () => {
-  await host?.stop()
-  host = undefined
+  await opencode?.stop()
+  opencode = undefined
 })
 
 const NEVER = "0 0 30 2 *"
 const start = () => startPlugged(model, { board: { schedule: NEVER, maxConcurrentRuns: RUNS_AT_ONCE }, lastWord: 5000 })
 
 /** Tasks whose agents are asked, and not answered before a purse is opened for them. */
-const openFor = async (running: Host, count: number, max: number) => {
+const openFor = async (running: Opencode, count: number, max: number) => {
   for (let at = 0; at < count; at++)
     await byHand(running, {
       type: "create",
@@ -85,7 +85,7 @@ const works = (request: ModelRequest, id: string): Reply => {
   return call("complete_task", { task_id: id })
 }
 
-const reportOf = (running: Host): Promise<PurseReport> =>
+const reportOf = (running: Opencode): Promise<PurseReport> =>
   eventually(
     () => {
       const folder = join(boardFolder(running), "reports")
@@ -95,7 +95,7 @@ const reportOf = (running: Host): Promise<PurseReport> =>
     },
     { timeout: 120_000, message: () => `a report is written\n${running.logs()}` },
   )
-const reports = (running: Host): string[] => {
+const reports = (running: Opencode): string[] => {
   try {
     return readdirSync(join(boardFolder(running), "reports")).filter((name) => name.endsWith(".json"))
   } catch {
@@ -108,7 +108,7 @@ const logged = () => Object.fromEntries(log)
 const inAll = () => [...log.values()].reduce((sum, count) => sum + count, 0)
 
 test("a purse's report equals the provider's log to the cent and is told once, to its session", async () => {
-  host = await start()
+  opencode = await start()
   let refused = 0
   // The provider is at its limit for a while: what was answered before stays paid for.
   counting((request, id) => {
@@ -116,33 +116,33 @@ test("a purse's report equals the provider's log to the cent and is told once, t
     refused++
     return { status: 429, body: { error: { message: "Rate limit reached for requests. Try again in 3000ms" } } }
   })
-  const session = await openFor(host, 4, 5)
-  const report = await reportOf(host)
+  const session = await openFor(opencode, 4, 5)
+  const report = await reportOf(opencode)
   expect(report).toMatchObject({ why: "nothing left", max: 5 })
   expect(report.tasks.map(({ result }) => result)).toEqual(["done", "done", "done", "done"])
   expect(refused).toBeGreaterThan(0)
   expect(centsOf(report)).toEqual(logged())
   expect(Math.round(report.spent * 100)).toBe(inAll())
-  const running = host
+  const running = opencode
   const told = await eventually(async () => {
     const found = (await notifications(running, session)).filter(({ visible }) => visible.startsWith("**Purse"))
     return found.length > 0 && found
   })
   expect(told).toHaveLength(1)
   expect(told[0]?.hidden).toContain(`Spent $${report.spent.toFixed(report.spent >= 1 ? 2 : 4).replace(/00$/, "")}`)
-  expect(keptBoard(host).purse).toBeUndefined()
+  expect(keptBoard(opencode).purse).toBeUndefined()
 })
 
 test("a purse is exceeded by at most one step per working agent, and the report equals the log", async () => {
-  host = await start()
+  opencode = await start()
   // Each run goes on for ever unless it is asked for its last word.
   counting((request, id) => {
     if (isAsked(request)) return { text: `last word of #${id}` }
     const said = saidIn(request)
     return { ...call("update_step", { task_id: id, step_index: 0, title: `read ${said}` }), delay: 150 }
   })
-  await openFor(host, 3, 0.4)
-  const report = await reportOf(host)
+  await openFor(opencode, 3, 0.4)
+  const report = await reportOf(opencode)
   expect(report.why).toBe("money")
   expect(Math.round(report.spent * 100)).toBe(inAll())
   expect(centsOf(report)).toEqual({ "1": 0, "2": 0, "3": 0, ...logged() })
@@ -155,18 +155,18 @@ test("a purse is exceeded by at most one step per working agent, and the report 
 })
 
 test("a kill while a purse's report is written leaves one report, equal to the log to the cent", async () => {
-  host = await start()
+  opencode = await start()
   counting(works)
-  const session = await openFor(host, 2, 5)
-  const running = host
+  const session = await openFor(opencode, 2, 5)
+  const running = opencode
   await eventually(() => keptBoard(running).purse?.ending !== undefined || reports(running).length > 0, {
     timeout: 120_000,
   })
-  await host.kill()
+  await opencode.kill()
   const early = reports(running).length
-  await host.restart()
-  await openSession(host)
-  const report = await reportOf(host)
+  await opencode.restart()
+  await openSession(opencode)
+  const report = await reportOf(opencode)
   expect(centsOf(report)).toEqual(logged())
   await eventually(() => keptBoard(running).purse === undefined, { timeout: 60_000 })
   expect(reports(running)).toHaveLength(1)

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { fates, launchMany } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { startPlugged } from "../support/plugin.ts"
@@ -7,14 +7,14 @@ import { startPlugged } from "../support/plugin.ts"
 /** SIGKILL at random moments; `npm run test:kill` takes fifty rounds. */
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model, { maxConcurrentTasks: 5 })
+  opencode = await startPlugged(model, { maxConcurrentTasks: 5 })
 })
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
@@ -29,14 +29,14 @@ test(`each of five tasks has one end and one notification after a kill, in ${rou
   })
   const tally = new Map<string, number>()
   for (let round = 0; round < rounds; round++) {
-    const { session, ids } = await launchMany(host, model, 5, (index) => `RANDOM ${index * 150}`)
+    const { session, ids } = await launchMany(opencode, model, 5, (index) => `RANDOM ${index * 150}`)
     await new Promise((resolve) => setTimeout(resolve, Math.random() * 1000))
-    await host.kill("SIGKILL")
-    await host.restart()
-    for (const { status, notifications } of await fates(host, model, session, ids)) {
+    await opencode.kill("SIGKILL")
+    await opencode.restart()
+    for (const { status, notifications } of await fates(opencode, model, session, ids)) {
       tally.set(status, (tally.get(status) ?? 0) + 1)
       expect(ENDS).toContain(status)
-      expect(notifications, host.logs()).toBe(1)
+      expect(notifications, opencode.logs()).toBe(1)
     }
     const isWorthALine = (round + 1) % 25 === 0 || round + 1 === rounds
     if (isWorthALine) console.log(`kill rounds: ${round + 1}, tasks by status:`, Object.fromEntries(tally))

@@ -1,19 +1,19 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { callTool, eventually, messages } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { fates, launchMany, notificationsOf } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model, { maxConcurrentTasks: 5 })
+  opencode = await startPlugged(model, { maxConcurrentTasks: 5 })
 })
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
@@ -24,58 +24,58 @@ describe("a SIGKILL and a restart", () => {
     const remove = model.use((request) =>
       inSession("HANG")(request) ? { hang: true, text: "half an answer" } : undefined,
     )
-    const { session, ids } = await launchMany(host, model, 2, () => "HANG")
+    const { session, ids } = await launchMany(opencode, model, 2, () => "HANG")
     await eventually(() => model.requests.filter(inSession("HANG")).length === 2)
-    await host.kill("SIGKILL")
+    await opencode.kill("SIGKILL")
     remove()
-    await host.restart()
-    const outcome = await fates(host, model, session, ids)
+    await opencode.restart()
+    const outcome = await fates(opencode, model, session, ids)
     expect(outcome.map(({ status, notifications }) => [status, notifications])).toEqual([
       ["error", 1],
       ["error", 1],
     ])
-    const { output } = await callTool(host, model, session, "superagents_output", { task_id: ids[0] })
+    const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: ids[0] })
     expect(output).toContain("Reason: OpenCode stopped or was restarted while it ran")
     expect(output).toContain("To go on: launch the task again")
   })
 
   test("a task that ended and was reported before SIGKILL is not reported again", async () => {
-    const { session, ids } = await launchMany(host, model, 2, (index) => `QUICK ${index}`)
-    await eventually(async () => (await notificationsOf(host, session, ids)).every((count) => count === 1))
-    await host.kill("SIGKILL")
-    await host.restart()
-    const outcome = await fates(host, model, session, ids)
+    const { session, ids } = await launchMany(opencode, model, 2, (index) => `QUICK ${index}`)
+    await eventually(async () => (await notificationsOf(opencode, session, ids)).every((count) => count === 1))
+    await opencode.kill("SIGKILL")
+    await opencode.restart()
+    const outcome = await fates(opencode, model, session, ids)
     expect(outcome.map(({ status, notifications }) => [status, notifications])).toEqual([
       ["completed", 1],
       ["completed", 1],
     ])
-    const { output } = await callTool(host, model, session, "superagents_output", { task_id: ids[1] })
+    const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: ids[1] })
     expect(output).toContain("ok")
   })
 
   test("a queued task is not started after SIGKILL, but reported with the advice to launch it again", async () => {
     const remove = model.use((request) => (inSession("SLOT")(request) ? { hang: true } : undefined))
-    const { session, ids } = await launchMany(host, model, 7, () => "SLOT")
+    const { session, ids } = await launchMany(opencode, model, 7, () => "SLOT")
     await eventually(() => model.requests.filter(inSession("SLOT")).length === 5)
-    await host.kill("SIGKILL")
-    await host.restart()
-    const outcome = await fates(host, model, session, ids)
+    await opencode.kill("SIGKILL")
+    await opencode.restart()
+    const outcome = await fates(opencode, model, session, ids)
     remove()
     expect(outcome.map(({ status, notifications }) => `${status} ${notifications}`)).toEqual(Array(7).fill("error 1"))
     expect(model.requests.filter(inSession("SLOT"))).toHaveLength(5)
-    const { output } = await callTool(host, model, session, "superagents_output", { task_id: ids[6] })
+    const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: ids[6] })
     expect(output).toContain("before it began: it was interrupted. Launch it again if it is still needed.")
   })
 
   test("a parent that is not used again after SIGKILL is still notified", async () => {
     const remove = model.use((request) => (inSession("ALONE")(request) ? { hang: true } : undefined))
-    const { session, ids } = await launchMany(host, model, 1, () => "ALONE")
+    const { session, ids } = await launchMany(opencode, model, 1, () => "ALONE")
     await eventually(() => model.requests.some(inSession("ALONE")))
-    await host.kill("SIGKILL")
+    await opencode.kill("SIGKILL")
     remove()
-    await host.restart()
+    await opencode.restart()
     // Any request makes the host load the project and its plugins.
-    await eventually(async () => (await notificationsOf(host, session, ids))[0] === 1, { timeout: 20_000 })
-    expect((await messages(host, session)).filter(({ info }) => info.role === "user").length).toBe(2)
+    await eventually(async () => (await notificationsOf(opencode, session, ids))[0] === 1, { timeout: 20_000 })
+    expect((await messages(opencode, session)).filter(({ info }) => info.role === "user").length).toBe(2)
   })
 })

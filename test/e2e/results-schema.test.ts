@@ -2,7 +2,7 @@ import { readFileSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { callTool, openSession } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, notified, startPlugged } from "../support/plugin.ts"
 
@@ -15,30 +15,30 @@ const VALID = '{"verdict":"pass"}'
 const LONG = JSON.stringify({ verdict: "pass", notes: "x".repeat(1_000_000) })
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
   const { scripted } = model.provider()
   const bare = { name: "bare", tool_call: false, limit: { context: 200_000, output: 8192 } }
   const provider = { scripted: { ...scripted, models: { ...scripted.models, bare } } }
-  host = await startPlugged(model, {}, { config: { provider } })
+  opencode = await startPlugged(model, {}, { config: { provider } })
 })
 
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
 /** Runs a task whose agent answers so, one answer after the other. */
 const run = async (mark: string, answers: readonly string[]) => {
-  const sessionID = await openSession(host)
+  const sessionID = await openSession(opencode)
   let asked = 0
   model.use((request) =>
     request.firstUser.includes(mark) ? { text: answers[Math.min(asked++, answers.length - 1)] ?? "" } : undefined,
   )
-  const { id } = await launch(host, model, sessionID, { prompt: mark, description: "Judge it", schema: SCHEMA })
-  const [notice] = await notified(host, sessionID)
+  const { id } = await launch(opencode, model, sessionID, { prompt: mark, description: "Judge it", schema: SCHEMA })
+  const [notice] = await notified(opencode, sessionID)
   return { id, sessionID, asked: () => asked, notice }
 }
 
@@ -74,33 +74,33 @@ test.each<[string, string]>([
 })
 
 test("a value is stored in a file with its task's id, named by launch, notification and output", async () => {
-  const sessionID = await openSession(host)
+  const sessionID = await openSession(opencode)
   model.use(({ firstUser }) => (firstUser.includes("P-file") ? { text: `So: ${VALID}` } : undefined))
   const task = { prompt: "P-file", description: "Judge it", schema: SCHEMA }
-  const { id, output } = await launch(host, model, sessionID, task)
-  const file = join(host.directory, ".opencode/superagents", `${id}.json`)
+  const { id, output } = await launch(opencode, model, sessionID, task)
+  const file = join(opencode.directory, ".opencode/superagents", `${id}.json`)
   expect(output).toContain(`\nSchema: its valid value, in ${file}\n`)
-  const [notice] = await notified(host, sessionID)
+  const [notice] = await notified(opencode, sessionID)
   expect(notice?.hidden).toContain(`Schema: valid; the value is also in ${file}\n`)
   expect(readFileSync(file, "utf8")).toBe(VALID)
-  const shown = await callTool(host, model, sessionID, "superagents_output", { task_id: id })
+  const shown = await callTool(opencode, model, sessionID, "superagents_output", { task_id: id })
   expect(shown.output).toContain(file)
 })
 
 test("a value of a megabyte is read by length and path, in a file private to its user", async () => {
   const { id, notice, sessionID } = await run("P-long", [LONG])
-  const file = join(host.directory, ".opencode/superagents", `${id}.json`)
+  const file = join(opencode.directory, ".opencode/superagents", `${id}.json`)
   expect(notice?.hidden).toContain(`Schema: valid; the value is also in ${file}`)
   expect(notice?.hidden.length).toBeLessThan(3000)
   expect(readFileSync(file, "utf8")).toBe(LONG)
   expect(statSync(file).mode & 0o777).toBe(0o600)
-  expect(readFileSync(join(host.directory, ".opencode/superagents/.gitignore"), "utf8")).toBe("*\n")
-  const shown = await callTool(host, model, sessionID, "superagents_output", { task_id: id })
+  expect(readFileSync(join(opencode.directory, ".opencode/superagents/.gitignore"), "utf8")).toBe("*\n")
+  const shown = await callTool(opencode, model, sessionID, "superagents_output", { task_id: id })
   expect(shown.output).toContain(`the value is also in ${file}`)
 })
 
 test("a model without tools can give its value, and is asked again like any other", async () => {
-  const sessionID = await openSession(host)
+  const sessionID = await openSession(opencode)
   const offered: number[] = []
   model.use((request) => {
     if (!request.firstUser.includes("P-bare") || request.sessionID === sessionID) return undefined
@@ -108,8 +108,8 @@ test("a model without tools can give its value, and is asked again like any othe
     return { text: offered.length === 1 ? "It is good." : VALID }
   })
   const task = { prompt: "P-bare", description: "Judge it", schema: SCHEMA, model: "scripted/bare" }
-  await launch(host, model, sessionID, task)
-  const [notice] = await notified(host, sessionID)
+  await launch(opencode, model, sessionID, task)
+  const [notice] = await notified(opencode, sessionID)
   expect(notice?.hidden).toContain("Schema: valid, asked 2 times")
   expect(offered).toHaveLength(2)
 })

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launchedFrom, notified, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
@@ -10,27 +10,27 @@ import { Repository } from "../support/repository.ts"
 /** Several agents at one thing, and one prompt for many items, on the real host. */
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 let user: Repository
 let session: string
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model, { schemaRetries: 0 }, { permission: { bash: "allow" } })
-  user = new Repository(host.directory)
+  opencode = await startPlugged(model, { schemaRetries: 0 }, { permission: { bash: "allow" } })
+  user = new Repository(opencode.directory)
 }, 90_000)
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 beforeEach(async () => {
   model.reset()
-  session = await openSession(host)
+  session = await openSession(opencode)
 })
 
 const task = (args: Record<string, unknown>) =>
   callTool(
-    host,
+    opencode,
     model,
     session,
     "superagents_task",
@@ -38,9 +38,9 @@ const task = (args: Record<string, unknown>) =>
     { timeout: 90_000 },
   )
 const output = async (id: string) =>
-  (await callTool(host, model, session, "superagents_output", { task_id: id })).output ?? ""
-const children = async () => (await unwrap(host.client.session.children({ sessionID: session }))).length
-const told = async () => (await notified(host, session, 1, 120_000))[0]
+  (await callTool(opencode, model, session, "superagents_output", { task_id: id })).output ?? ""
+const children = async () => (await unwrap(opencode.client.session.children({ sessionID: session }))).length
+const told = async () => (await notified(opencode, session, 1, 120_000))[0]
 
 test("a ladder is won by its second rung, which reads the first one's result, and is merged once", async () => {
   user.write("sum.txt", "wrong\n").write("test/sum.test.sh", "grep -q right sum.txt\n").commit("before")
@@ -73,7 +73,7 @@ test("a ladder is won by its second rung, which reads the first one's result, an
   expect(whole).not.toContain("you are asked again when")
   expect(notice?.hidden).toMatch(/^Receipt: .*; guard: held in 2 of 2$/m)
   expect(asked[1]).toContain("Try 1 (scripted/alpha): Its check `sh test/sum.test.sh` did not pass")
-  expect(readFileSync(join(host.directory, "sum.txt"), "utf8")).toBe("right\n")
+  expect(readFileSync(join(opencode.directory, "sum.txt"), "utf8")).toBe("right\n")
   const text = await output(id)
   expect(text).toMatch(/^1 scripted\/alpha: check did not pass \(exit code 1\), .*refs\/superagents-cleared\//m)
   expect(text).toMatch(/^2 scripted\/beta: won, /m)
@@ -81,16 +81,16 @@ test("a ladder is won by its second rung, which reads the first one's result, an
   expect(opened).toContain("do it (try 1 of 2, scripted/alpha)")
   expect(opened).toContain("Reason: Its check `sh test/sum.test.sh` did not pass")
   expect(user.git("show", `refs/superagents-cleared/${id}/1:sum.txt`)).toBe("nearly\n")
-  const list = (await callTool(host, model, session, "superagents_list", {})).output ?? ""
+  const list = (await callTool(opencode, model, session, "superagents_list", {})).output ?? ""
   expect(new Set(list.match(/bg_\w+/g))).toEqual(new Set([id]))
   expect(list).toContain("won by scripted/beta, 1 did not pass")
   const before = await children()
-  await callTool(host, model, session, "superagents_task", { resume: id, prompt: "AND-A-TITLE" }, { timeout: 90_000 })
-  const again = (await notified(host, session, 2, 120_000))[1]
+  await callTool(opencode, model, session, "superagents_task", { resume: id, prompt: "AND-A-TITLE" }, { timeout: 90_000 })
+  const again = (await notified(opencode, session, 2, 120_000))[1]
   expect(again?.visible).toContain("Resume #1 completed")
   expect(again?.hidden).toMatch(/Tries: 2 of 2, won by scripted\/beta; \$/)
   expect(again?.hidden).toContain("Merged into your files, uncommitted.")
-  expect(readFileSync(join(host.directory, "title.txt"), "utf8")).toBe("Sums\n")
+  expect(readFileSync(join(opencode.directory, "title.txt"), "utf8")).toBe("Sums\n")
   expect(asked).toHaveLength(2)
   expect(await children()).toBe(before)
 }, 300_000)
@@ -115,7 +115,7 @@ test("a map of six items reports by itself which two failed, and why", async () 
   const notice = await told()
   expect(notice?.hidden).toContain("Items: 4 valid, 2 failed, 0 running, 0 not begun, of 6.")
   expect(notice?.hidden).toMatch(/- 2 failed \(item 2, 5\): Its answer did not match the schema/)
-  const file = join(host.directory, ".opencode/superagents", `${id}.jsonl`)
+  const file = join(opencode.directory, ".opencode/superagents", `${id}.jsonl`)
   expect(notice?.hidden).toContain(file)
   const rows = readFileSync(file, "utf8").trim().split("\n")
   expect(rows.map((row) => JSON.parse(row).state)).toEqual(["valid", "failed", "valid", "valid", "failed", "valid"])
@@ -129,7 +129,7 @@ test("a map of six items reports by itself which two failed, and why", async () 
     expect(opened).toContain("Reason: Its answer did not match the schema")
     expect(opened).toContain("no JSON")
   }
-  const wrong = await callTool(host, model, session, "superagents_output", { task_id: `${id}/7` })
+  const wrong = await callTool(opencode, model, session, "superagents_output", { task_id: `${id}/7` })
   expect(wrong.error).toContain(`There are: ${id}/1 to ${id}/6.`)
 }, 180_000)
 
@@ -148,7 +148,7 @@ test("a map's first item runs alone until its provider answers; a cancel becomes
   expect(Math.min(...others) - first).toBeGreaterThanOrEqual(HELD_MS)
   const running = await output(id)
   expect(running).toMatch(new RegExp(`^${id}/2: running, `, "m"))
-  await callTool(host, model, session, "superagents_cancel", { task_id: id })
+  await callTool(opencode, model, session, "superagents_cancel", { task_id: id })
   const why = "Stopped with all of its task: It was cancelled by the agent that launched it."
   const ended = await eventually(async () => {
     const text = await output(`${id}/2`)
@@ -163,14 +163,14 @@ test("a map of more than 25 items asks the user first, and creates one more chil
   const each = Array.from({ length: 40 }, (_none, nth) => nth * 3)
   const calling = task({ prompt: "LOOK-AT {{item}}", each, schema: SCHEMA })
   const [question] = await eventually(async () => {
-    const open = await unwrap(host.client.permission.list())
+    const open = await unwrap(opencode.client.permission.list())
     return open.length > 0 && open
   })
   expect(question).toMatchObject({
     permission: "superagents_each",
     patterns: [expect.stringMatching(/^40 items for general \(/)],
   })
-  await host.client.permission.reply({ requestID: question?.id ?? "", reply: "once" })
+  await opencode.client.permission.reply({ requestID: question?.id ?? "", reply: "once" })
   launchedFrom(await calling)
   const notice = await told()
   expect(notice?.hidden).toContain("Items: 40 valid, 0 failed, 0 running, 0 not begun, of 40.")

@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
 import { ask, callTool, eventually, idle, messages, openSession, say, unwrap } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, meanwhile, notified, startPlugged, wakes } from "../support/plugin.ts"
 
@@ -12,23 +12,23 @@ vi.setConfig({ testTimeout: 240_000, hookTimeout: 240_000 })
 const PATIENT = { timeout: 90_000 }
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
   const options = { maxDepth: 2, permissionTimeout: 4000, stallTimeout: 0, maxCostPerSession: 0 }
-  host = await startPlugged(model, options, { permission: { "*": "allow", bash: "ask" } })
-  await ask(host, await openSession(host), "warm up")
+  opencode = await startPlugged(model, options, { permission: { "*": "allow", bash: "ask" } })
+  await ask(opencode, await openSession(opencode), "warm up")
 })
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 beforeEach(() => model.reset())
 
 const requestsOf = (session: string) => model.requests.filter(({ sessionID }) => sessionID === session).length
 const call = async (session: string, tool: string, args: Record<string, unknown> = {}) =>
-  (await callTool(host, model, session, `superagents_${tool}`, args, PATIENT)).output ?? ""
+  (await callTool(opencode, model, session, `superagents_${tool}`, args, PATIENT)).output ?? ""
 
 describe("a stopped agent", () => {
   test("a stopped agent is not restarted by an unread notification of its own task", async () => {
@@ -38,13 +38,13 @@ describe("a stopped agent", () => {
       if (lastUser !== "T-ABOVE") return undefined
       return sinceUser.length === 0 ? { tools: [{ name: "superagents_task", args: below }] } : { hang: true }
     })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-ABOVE" }, PATIENT)
-    await notified(host, child, 1, PATIENT.timeout)
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "T-ABOVE" }, PATIENT)
+    await notified(opencode, child, 1, PATIENT.timeout)
     await call(session, "cancel", { task_id: id })
     const before = requestsOf(child)
-    await meanwhile(host, model)
-    await idle(host, child)
+    await meanwhile(opencode, model)
+    await idle(opencode, child)
     expect(requestsOf(child)).toBe(before)
   })
 })
@@ -58,26 +58,26 @@ describe("a parent stopped by its user", () => {
       await door.opened
       return { text: "done meanwhile" }
     })
-    const session = await openSession(host)
-    await launch(host, model, session, { prompt: "T-ESC" }, PATIENT)
-    await say(host, session, "THINK")
+    const session = await openSession(opencode)
+    await launch(opencode, model, session, { prompt: "T-ESC" }, PATIENT)
+    await say(opencode, session, "THINK")
     await model.waitFor(({ lastUser }) => lastUser === "THINK", PATIENT)
-    await unwrap(host.client.session.abort({ sessionID: session }))
-    await idle(host, session)
+    await unwrap(opencode.client.session.abort({ sessionID: session }))
+    await idle(opencode, session)
     door.open()
-    await notified(host, session, 1, PATIENT.timeout)
-    await meanwhile(host, model)
+    await notified(opencode, session, 1, PATIENT.timeout)
+    await meanwhile(opencode, model)
     expect(wakes(model, session)).toEqual([])
-    await ask(host, session, "GO ON")
+    await ask(opencode, session, "GO ON")
     expect(model.requests.findLast(({ sessionID }) => sessionID === session)?.lastUser).toBe("GO ON")
   })
 })
 
 test("a step that failed without an error is reported as a failure", async () => {
   model.use(({ lastUser }) => (lastUser === "T-FINISH" ? { text: "", finish: "error" } : undefined))
-  const session = await openSession(host)
-  await launch(host, model, session, { prompt: "T-FINISH" }, PATIENT)
-  const [notification] = await notified(host, session, 1, PATIENT.timeout)
+  const session = await openSession(opencode)
+  await launch(opencode, model, session, { prompt: "T-FINISH" }, PATIENT)
+  const [notification] = await notified(opencode, session, 1, PATIENT.timeout)
   expect(notification?.visible).toMatch(/^✗/)
 })
 
@@ -86,18 +86,18 @@ test("a prompt that its user undoes and rewrites is followed, and the new answer
     if (lastUser === "T-WORSE") return { hang: true, text: "so far" }
     return lastUser === "T-BETTER" ? { text: "the better answer", delay: 500 } : undefined
   })
-  const session = await openSession(host)
-  const { id, child } = await launch(host, model, session, { prompt: "T-WORSE" }, PATIENT)
+  const session = await openSession(opencode)
+  const { id, child } = await launch(opencode, model, session, { prompt: "T-WORSE" }, PATIENT)
   await model.waitFor(({ lastUser }) => lastUser === "T-WORSE", PATIENT)
-  const asked = (await unwrap(host.client.session.messages({ sessionID: child }))).find(
+  const asked = (await unwrap(opencode.client.session.messages({ sessionID: child }))).find(
     ({ info }) => info.role === "user",
   )
   // As the terminal does it.
-  await unwrap(host.client.session.abort({ sessionID: child }))
-  await unwrap(host.client.session.revert({ sessionID: child, messageID: asked?.info.id ?? "" }))
-  await meanwhile(host, model)
-  await say(host, child, "T-BETTER")
-  const [notification] = await notified(host, session, 1, PATIENT.timeout)
+  await unwrap(opencode.client.session.abort({ sessionID: child }))
+  await unwrap(opencode.client.session.revert({ sessionID: child, messageID: asked?.info.id ?? "" }))
+  await meanwhile(opencode, model)
+  await say(opencode, child, "T-BETTER")
+  const [notification] = await notified(opencode, session, 1, PATIENT.timeout)
   expect(notification?.visible).toMatch(/^✓/)
   expect(await call(session, "output", { task_id: id })).toContain("the better answer")
 })
@@ -155,17 +155,17 @@ describe("a compaction", () => {
       if (lastUser !== "T-COMPACTED") return undefined
       return { text: "Progress: 2 of 3", tools: [{ name: "glob", args: { pattern: "*" } }], delay: 1500 }
     })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-COMPACTED" }, PATIENT)
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "T-COMPACTED" }, PATIENT)
     await model.waitFor(({ lastUser }) => lastUser === "T-COMPACTED", PATIENT)
-    await unwrap(host.client.session.summarize({ sessionID: child, ...summarize }))
-    const [notification] = await notified(host, session, 1, PATIENT.timeout)
+    await unwrap(opencode.client.session.summarize({ sessionID: child, ...summarize }))
+    const [notification] = await notified(opencode, session, 1, PATIENT.timeout)
     expect(notification?.visible).toMatch(/^✓/)
     const output = await call(session, "output", { task_id: id })
     expect(output).toContain("all three are done")
     expect(output).not.toContain("Progress: 2 of 3")
     const isSummary = ({ info }: { info: { role: string; summary?: unknown } }) => info.summary === true
-    expect((await unwrap(host.client.session.messages({ sessionID: child }))).some(isSummary)).toBe(true)
+    expect((await unwrap(opencode.client.session.messages({ sessionID: child }))).some(isSummary)).toBe(true)
   })
 
   test.each([
@@ -179,9 +179,9 @@ describe("a compaction", () => {
         ? { text: "There is nothing left to do." }
         : undefined
     })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt, ...(schema && { schema }) }, PATIENT)
-    const [notification] = await notified(host, session, 1, PATIENT.timeout)
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt, ...(schema && { schema }) }, PATIENT)
+    const [notification] = await notified(opencode, session, 1, PATIENT.timeout)
     expect(notification?.visible).toMatch(/^✓/)
     const output = await call(session, "output", { task_id: id })
     expect(output).toContain(text)
@@ -194,7 +194,7 @@ describe("a compaction", () => {
 describe("a turn ended by a refusal", () => {
   const command = (text: string) => ({ name: "bash", args: { command: `echo ${text}`, description: "says it" } })
   const asksOf = async (child: string) =>
-    (await unwrap(host.client.permission.list())).filter(({ sessionID }) => sessionID === child)
+    (await unwrap(opencode.client.permission.list())).filter(({ sessionID }) => sessionID === child)
 
   test("an agent whose two open questions our plugin refused is asked to continue", async () => {
     model.use(({ lastUser, sinceUser }) => {
@@ -202,21 +202,21 @@ describe("a turn ended by a refusal", () => {
       if (lastUser !== "T-TWO") return undefined
       return sinceUser.length === 0 ? { tools: [command("one"), command("two")] } : { text: "done without them" }
     })
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "T-TWO" }, PATIENT)
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "T-TWO" }, PATIENT)
     await eventually(async () => (await asksOf(child)).length === 2, PATIENT)
-    const [notification] = await notified(host, session, 1, PATIENT.timeout)
+    const [notification] = await notified(opencode, session, 1, PATIENT.timeout)
     expect(notification?.visible).toMatch(/^✓/)
     expect(await call(session, "output", { task_id: id })).toContain("done without them")
   })
 
   test("a turn that ends without text at its user's refusal is no success and has its own mark", async () => {
     model.use(({ lastUser }) => (lastUser === "T-NO" ? { tools: [command("no")] } : undefined))
-    const session = await openSession(host)
-    const { child } = await launch(host, model, session, { prompt: "T-NO" }, PATIENT)
+    const session = await openSession(opencode)
+    const { child } = await launch(opencode, model, session, { prompt: "T-NO" }, PATIENT)
     const asked = await eventually(async () => (await asksOf(child))[0], PATIENT)
-    await unwrap(host.client.permission.reply({ requestID: asked.id, reply: "reject" }))
-    const [notification] = await notified(host, session, 1, PATIENT.timeout)
+    await unwrap(opencode.client.permission.reply({ requestID: asked.id, reply: "reject" }))
+    const [notification] = await notified(opencode, session, 1, PATIENT.timeout)
     expect(notification?.visible).toMatch(/^⊖ .* stopped at a refusal after /)
   })
 })

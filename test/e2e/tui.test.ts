@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { NO_FIGURES, type TaskDraft } from "../../src/core/task.ts"
 import { encodeRecord, RECORD_KEY, REQUEST_KEY } from "../../src/runtime/record/codec.ts"
 import { callTool, eventually, idle, openSession, unwrap } from "../support/drive.ts"
-import { type Host, startHost } from "../support/host.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"
 import { PACKAGE } from "../support/plugin.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
@@ -20,7 +20,7 @@ const DIALOG_MS = 300
 const PRESS_AGAIN_MS = 10_000
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 /** Attached to the host; the tests show one session after the other in it. */
 let stage: Tui | undefined
 /** Of a test that needs one of its own. */
@@ -40,12 +40,12 @@ const gate = () => {
 beforeAll(async () => {
   model = await startModel()
   const permission = { "*": "allow", bash: { "*": "ask" } }
-  host = await startHost({ model, permission, plugin: [[source("plugin.ts"), { childQuestions: true }]] })
+  opencode = await startOpencode({ model, permission, plugin: [[source("plugin.ts"), { childQuestions: true }]] })
 }, 60_000)
 
 afterAll(async () => {
   await stage?.stop()
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
@@ -64,18 +64,18 @@ afterEach(async ({ task }) => {
   stage = undefined
 })
 
-const begin = () => openSession(host, { title: `Session ${++sessions} of the terminal` })
+const begin = () => openSession(opencode, { title: `Session ${++sessions} of the terminal` })
 
 const attach = async (sessionID: string, size: readonly [number, number]) => {
-  stage ??= await startTui({ host, sessionID, plugin: [source("features/terminal/tui.tsx")] })
-  const { title } = await unwrap(host.client.session.get({ sessionID }))
+  stage ??= await startTui({ opencode, sessionID, plugin: [source("features/terminal/tui.tsx")] })
+  const { title } = await unwrap(opencode.client.session.get({ sessionID }))
   await stage.show({ id: sessionID, title }, size)
   return stage
 }
 
 const launch = async (sessionID: string, description: string, more: Record<string, unknown> = {}) => {
   const args = { description, prompt: description, agent: "general", ...more }
-  const outcome = await callTool(host, model, sessionID, "superagents_task", args)
+  const outcome = await callTool(opencode, model, sessionID, "superagents_task", args)
   expect(outcome.error).toBeUndefined()
   return String(outcome.metadata?.sessionId)
 }
@@ -191,8 +191,8 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
       return { text: "done" }
     })
     const child = await launch(sessionID, "Early bird")
-    await eventually(async () => (await unwrap(host.client.session.messages({ sessionID: child }))).length > 1)
-    tui = await startTui({ host, sessionID, size, plugin: [source("features/terminal/tui.tsx")] })
+    await eventually(async () => (await unwrap(opencode.client.session.messages({ sessionID: child }))).length > 1)
+    tui = await startTui({ opencode, sessionID, size, plugin: [source("features/terminal/tui.tsx")] })
     await tui.waitFor(/Early bird\s+\d+s\n.*working · 1 call · glob$/m)
     open()
     await tui.waitFor(/✓ Early bird/)
@@ -208,7 +208,7 @@ describe.each([
     const screen = await attach(sessionID, size)
     replies.set("Say hello", () => ({ text: "Hello from the child." }))
     await launch(sessionID, "Say hello")
-    await idle(host, sessionID)
+    await idle(opencode, sessionID)
     await screen.type("/tasks")
     await screen.waitFor(/\/tasks\s+See this session's tasks/)
     await screen.keys("Enter")
@@ -276,7 +276,7 @@ describe.each([
     await screen.waitFor("Clear it from the list")
     await screen.keys("Up", "Enter")
     await eventually(async () => {
-      const list = await unwrap(host.client.session.children({ sessionID }))
+      const list = await unwrap(opencode.client.session.children({ sessionID }))
       // What it cost stays on the session's bill, in a record that is forgotten else.
       const tasks = list.map(({ metadata }) => (metadata?.superagents as { task?: { forgotten?: true } })?.task)
       return tasks.filter((task) => task && !task.forgotten).length === 1
@@ -303,7 +303,7 @@ describe.each([
     await screen.keys("Enter")
     await eventually(
       async () => {
-        const said = await unwrap(host.client.session.messages({ sessionID: child }))
+        const said = await unwrap(opencode.client.session.messages({ sessionID: child }))
         return JSON.stringify(said).includes("One more thing")
       },
       { timeout: 30_000 },
@@ -328,7 +328,7 @@ describe.each([
     await screen.waitFor(/Comes later general, working/)
     await screen.keys("Escape")
     await screen.waitFor((text) => !text.includes("Stays silent general"))
-    await callTool(host, model, sessionID, "superagents_cancel", { all: true })
+    await callTool(opencode, model, sessionID, "superagents_cancel", { all: true })
   })
 
   test.runIf(name === "narrow")(
@@ -372,8 +372,8 @@ describe.each([
     await choose(screen, "Say something", "Down", "Down")
     await screen.waitFor("Say to: Goes away")
     await screen.type("Do not lose this")
-    await unwrap(host.client.session.abort({ sessionID: child }))
-    await unwrap(host.client.session.delete({ sessionID: child }))
+    await unwrap(opencode.client.session.abort({ sessionID: child }))
+    await unwrap(opencode.client.session.delete({ sessionID: child }))
     // One toast takes another's place, whenever it comes: then the words are sent again.
     await eventually(async () => {
       await screen.keys("Enter")
@@ -390,7 +390,7 @@ describe.each([
     ["of one in a worktree", { place: "worktree" }],
   ])("/tasks answers a permission question %s", async (_whose, how) => {
     const sessionID = await begin()
-    const from = host.events.all.length
+    const from = opencode.events.all.length
     const screen = await attach(sessionID, size)
     model.use((request) => {
       if (request.sessionID === sessionID || !request.lastUser.startsWith("Ask first")) return undefined
@@ -405,7 +405,7 @@ describe.each([
     await choose(screen, /Permission: bash: echo allowed/)
     await screen.waitFor(/Agent "Ask first" finished/)
     const toasts = () =>
-      host.events.all.slice(from).flatMap(({ type, properties }) => {
+      opencode.events.all.slice(from).flatMap(({ type, properties }) => {
         const { title, message } = properties as { title?: string; message?: string }
         return type === "tui.toast.show" && message?.includes("Ask first") ? [title] : []
       })
@@ -443,8 +443,8 @@ describe.each([
     await choose(screen, /\[ \] Apples some/)
     await choose(screen, /\[x\] Apples some/, "Down", "Down")
     await choose(screen, /\[x\] Cheese some/, "Down")
-    await idle(host, child)
-    const answer = (await unwrap(host.client.session.messages({ sessionID: child }))).at(-1)
+    await idle(opencode, child)
+    const answer = (await unwrap(opencode.client.session.messages({ sessionID: child }))).at(-1)
     expect(JSON.stringify(answer)).toMatch(/They said .*Apples, Cheese/)
   })
 
@@ -471,27 +471,27 @@ describe.each([
     await sleep(DIALOG_MS)
     await screen.type("Salt")
     await screen.keys("Enter")
-    await idle(host, child)
-    const answer = (await unwrap(host.client.session.messages({ sessionID: child }))).at(-1)
+    await idle(opencode, child)
+    const answer = (await unwrap(opencode.client.session.messages({ sessionID: child }))).at(-1)
     expect(JSON.stringify(answer)).toMatch(/They said .*Apples, Salt/)
   })
 })
 
 test("the key that opens the tasks can be changed by the user", async () => {
-  const sessionID = await openSession(host)
-  tui = await startTui({ host, sessionID, plugin: [[source("features/terminal/tui.tsx"), { keybind: "<leader>j" }]] })
+  const sessionID = await openSession(opencode)
+  tui = await startTui({ opencode, sessionID, plugin: [[source("features/terminal/tui.tsx"), { keybind: "<leader>j" }]] })
   await tui.keys("C-x")
   await tui.keys("j")
   await tui.waitFor("No background agents in this session yet.")
 })
 
 test("a terminal without the server half shows earlier tasks and does not pretend to cancel them", async () => {
-  const bare = await startHost({ model })
+  const bare = await startOpencode({ model })
   try {
     const parent = await openSession(bare)
     const metadata = { [RECORD_KEY]: encodeRecord(leftBehind(parent), ownerOf("gone"), SIGNER) }
     const child = await unwrap(bare.client.session.create({ parentID: parent, title: "child", metadata }))
-    tui = await startTui({ host: bare, sessionID: parent, plugin: [source("features/terminal/tui.tsx")] })
+    tui = await startTui({ opencode: bare, sessionID: parent, plugin: [source("features/terminal/tui.tsx")] })
     await tui.waitFor(/Background agents 1 running/)
     await openTasks(tui)
     await tui.keys("Enter")

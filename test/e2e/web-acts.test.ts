@@ -1,25 +1,25 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { call, taskOf } from "../support/board.ts"
 import { eventually, messages, openSession, unwrap } from "../support/drive.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, notified } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
 import { bash } from "../support/shell-agent.ts"
-import { askPage, startPageHost, startPages } from "../support/web-host.ts"
+import { askPage, startPageServer, startPages } from "../support/page-server.ts"
 
 /** What a person does on the page, on agents of a real OpenCode. */
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 let user: Repository
 const pages = await startPages()
 const { browser } = pages
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPageHost(model)
-  user = new Repository(host.directory)
+  opencode = await startPageServer(model)
+  user = new Repository(opencode.directory)
 }, 90_000)
 
 beforeEach(() => model.reset())
@@ -30,11 +30,11 @@ afterEach(async () => {
 
 afterAll(async () => {
   await browser?.close()
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
-const open = (hash?: string) => pages.open(host, hash)
+const open = (hash?: string) => pages.open(opencode, hash)
 
 /** The agent with this prompt: its answers one after the other, each with what the tool before has said. */
 const agent = (prompt: string, ...replies: ((said: string) => object)[]) =>
@@ -44,7 +44,7 @@ const agent = (prompt: string, ...replies: ((said: string) => object)[]) =>
     return (replies[done]?.(toolResults.at(-1)?.content ?? "") ?? { text: "done" }) as { text: string }
   })
 
-const answerOf = async (id: string) => (await askPage(host, `/api/agents/${id}`)).json.answer
+const answerOf = async (id: string) => (await askPage(opencode, `/api/agents/${id}`)).json.answer
 
 describe.skipIf(!browser)("questions on the page", () => {
   test("a permission allowed on the page continues the agent, and one refused there gives it the reason", async () => {
@@ -54,23 +54,23 @@ describe.skipIf(!browser)("questions on the page", () => {
         () => bash(`rm ${name}.txt; echo gone`),
         (said) => ({ text: `it said ${said}` }),
       )
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     const page = await open()
-    const yes = await launch(host, model, session, { prompt: "P-YES" })
+    const yes = await launch(opencode, model, session, { prompt: "P-YES" })
     const need = page.locator(".need-row", { hasText: "rm YES.txt" })
     await need.getByText("Always allows rm *").waitFor()
     await need.getByRole("button", { name: "Allow once" }).click()
     await need.waitFor({ state: "detached" })
-    await notified(host, session)
+    await notified(opencode, session)
     expect(await answerOf(yes.id)).toContain("gone")
-    const no = await launch(host, model, session, { prompt: "P-NO" })
+    const no = await launch(opencode, model, session, { prompt: "P-NO" })
     // In the sheet as well.
     await page.evaluate(`location.hash = "#/agent/${no.id}"`)
     const ask = page.locator(".sheet").getByRole("region", { name: "It asks" })
     await ask.getByRole("button", { name: "Refuse …" }).click()
     await ask.getByRole("textbox").fill("That one is precious.")
     await ask.getByRole("button", { name: "Refuse", exact: true }).click()
-    await notified(host, session, 2)
+    await notified(opencode, session, 2)
     expect(await answerOf(no.id)).toContain("That one is precious.")
   })
 
@@ -85,9 +85,9 @@ describe.skipIf(!browser)("questions on the page", () => {
       () => ({ tools: [{ name: "question", args: { questions } }] }),
       (said) => ({ text: `it said ${said}` }),
     )
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     const page = await open()
-    const { id } = await launch(host, model, session, { prompt: "P-QUESTION", agent: "build" })
+    const { id } = await launch(opencode, model, session, { prompt: "P-QUESTION", agent: "build" })
     const need = page.locator(".need-row", { hasText: "Which colour?" })
     const [first, second] = [0, 1].map((at) => need.getByRole("group").nth(at))
     if (!first || !second) throw new Error("no questions")
@@ -99,26 +99,26 @@ describe.skipIf(!browser)("questions on the page", () => {
     await second.getByRole("textbox").fill("ochre")
     await need.getByRole("button", { name: "Answer", exact: true }).click()
     await need.waitFor({ state: "detached" })
-    await notified(host, session)
+    await notified(opencode, session)
     const answer = String(await answerOf(id))
     for (const word of ["green", "red", "blue", "ochre"]) expect(answer).toContain(word)
   })
 
   test("a question answered elsewhere disappears from the page within a second", async () => {
     agent("P-ELSEWHERE", () => bash("rm x.txt"))
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     const page = await open()
     const took: number[] = []
     for (let time = 1; time <= 3; time++) {
-      await launch(host, model, session, { prompt: `P-ELSEWHERE ${time}` })
+      await launch(opencode, model, session, { prompt: `P-ELSEWHERE ${time}` })
       const need = page.locator(".need-row", { hasText: "rm x.txt" })
       await need.getByRole("button", { name: "Allow once" }).waitFor()
-      const [question] = await unwrap(host.client.permission.list())
+      const [question] = await unwrap(opencode.client.permission.list())
       const begun = performance.now()
-      await unwrap(host.client.permission.reply({ requestID: question?.id ?? "", reply: "once" }))
+      await unwrap(opencode.client.permission.reply({ requestID: question?.id ?? "", reply: "once" }))
       await need.waitFor({ state: "detached" })
       took.push(performance.now() - begun)
-      await notified(host, session, time)
+      await notified(opencode, session, time)
     }
     console.log(`answered elsewhere, gone from the page after ${took.map((ms) => ms.toFixed(0)).join(", ")} ms`)
     // The best of three: others may be at work on this machine.
@@ -133,7 +133,7 @@ describe.skipIf(!browser)("questions on the page", () => {
       if (request.sinceUser.length > 0) return { text: "waiting" }
       return said ? call("complete_task", { task_id: id }) : call("notify_user", { message: "How far?" })
     })
-    const made = await askPage(host, "/api/tasks", {
+    const made = await askPage(opencode, "/api/tasks", {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify({ title: "Grind finer", owner: "build" }),
@@ -145,12 +145,12 @@ describe.skipIf(!browser)("questions on the page", () => {
     await need.waitFor({ state: "detached" })
     const done = await eventually(
       async () => {
-        const { json } = await askPage(host, `/api/tasks/${made.json.id}`)
+        const { json } = await askPage(opencode, `/api/tasks/${made.json.id}`)
         return json.status === "done" && json
       },
-      { timeout: 30_000, message: () => host.logs() },
+      { timeout: 30_000, message: () => opencode.logs() },
     )
-    const thread = await messages(host, String(done.threadId))
+    const thread = await messages(opencode, String(done.threadId))
     const said = thread.filter(({ info, parts }) => info.role === "user" && JSON.stringify(parts).includes("A quarter"))
     expect(said).toHaveLength(1)
   })
@@ -191,10 +191,10 @@ describe.skipIf(!browser)("questions on the page", () => {
     await sheet.locator(".prose", { hasText: "Nothing more." }).waitFor()
     await sheet.locator(".earlier-run > summary").click()
     await sheet.getByRole("region", { name: "Earlier runs" }).locator(".prose", { hasText: "There are 84." }).waitFor()
-    const { json } = await askPage(host, `/api/agents/${id}`)
+    const { json } = await askPage(opencode, `/api/agents/${id}`)
     const parent = (json.parent as { id: string }).id
-    expect((await unwrap(host.client.session.get({ sessionID: parent }))).title).toBe("Count beans")
-    await notified(host, parent, 2)
+    expect((await unwrap(opencode.client.session.get({ sessionID: parent }))).title).toBe("Count beans")
+    await notified(opencode, parent, 2)
   })
 
   test("a launch on the page that fails shows the tool's error and leaves no conversation behind", async () => {
@@ -206,7 +206,7 @@ describe.skipIf(!browser)("questions on the page", () => {
     await sheet.getByLabel("Model").fill("scripted/gamma")
     await sheet.getByRole("button", { name: "Launch" }).click()
     await sheet.getByRole("alert").getByText('No model "scripted/gamma"').waitFor()
-    const sessions = await unwrap(host.client.session.list({ limit: 100 }))
+    const sessions = await unwrap(opencode.client.session.list({ limit: 100 }))
     expect(sessions.map(({ title }) => title)).not.toContain("Go nowhere")
   })
 
@@ -214,11 +214,11 @@ describe.skipIf(!browser)("questions on the page", () => {
     user.write("shared.txt", "one\n").commit()
     for (const word of ["FIRST", "SECOND"]) agent(`P-${word}`, () => bash(`echo ${word} > shared.txt`))
     agent("Your worktree now has", () => bash("echo both > shared.txt"))
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     const ids = []
     for (const word of ["FIRST", "SECOND"])
-      ids.push((await launch(host, model, session, { prompt: `P-${word}`, place: "worktree" })).id)
-    await notified(host, session, 2, 90_000)
+      ids.push((await launch(opencode, model, session, { prompt: `P-${word}`, place: "worktree" })).id)
+    await notified(opencode, session, 2, 90_000)
     const page = await open()
     const sheet = page.locator(".sheet")
     const merge = async (id: string) => {
@@ -242,7 +242,7 @@ describe.skipIf(!browser)("questions on the page", () => {
     await sheet.getByRole("button", { name: "Resume …" }).click()
     expect(await sheet.getByLabel(/^It remembers its work/).inputValue()).toContain("shared.txt")
     await sheet.getByRole("button", { name: "Resume", exact: true }).click()
-    await notified(host, session, 3, 90_000)
+    await notified(opencode, session, 3, 90_000)
     await sheet.getByRole("button", { name: "Merge its changes" }).click()
     await sheet.getByText(/Merged into your files/).waitFor()
     expect(user.read("shared.txt")).toBe("both\n")
@@ -253,16 +253,16 @@ describe.skipIf(!browser)("questions on the page", () => {
       if (lastUser.startsWith("P-HANG")) return { hang: true }
       return lastUser.startsWith("P-FAIL") ? { status: 400, body: { error: { message: "No such bean." } } } : undefined
     })
-    const session = await openSession(host)
+    const session = await openSession(opencode)
     const page = await open()
-    for (const n of [1, 2, 3]) await launch(host, model, session, { prompt: `P-HANG ${n}` })
+    for (const n of [1, 2, 3]) await launch(opencode, model, session, { prompt: `P-HANG ${n}` })
     await eventually(async () => (await page.locator(".work-card").count()) === 3)
     await page.getByRole("button", { name: "Stop all …" }).click()
     await page.locator(".confirm").getByText("Stop 3 agents?").waitFor()
     await page.getByRole("button", { name: "Stop them" }).click()
     await eventually(async () => (await page.locator(".work-card").count()) === 0)
-    await notified(host, session, 3)
-    await launch(host, model, session, { prompt: "P-FAIL", description: "Fail at once" })
+    await notified(opencode, session, 3)
+    await launch(opencode, model, session, { prompt: "P-FAIL", description: "Fail at once" })
     const need = page.locator(".need-row", { hasText: "Fail at once" })
     await need.getByText("No such bean.").waitFor()
     await page.locator(".head-figures [data-state=fail]", { hasText: "1 failed" }).waitFor()

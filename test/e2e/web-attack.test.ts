@@ -3,7 +3,7 @@ import { connect, type Socket } from "node:net"
 import { join } from "node:path"
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest"
 import { eventually } from "../support/eventually.ts"
-import type { Host } from "../support/host.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { startPlugged } from "../support/plugin.ts"
 import { freePort } from "../support/server-process.ts"
@@ -20,22 +20,22 @@ const MOST_AFTER_MB = 60
 const PATIENCE_MS = 60_000
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 let port = 0
 let token = ""
 const sockets: Socket[] = []
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model, { web: { port: await freePort() }, board: { schedule: "0 0 30 2 *" } })
-  const folder = join(host.home, "state", "opencode", "superagents")
+  opencode = await startPlugged(model, { web: { port: await freePort() }, board: { schedule: "0 0 30 2 *" } })
+  const folder = join(opencode.home, "state", "opencode", "superagents")
   const address = await eventually(
     () => {
       const [file = ""] = readdirSync(folder).filter((name) => /^web-\w+\.json$/.test(name))
       const found = JSON.parse(readFileSync(join(folder, file), "utf8")) as { url: string; token: string }
       return found.url !== "" && found
     },
-    { message: () => host.logs() },
+    { message: () => opencode.logs() },
   )
   port = Number(new URL(address.url).port)
   token = address.token
@@ -46,11 +46,11 @@ afterEach(() => {
   for (const socket of sockets.splice(0)) socket.destroy()
 })
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
-const rss = (): number => Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${host.pid}/status`, "utf8"))?.[1]) / 1024
+const rss = (): number => Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${opencode.pid}/status`, "utf8"))?.[1]) / 1024
 
 const answers = async () => {
   const response = await fetch(`http://127.0.0.1:${port}/api/agents`, { headers: { authorization: `Bearer ${token}` } })

@@ -3,24 +3,24 @@ import { join } from "node:path"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { call, taskOf } from "../support/board.ts"
 import { eventually, openSession, say } from "../support/drive.ts"
-import { type Host, startHost } from "../support/host.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { live, lost } from "../support/page.ts"
 import { gate, launch, notified } from "../support/plugin.ts"
-import { addressOf, askPage, startPageHost, startPages, stateFolder } from "../support/web-host.ts"
+import { addressOf, askPage, startPageServer, startPages, stateFolder } from "../support/page-server.ts"
 
 /** The page as a user has it: served by the plugin in a real OpenCode. */
 
 const TAKEOVER_MS = 60_000
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 const pages = await startPages()
 const { browser } = pages
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPageHost(model)
+  opencode = await startPageServer(model)
 })
 
 afterEach(async () => {
@@ -30,24 +30,24 @@ afterEach(async () => {
 
 afterAll(async () => {
   await browser?.close()
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
-const folder = () => stateFolder(host)
-const address = () => addressOf(host)
-const ask = (path: string, init?: RequestInit) => askPage(host, path, init)
+const folder = () => stateFolder(opencode)
+const address = () => addressOf(opencode)
+const ask = (path: string, init?: RequestInit) => askPage(opencode, path, init)
 
-const open = (hash?: string) => pages.open(host, hash)
+const open = (hash?: string) => pages.open(opencode, hash)
 
 test("only the user can read the file with address and key, and the log never contains the key", async () => {
   const { url, token, key } = await address()
   expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/)
   for (const name of readdirSync(folder())) expect(statSync(join(folder(), name)).mode & 0o077).toBe(0)
   await fetch(`${url}/api/tasks`, { headers: { authorization: "Bearer wrong" } })
-  await eventually(() => host.logs().includes(url))
-  expect(host.logs()).not.toContain(token)
-  expect(host.logs()).not.toContain(key)
+  await eventually(() => opencode.logs().includes(url))
+  expect(opencode.logs()).not.toContain(token)
+  expect(opencode.logs()).not.toContain(key)
 })
 
 test("the server in a real OpenCode process refuses strangers and large bodies, and serves event streams", async () => {
@@ -86,14 +86,14 @@ describe.skipIf(!browser)("tasks in a browser", () => {
       return { text: "There are **42** beans." }
     })
     const page = await open()
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-COUNT", description: "Count the beans" })
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "P-COUNT", description: "Count the beans" })
     await page.locator(".work-card", { hasText: "Count the beans" }).click()
     await page.locator(".sheet", { hasText: "1 call" }).waitFor()
     await page.locator(".sheet .prose", { hasText: "looking around" }).waitFor()
     door.open()
     await page.locator(".sheet strong", { hasText: "42" }).waitFor()
-    await notified(host, session)
+    await notified(opencode, session)
     expect((await ask(`/api/agents/${id}`)).json).toMatchObject({
       status: "completed",
       answer: "There are **42** beans.",
@@ -103,13 +103,13 @@ describe.skipIf(!browser)("tasks in a browser", () => {
   test("an agent is stopped in a browser, and its parent is notified", async () => {
     model.use((request) => (request.lastUser === "P-HANG" ? { hang: true, text: "I am" } : undefined))
     const page = await open()
-    const session = await openSession(host)
-    await launch(host, model, session, { prompt: "P-HANG", description: "Hang about" })
+    const session = await openSession(opencode)
+    await launch(opencode, model, session, { prompt: "P-HANG", description: "Hang about" })
     await page.locator(".work-card", { hasText: "Hang about" }).click()
     await page.locator(".sheet").getByRole("button", { name: "Stop", exact: true }).click()
     await page.getByRole("button", { name: "Stop it" }).click()
     await page.locator(".sheet .badge", { hasText: "cancelled" }).waitFor()
-    const [told] = await notified(host, session)
+    const [told] = await notified(opencode, session)
     expect(told?.visible).toContain("cancelled")
   })
 
@@ -141,7 +141,7 @@ describe.skipIf(!browser)("tasks in a browser", () => {
     await sheet.locator(".callout", { hasText: "How far?" }).waitFor()
     await page.keyboard.press("Escape")
     const { threadId } = (await ask(`/api/tasks/${grind}`)).json
-    expect(await say(host, String(threadId), "a quarter")).toMatchObject({ error: undefined })
+    expect(await say(opencode, String(threadId), "a quarter")).toMatchObject({ error: undefined })
     await page
       .locator('[data-column="needs you"] .task-card', { hasText: "Grind finer" })
       .waitFor({ state: "detached" })
@@ -172,9 +172,9 @@ describe.skipIf(!browser)("tasks in a browser", () => {
   test("the page in a browser recovers with the same key when OpenCode dies and restarts", async () => {
     const page = await open()
     const { token } = await address()
-    await host.kill("SIGKILL")
+    await opencode.kill("SIGKILL")
     await lost(page)
-    await host.restart()
+    await opencode.restart()
     await live(page, 60_000)
     expect((await address()).token).toBe(token)
     // Loaded again it is the same session, in the next life of the server.
@@ -185,11 +185,11 @@ describe.skipIf(!browser)("tasks in a browser", () => {
 
 test("one of two processes serves the page; the other names it and takes over when it is killed", async () => {
   const before = await address()
-  const second = await startHost({ home: host.home })
+  const second = await startOpencode({ home: opencode.home })
   try {
     await eventually(() => second.logs().includes("served by another OpenCode process"), { timeout: 30_000 })
     expect(await address()).toEqual(before)
-    await host.kill("SIGKILL")
+    await opencode.kill("SIGKILL")
     const begun = performance.now()
     const alive = () => fetch(`${before.url}/api/agents`, { headers: { authorization: `Bearer ${before.token}` } })
     await eventually(async () => (await alive()).ok, { timeout: TAKEOVER_MS, message: () => second.logs() })

@@ -5,17 +5,17 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { linkOf } from "../../src/features/web/address.ts"
 import { startBrowser } from "../support/browser.ts"
 import { eventually } from "../support/eventually.ts"
-import { type Host, startHost } from "../support/host.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { live } from "../support/page.ts"
 import { PACKAGE, startPlugged } from "../support/plugin.ts"
 import { freePort } from "../support/server-process.ts"
-import { addressOf } from "../support/web-host.ts"
+import { addressOf } from "../support/page-server.ts"
 
 /** Who takes the page's port when OpenCode has ended, with a tab of its still open. */
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 const browser = await startBrowser()
 if (!browser) console.warn("No Chromium: the page is not tested here.")
 const thieves: Server[] = []
@@ -23,7 +23,7 @@ const contexts: BrowserContext[] = []
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model, { web: { port: await freePort() } })
+  opencode = await startPlugged(model, { web: { port: await freePort() } })
 })
 afterEach(async () => {
   for (const context of contexts.splice(0)) await context.close()
@@ -31,7 +31,7 @@ afterEach(async () => {
 })
 afterAll(async () => {
   await browser?.close()
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
@@ -99,7 +99,7 @@ const ended = (server: Server) =>
     server.closeAllConnections()
   })
 
-async function open(of = host): Promise<{ page: Page; link: string }> {
+async function open(of = opencode): Promise<{ page: Page; link: string }> {
   const context = await browser?.newContext()
   if (!context) throw new Error("no browser")
   contexts.push(context)
@@ -113,10 +113,10 @@ async function open(of = host): Promise<{ page: Page; link: string }> {
 describe.skipIf(!browser)("a port thief", () => {
   test("a process that takes over the page's port gets nothing useful from an open tab", async () => {
     const { page, link } = await open()
-    const before = await addressOf(host)
+    const before = await addressOf(opencode)
     const port = Number(new URL(before.url).port)
     const [secret = ""] = link.split(".").slice(-1)
-    await host.kill("SIGKILL")
+    await opencode.kill("SIGKILL")
     // 1. It answers.
     const first = await steal(port, () => "{}")
     await eventually(() => first.taken.length > 1)
@@ -129,9 +129,9 @@ describe.skipIf(!browser)("a port thief", () => {
     // 2. OpenCode is back, at another port since this one is taken, and the thief passes the tab's questions on to it.
     let moved = ""
     const second = await steal(port, async ({ url }) => (moved === "" ? "{}" : (await fetch(`${moved}${url}`)).text()))
-    await host.restart()
+    await opencode.restart()
     moved = await eventually(async () => {
-      const now = await addressOf(host)
+      const now = await addressOf(opencode)
       return now.boot !== before.boot && now.url
     })
     expect(moved).not.toBe(before.url)
@@ -164,14 +164,14 @@ describe.skipIf(!browser)("a port thief", () => {
 
   test("an open tab waits while a foreign process holds the port, and continues when OpenCode is back", async () => {
     const { page } = await open()
-    const { url } = await addressOf(host)
-    await host.kill("SIGKILL")
+    const { url } = await addressOf(opencode)
+    await opencode.kill("SIGKILL")
     const thief = await steal(Number(new URL(url).port), () => "{}")
     await page.getByText("cannot prove that it is the OpenCode").waitFor()
     await thief.end()
-    await host.restart()
+    await opencode.restart()
     await live(page, 60_000)
-    expect((await addressOf(host)).url).toBe(url)
+    expect((await addressOf(opencode)).url).toBe(url)
   }, 240_000)
 })
 
@@ -180,9 +180,9 @@ test.skipIf(!browser)(
   async () => {
     const port = await freePort()
     const plugin: [string, Record<string, unknown>][] = [[PACKAGE, { web: { port } }]]
-    const one = await startHost({ model, plugin })
+    const one = await startOpencode({ model, plugin })
     const env = { XDG_STATE_HOME: join(one.home, "state") }
-    const other = await startHost({ model, plugin, env })
+    const other = await startOpencode({ model, plugin, env })
     try {
       // Their files lie in one folder: each is told by the other's address.
       const all = async () => {

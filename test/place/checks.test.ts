@@ -18,7 +18,7 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 const rigIn = (options = {}) => {
   const rig = new Rig({ options: { checkTimeout: 2000, ...options } })
-  rig.host.folderOf = () => folder
+  rig.opencode.folderOf = () => folder
   return rig
 }
 
@@ -47,8 +47,8 @@ test("an agent whose check fails twice is asked again in the same run with the c
 test("a check does not run again before the agent has read its result, however many idle events arrive", async () => {
   const rig = rigIn()
   const { id, sessionID } = await launch(rig, "exit 1")
-  rig.host.onCall = (method, session) => {
-    if (method === "prompt" && session === sessionID) rig.host.tell({ type: "idle", sessionID })
+  rig.opencode.onCall = (method, session) => {
+    if (method === "prompt" && session === sessionID) rig.opencode.tell({ type: "idle", sessionID })
     return undefined
   }
   const task = await rig.endedBeside(id)
@@ -60,10 +60,10 @@ test("a failed check's result does not restart an agent that was stopped meanwhi
   const rig = rigIn()
   const { id, sessionID } = await launch(rig, "exit 1")
   let sent = false
-  rig.host.onCall = (method, session) => {
+  rig.opencode.onCall = (method, session) => {
     if (method !== "prompt" || session !== sessionID || !existsSync(folder) || rig.task(id).run.startedAt === undefined)
       return undefined
-    if (rig.host.stored(sessionID).messages.length === 0) return undefined
+    if (rig.opencode.stored(sessionID).messages.length === 0) return undefined
     sent = true
     return { slow: 1000 }
   }
@@ -72,9 +72,9 @@ test("a failed check's result does not restart an agent that was stopped meanwhi
     return sent
   })
   await Promise.all([rig.manager.cancel({ type: "all" }, rig.caller), rig.clock.advance(2000)])
-  rig.host.onCall = () => undefined
+  rig.opencode.onCall = () => undefined
   await rig.clock.advance(5)
-  expect(rig.host.isWorking(sessionID)).toBe(false)
+  expect(rig.opencode.isWorking(sessionID)).toBe(false)
   expect(rig.answers(sessionID).filter(({ error }) => !error)).toHaveLength(1)
 })
 
@@ -357,7 +357,7 @@ test("a check that hangs or cannot be started makes its task fail", async () => 
   const rig = rigIn({ checkRetries: 0, checkTimeout: 200 })
   const hangs = await rig.endedBeside((await launch(rig, "sleep 60")).id)
   expect(hangs.outcome?.reason?.text).toContain("no end within 200ms")
-  rig.host.folderOf = () => join(folder, "gone")
+  rig.opencode.folderOf = () => join(folder, "gone")
   const gone = await rig.endedBeside((await launch(rig, "true")).id)
   expect(gone.outcome?.reason?.text).toContain("it could not be started")
 })
@@ -372,7 +372,7 @@ test("a check is stopped when the plugin ends, and the next start reports that i
   rig.manager.stop()
   await eventually(() => !isRunning(pid))
   rig.restart()
-  rig.host.folderOf = () => folder
+  rig.opencode.folderOf = () => folder
   await rig.manager.recover()
   expect(await rig.endedBeside(id)).toMatchObject({ status: "error" })
 })

@@ -332,7 +332,7 @@ test("a later run gets fresh dependencies together with its own earlier work", a
 })
 
 describe("OpenCode's own packages", () => {
-  const hostFolder = () => ({
+  const configFolder = () => ({
     name: ".opencode",
     installs: [".gitignore", "package.json", "package-lock.json", "bun.lock", "node_modules"],
     own: join(bench.folder, "own"),
@@ -351,7 +351,7 @@ describe("OpenCode's own packages", () => {
   ] as const)(
     "OpenCode's own packages are copied with setup %j and dependencies %j, and count as no change",
     async (setup, dependencies) => {
-      bench.places = bench.worktrees({ hostFolder: hostFolder(), settings: { setup, copy: [], dependencies } })
+      bench.places = bench.worktrees({ configFolder: configFolder(), settings: { setup, copy: [], dependencies } })
       user.write(".opencode/opencode.json", "{}").write("packages/a/b", "b").commit()
       installed(user, ".opencode")
       const before = user.state()
@@ -365,7 +365,7 @@ describe("OpenCode's own packages", () => {
   )
 
   test("OpenCode's packages come from the user's own folder only if the project has no package list there", async () => {
-    bench.places = bench.worktrees({ hostFolder: hostFolder() })
+    bench.places = bench.worktrees({ configFolder: configFolder() })
     installed(new Repository(bench.folder), "own")
     user.write(".opencode/opencode.json", "{}").commit()
     const { child } = await entered()
@@ -377,7 +377,7 @@ describe("OpenCode's own packages", () => {
   })
 
   test("OpenCode's packages are not copied if the project has no OpenCode folder", async () => {
-    bench.places = bench.worktrees({ hostFolder: hostFolder() })
+    bench.places = bench.worktrees({ configFolder: configFolder() })
     installed(new Repository(bench.folder), "own")
     user.write("a", "a").commit()
     expect(existsSync(join((await entered()).child.top, ".opencode"))).toBe(false)
@@ -385,7 +385,7 @@ describe("OpenCode's own packages", () => {
 
   // With a part of it in a worktree, the host would look for its packages there and install them.
   test("no part of OpenCode's packages is copied if git ignores all of that folder", async () => {
-    bench.places = bench.worktrees({ hostFolder: hostFolder() })
+    bench.places = bench.worktrees({ configFolder: configFolder() })
     user.write(".opencode/.gitignore", "*\n").write(".opencode/package-lock.json", "{}").write("a", "a").commit()
     expect(existsSync(join((await entered()).child.top, ".opencode"))).toBe(false)
   })

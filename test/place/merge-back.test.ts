@@ -20,7 +20,7 @@ afterEach(() => bench.close())
 function rigWith(checkRetries: number): Rig {
   const options = { checkTimeout: 10_000, checkRetries, resumable: ["completed" as const, "error" as const] }
   const made = new Rig({ options, worktrees: async () => bench.places })
-  made.host.folders.set(made.parent, user.top)
+  made.opencode.folders.set(made.parent, user.top)
   return made
 }
 
@@ -28,7 +28,7 @@ function rigWith(checkRetries: number): Rig {
 const agent = (word: string, work: (child: Repository) => void, answer = "done") =>
   rig.script(({ sessionID, prompt }) => {
     if (sessionID === rig.parent || !prompt.includes(word)) return undefined
-    work(new Repository(rig.host.folderOf(sessionID)))
+    work(new Repository(rig.opencode.folderOf(sessionID)))
     return { text: answer }
   })
 
@@ -57,7 +57,7 @@ test("stashed work of an agent is archived, but not merged automatically if no c
     child.write("b", text({ 3: "the agent" }))
   })
   const { id, sessionID, outcome } = await launch({ check: "true" })
-  expect(rig.host.stored(sessionID).messages[0]?.parts).toMatchObject([
+  expect(rig.opencode.stored(sessionID).messages[0]?.parts).toMatchObject([
     { text: "FIND" },
     { text: expect.stringContaining("Do not use git stash: all checkouts share it") },
   ])
@@ -130,7 +130,7 @@ describe("a check in a worktree", () => {
 
 describe("the files of a resumed task", () => {
   const preface = (id: string) =>
-    rig.host
+    rig.opencode
       .stored(rig.task(id).sessionID)
       .messages.filter(({ role }) => role === "user")
       .map(({ parts }) => (parts[1]?.type === "text" ? parts[1].text : ""))

@@ -25,10 +25,10 @@ beforeEach(() => {
     .write("files.txt", "src/a.ts\n\nsrc/b.ts\n")
     .commit()
   rig = new Rig({ worktrees: async () => bench.places })
-  const { host } = rig
-  host.modelList = ["anthropic/claude-haiku-4-5", "anthropic/claude-opus-4-5"]
-  host.agentList = [...host.agentList, { name: "explore", description: "", mode: "all" }]
-  host.folderOf = (sessionID) => host.folders.get(sessionID) ?? bench.user.top
+  const { opencode } = rig
+  opencode.modelList = ["anthropic/claude-haiku-4-5", "anthropic/claude-opus-4-5"]
+  opencode.agentList = [...opencode.agentList, { name: "explore", description: "", mode: "all" }]
+  opencode.folderOf = (sessionID) => opencode.folders.get(sessionID) ?? bench.user.top
 })
 afterEach(() => {
   expect(rig.errors()).toEqual([])
@@ -59,7 +59,7 @@ test("the ladder example is won by the second rung, and only its work is merged"
   const asked: string[] = []
   const { task, told } = await tried(1, (prompt, sessionID) => {
     asked.push(prompt)
-    writeFileSync(join(rig.host.folderOf(sessionID), "parser.txt"), asked.length === 1 ? "nearly\n" : "right\n")
+    writeFileSync(join(rig.opencode.folderOf(sessionID), "parser.txt"), asked.length === 1 ? "nearly\n" : "right\n")
     return "done"
   })
   expect(task).toMatchObject({ status: "completed", outcome: { work: { merge: { kind: "merged" } } } })

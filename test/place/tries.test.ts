@@ -32,10 +32,10 @@ function rigIn(options: object = {}, ledgers?: Ledgers): Rig {
 }
 
 /** A host that works in the test's repository. */
-function furnish({ host }: Rig): void {
-  host.modelList = ["mock/one", "mock/two", "mock/three"]
-  const { folders } = host
-  host.folderOf = (sessionID) => folders.get(sessionID) ?? bench.user.top
+function furnish({ opencode }: Rig): void {
+  opencode.modelList = ["mock/one", "mock/two", "mock/three"]
+  const { folders } = opencode
+  opencode.folderOf = (sessionID) => folders.get(sessionID) ?? bench.user.top
 }
 
 const CHECK = "sh test/sum.test.sh"
@@ -44,9 +44,9 @@ const CHECK = "sh test/sum.test.sh"
 function agents(work: (nth: number, folder: string, prompt: string) => string): void {
   rig.script(({ sessionID, prompt }) => {
     if (sessionID === rig.parent) return undefined
-    const { title = "" } = rig.host.stored(sessionID)
+    const { title = "" } = rig.opencode.stored(sessionID)
     const nth = Number(/\(try (\d+) of/.exec(title)?.[1])
-    return { text: work(nth, rig.host.folderOf(sessionID), prompt), usage: { cost: 1 } } as never
+    return { text: work(nth, rig.opencode.folderOf(sessionID), prompt), usage: { cost: 1 } } as never
   })
 }
 
@@ -188,7 +188,7 @@ test("a long JSON value is stored only under the task's id, and readers are told
 test("items of a map in worktrees are merged by the map's id or one by one", async () => {
   rig.script(({ sessionID, prompt }) => {
     if (sessionID === rig.parent) return undefined
-    write(rig.host.folderOf(sessionID), `${/<(.*?)>/.exec(prompt)?.[1]}.txt`, "x")
+    write(rig.opencode.folderOf(sessionID), `${/<(.*?)>/.exec(prompt)?.[1]}.txt`, "x")
     return { text: "done" }
   })
   const request = { check: undefined, tries: undefined, prompt: "<{{item}}>", each: ["a", "b", "c"], place: "worktree" }
@@ -273,7 +273,7 @@ test("a cancel stops all tries of a group and records how each ended", async () 
   const { id } = await launch()
   await eventually(async () => {
     await rig.clock.advance(10)
-    return rig.host.folders.size >= 2
+    return rig.opencode.folders.size >= 2
   })
   await Promise.all([
     rig.manager.cancel({ type: "all" }, rig.caller),
@@ -296,7 +296,7 @@ async function killedAt(
   begin: () => Promise<unknown> = async () => {},
 ): Promise<void> {
   let dead = false
-  rig.host.onCall = (method, _session, about) => {
+  rig.opencode.onCall = (method, _session, about) => {
     if (dead || !call(method, about)) return undefined
     dead = true
     return "crash"
@@ -323,7 +323,7 @@ describe("tries after a crash", () => {
       return "done"
     })
     const { id } = await launch({ check: `test -e own.txt && ${CHECK}`, merge: true })
-    await killedAt((method) => method === "move" && rig.host.folders.size >= 2)
+    await killedAt((method) => method === "move" && rig.opencode.folders.size >= 2)
     const task = await rig.endedBeside(id)
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
     expect(rig.notices()[0]?.hidden).toContain(
@@ -389,14 +389,14 @@ describe("a resume of won tries", () => {
       return "with a title"
     })
     await expect(rig.manager.resume(id, { prompt: "" }, rig.caller)).rejects.toThrow("Argument `prompt` is missing")
-    const sessions = rig.host.database.sessions.size
+    const sessions = rig.opencode.database.sessions.size
     const task = await resume(id)
     expect(task).toMatchObject({
       status: "completed",
       group: { winner: expect.any(String) },
       outcome: { group: { won: "mock/two", cost: 0.003 }, receipt: { check: { passed: true } } },
     })
-    expect(rig.host.database.sessions.size).toBe(sessions)
+    expect(rig.opencode.database.sessions.size).toBe(sessions)
     expect(asked).toHaveLength(3)
     expect(asked[2]).toMatch(/^And now a title\./)
     expect(asked[2]).not.toContain("FIND")
@@ -542,7 +542,7 @@ test(`after ${KILLS} kills and one resume each, tries have one winner, one merge
     const { id } = await launch({ tries: 3, merge: true })
     let calls = random(60)
     let dead = false
-    rig.host.onCall = () => {
+    rig.opencode.onCall = () => {
       if (dead || calls-- > 0) return undefined
       dead = true
       return "crash"

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { callTool, eventually, openSession } from "../support/drive.ts"
-import { type Host, startHost } from "../support/host.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { notificationsOf, statuses } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { launch, notified, PACKAGE, startPlugged } from "../support/plugin.ts"
@@ -8,31 +8,31 @@ import { launch, notified, PACKAGE, startPlugged } from "../support/plugin.ts"
 /** Promises 2, 5 and 6 of docs/reliability.md: two OpenCode processes on one project, of which one dies. */
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 
 beforeAll(async () => {
   model = await startModel()
-  host = await startPlugged(model)
+  opencode = await startPlugged(model)
 })
 afterAll(async () => {
-  await host?.stop()
+  await opencode?.stop()
   await model?.close()
 })
 
 test("a second OpenCode process leaves the first one's tasks alone, and reports each once when the first dies", async () => {
   model.use(({ lastUser }) => (lastUser === "HANG" ? { hang: true, text: "half an answer" } : undefined))
-  const session = await openSession(host)
-  const ended = await launch(host, model, session, { prompt: "QUICK" })
-  await notified(host, session)
-  const running = await launch(host, model, session, { prompt: "HANG" })
+  const session = await openSession(opencode)
+  const ended = await launch(opencode, model, session, { prompt: "QUICK" })
+  await notified(opencode, session)
+  const running = await launch(opencode, model, session, { prompt: "HANG" })
   const ids = [ended.id, running.id]
-  const second = await startHost({ model, plugin: [[PACKAGE, {}]], home: host.home })
+  const second = await startOpencode({ model, plugin: [[PACKAGE, {}]], home: opencode.home })
   try {
     expect((await statuses(second, model, session)).get(running.id)).toBe("running")
     const refused = await callTool(second, model, session, "superagents_cancel", { task_id: running.id })
     expect(refused.error).toContain("run by another OpenCode process")
     expect(await notificationsOf(second, session, ids)).toEqual([1, 0])
-    await host.kill("SIGKILL")
+    await opencode.kill("SIGKILL")
     await eventually(async () => (await notificationsOf(second, session, ids))[1] === 1, { timeout: 60_000 })
     const shown = await callTool(second, model, session, "superagents_output", { task_id: running.id })
     expect(shown.output).toContain("Reason: OpenCode stopped or was restarted while it ran")

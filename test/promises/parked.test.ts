@@ -8,21 +8,21 @@ import { notifications } from "../support/plugin.ts"
 bucketScene()
 
 test("a task that is parked when OpenCode is killed continues at its time without repeating a step", async () => {
-  const host = await start()
-  const sessionID = await openSession(host)
+  const opencode = await start()
+  const sessionID = await openSession(opencode)
   const log = bucketOf(1, 12_000)
   const [task] = await launchSome(sessionID, 1)
   await eventually(async () => {
     if (log.refused.length === 0) return false
-    const shown = await callTool(host, model, sessionID, "superagents_output", { task_id: task?.id })
+    const shown = await callTool(opencode, model, sessionID, "superagents_output", { task_id: task?.id })
     return /parked until \d\d:\d\d/.test(shown.output ?? "")
   })
-  await host.kill()
-  await host.restart()
-  await callTool(host, model, sessionID, "superagents_list", {})
+  await opencode.kill()
+  await opencode.restart()
+  await callTool(opencode, model, sessionID, "superagents_list", {})
   const told = await eventually(
     async () => {
-      const found = (await notifications(host, sessionID)).filter(({ visible }) => visible.includes("Agent"))
+      const found = (await notifications(opencode, sessionID)).filter(({ visible }) => visible.includes("Agent"))
       return found.length > 0 && found
     },
     { timeout: 120_000 },

@@ -3,7 +3,7 @@ import { unwrap } from "../support/drive.ts"
 import {
   agent,
   base64,
-  host,
+  opencode,
   launch,
   list,
   merge,
@@ -42,11 +42,11 @@ test("a task works with what its parent sees, leaves nothing behind, and is merg
   expect(shown).toContain("Receipt: 2 commands (1 failed)")
   expect(shown).toContain("+theirs")
   expect(shown).toContain(`superagents_task(merge="${id}")`)
-  const ran = (await unwrap(host.client.session.messages({ sessionID: child }))).flatMap(({ parts }) =>
+  const ran = (await unwrap(opencode.client.session.messages({ sessionID: child }))).flatMap(({ parts }) =>
     parts.flatMap((part) => (part.type === "tool" && part.state.status === "completed" ? part.state.output : [])),
   )
   expect(ran[0]).toContain(`/${id}\nuntracked\nstaged\nmine, not committed\n`)
-  expect((await unwrap(host.client.session.get({ sessionID: child }))).directory).toBe(host.directory)
+  expect((await unwrap(opencode.client.session.get({ sessionID: child }))).directory).toBe(opencode.directory)
   expect(await list()).toContain(`${id} (unmerged)`)
   expect(await merge(id)).toContain("Merged into your files, uncommitted.")
   const { "gone.txt": _gone, ...rest } = before

@@ -72,7 +72,7 @@ class Life {
         ...{ maxCostPerSession: budget, permissionTimeout: 0, stallTimeout: 0, resumable: ["completed", "error"] },
       },
     })
-    this.rig.host.asking.add("bash")
+    this.rig.opencode.asking.add("bash")
     this.rig.script(({ lastUser, prompt, toolResults }) => {
       if (lastUser.includes(ASKED)) return word
       const kind = /DO (\w+)$/.exec(prompt)?.[1] as Kind | undefined
@@ -126,7 +126,7 @@ class Life {
 /** Of each run, how often it was asked. */
 const asked = (rig: Rig): readonly number[] => {
   const runs = new Map<string, number>()
-  for (const { message, fields } of rig.host.logs) {
+  for (const { message, fields } of rig.opencode.logs) {
     if (message !== "task asked for its last word") continue
     const run = `${fields?.task} ${fields?.generation}`
     runs.set(run, (runs.get(run) ?? 0) + 1)
@@ -158,10 +158,10 @@ test(
         for (const { id, run, sessionID } of tasks) {
           const told = rig.notices().filter((notice) => notice.id.includes(`${id.slice("bg_".length)}N`))
           expect(told, id).toHaveLength(run.generation + 1)
-          const words = rig.host.stored(sessionID).messages.filter((message) => message.id.includes("L0000"))
+          const words = rig.opencode.stored(sessionID).messages.filter((message) => message.id.includes("L0000"))
           expect(words.length, id).toBeLessThanOrEqual(run.generation + 1)
         }
-        expect([...(await rig.host.activity()).keys()].filter((id) => id !== rig.parent)).toEqual([])
+        expect([...(await rig.opencode.activity()).keys()].filter((id) => id !== rig.parent)).toEqual([])
         expect(rig.timers.pending).toBe(0)
         expect(rig.errors()).toEqual([])
       }),

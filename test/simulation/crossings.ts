@@ -1,5 +1,5 @@
 import type { Task } from "../../src/core/task.ts"
-import type { CallFault } from "../support/fake-host.ts"
+import type { CallFault } from "../support/fake-api.ts"
 import { FAILURES, INPUTS, type Input } from "./inputs.ts"
 import { BrokenLife, stillTime } from "./lives.ts"
 import { rest } from "./rest.ts"

@@ -4,7 +4,7 @@ import { override } from "../../src/features/hosts/remote-host.ts"
 import { type EnterRequest, PlaceError, type PlaceKind, type PlaceRunLimits } from "../../src/runtime/places/place.ts"
 import type { TaskManager } from "../../src/runtime/task-manager.ts"
 import type { FakeClock } from "../support/fake-clock.ts"
-import { FakeHost } from "../support/fake-host.ts"
+import { FakeApi } from "../support/fake-api.ts"
 import { type Archive, type PlacePorts, SimulatedPlaces } from "./places.ts"
 
 /** The name of the machine, as a place. */
@@ -28,7 +28,7 @@ type FarPorts = {
   readonly contactTimeout: number
   /** Of all processes here that live. */
   readonly managers: () => readonly TaskManager[]
-  readonly begun: (there: FakeHost) => void
+  readonly begun: (there: FakeApi) => void
   /** What was held back by the lost contact comes now. */
   readonly answers: () => void
 }
@@ -41,7 +41,7 @@ const cut = () => new OpencodeError(`there is no contact with ${FAR}`)
  */
 export class FarMachine {
   isReached = true
-  there!: FakeHost
+  there!: FakeApi
   readonly archive: Archive = { states: new Map(), checks: new Map(), winners: new Map() }
   readonly #ports: FarPorts
   readonly #stubs = new Map<string, RemoteSession | undefined>()
@@ -111,9 +111,9 @@ export class FarMachine {
   }
 
   /** A host here, with what is different for sessions of tasks that work there. */
-  over(near: FakeHost, clock: FakeClock): OpencodeApi {
+  over(near: FakeApi, clock: FakeClock): OpencodeApi {
     if (!this.there) {
-      this.there = new FakeHost({ clock, database: near.database, instance: FAR })
+      this.there = new FakeApi({ clock, database: near.database, instance: FAR })
       this.#ports.begun(this.there)
       // What its server tells of a session hastens the next look.
       this.there.listen((event) => {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
-import type { CallFault } from "../support/fake-host.ts"
+import type { CallFault } from "../support/fake-api.ts"
 import type { Reply } from "../support/model.ts"
 import { Rig } from "../support/rig.ts"
 import { FAR } from "./far.ts"
@@ -16,7 +16,7 @@ import { World } from "./world.ts"
 test("a task that waits for an unreported task after a restart begins once that is reported", async () => {
   const rig = new Rig()
   const first = await rig.launch()
-  rig.host.onCall = (method, session) => (method === "prompt" && session === rig.parent ? { slow: MINUTE } : undefined)
+  rig.opencode.onCall = (method, session) => (method === "prompt" && session === rig.parent ? { slow: MINUTE } : undefined)
   await rig.clock.advance(5000)
   rig.restart()
   await rig.manager.recover()
@@ -40,15 +40,15 @@ test("sleep of the machine while a task is queued does not extend its time limit
 
 test("a question that an agent asks between its end and its stop is refused, too", async () => {
   const rig = new Rig()
-  rig.host.asking.add("bash")
+  rig.opencode.asking.add("bash")
   rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }], delay: 500 })
   const { id } = await rig.launch({ prompt: "ASK" })
   await rig.clock.advance(100)
-  rig.host.onCall = (method) => (method === "abort" ? { slow: 1000 } : undefined)
+  rig.opencode.onCall = (method) => (method === "abort" ? { slow: 1000 } : undefined)
   const cancelled = rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   await rig.clock.advance(MINUTE)
   await cancelled
-  expect(rig.host.questions).toEqual([])
+  expect(rig.opencode.questions).toEqual([])
 })
 
 test("a task that its user stopped is still cancelled after a crash", async () => {
@@ -56,7 +56,7 @@ test("a task that its user stopped is still cancelled after a crash", async () =
   rig.onPrompt("WORK", HANG)
   const { id, sessionID } = await rig.launch({ prompt: "WORK" })
   await rig.clock.advance(100)
-  rig.host.abortByUser(sessionID)
+  rig.opencode.abortByUser(sessionID)
   await rig.clock.advance(5000)
   expect(rig.notices()[0]?.visible).toMatch(/^⊘/)
   rig.restart()
@@ -71,9 +71,9 @@ test("a user's message to a task that ended at a limit is answered before the pa
   rig.onPrompt("HELLO", { text: "here I am" })
   const seen = witness(rig)
   const { sessionID } = await rig.launch({ prompt: "WORK" })
-  rig.host.onCall = (method, session) => (method === "prompt" && session === rig.parent ? { slow: MINUTE } : undefined)
+  rig.opencode.onCall = (method, session) => (method === "prompt" && session === rig.parent ? { slow: MINUTE } : undefined)
   await rig.clock.advance(MINUTE / 2)
-  rig.host.say(sessionID, "HELLO", { agent: "general" })
+  rig.opencode.say(sessionID, "HELLO", { agent: "general" })
   await rig.clock.advance(1000)
   expect(seen.texts(sessionID).at(-1)).toBe("HELLO")
 })
@@ -83,7 +83,7 @@ test("a message to a fork that is still being created gets an answer", () =>
   stillTime(async () => {
     const rig = new Rig()
     rig.onPrompt("WORK", { text: "done", delay: 2000 })
-    rig.host.onCall = (method) => (method === "saveRecord" ? { slow: 1000 } : undefined)
+    rig.opencode.onCall = (method) => (method === "saveRecord" ? { slow: 1000 } : undefined)
     const launching = rig.launch({ prompt: "WORK", fork: true })
     await rig.clock.advance(100)
     const [fork] = rig.manager.list(rig.parent)
@@ -104,7 +104,7 @@ test("a task that is resumed before its end is reported gets both runs reported"
   const first = await rig.launch({ prompt: "WORK", timeout: 200 })
   const { id } = await rig.launch({ prompt: "WORK", timeout: 300 })
   // Before the first one is told that it failed, that is written down.
-  rig.host.onCall = (method, session) =>
+  rig.opencode.onCall = (method, session) =>
     method === "saveRecord" && session === first.sessionID ? { slow: 5000 } : undefined
   await rig.clock.advance(1000)
   expect(rig.task(id).status).toBe("error")
@@ -116,14 +116,14 @@ test("a task that is resumed before its end is reported gets both runs reported"
 
 test("an agent still reads a message when its turn then ends at a refused question", async () => {
   const rig = new Rig()
-  rig.host.asking.add("bash")
+  rig.opencode.asking.add("bash")
   rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
   rig.onPrompt("MORE", { text: "heard" })
   const { id } = await rig.launch({ prompt: "ASK" })
   await rig.clock.advance(1000)
   await rig.manager.tell(id, "MORE", rig.caller)
   await rig.clock.advance(100)
-  for (const ask of rig.host.questions) rig.host.refuseByUser(ask)
+  for (const ask of rig.opencode.questions) rig.opencode.refuseByUser(ask)
   await rig.ended(id)
   expect((await rig.manager.output(id, rig.caller)).answer).toBe("heard")
 })
@@ -133,7 +133,7 @@ test("the sender of a message hears that the task was cleared before the message
   rig.onPrompt("WORK", HANG)
   const { id } = await rig.launch({ prompt: "WORK" })
   await rig.clock.advance(100)
-  rig.host.onCall = (method) => (method === "prompt" ? { slow: 2000 } : undefined)
+  rig.opencode.onCall = (method) => (method === "prompt" ? { slow: 2000 } : undefined)
   const told = rig.manager.tell(id, "MORE", rig.caller).catch((error: Error) => error.message)
   await rig.settle()
   await rig.manager.clear(rig.parent)
@@ -146,7 +146,7 @@ test("an agent that is being stopped cannot launch more tasks", async () => {
   rig.onPrompt("WORK", HANG)
   const { id, sessionID } = await rig.launch({ prompt: "WORK" })
   await rig.clock.advance(100)
-  rig.host.onCall = (method) => (method === "abort" || method === "createSession" ? { slow: 2000 } : undefined)
+  rig.opencode.onCall = (method) => (method === "abort" || method === "createSession" ? { slow: 2000 } : undefined)
   const launching = rig.launch({ prompt: "WORK" }, sessionID).catch((error: Error) => error.message)
   await rig.clock.advance(1000)
   const cancelled = rig.manager.cancel({ type: "task", reference: id }, rig.caller)
@@ -167,11 +167,11 @@ test("a user's message to a queued task does not hang when the provider refuses 
   await rig.launch({ prompt: "WORK" })
   await rig.clock.advance(100)
   const { id, sessionID } = await rig.launch({ prompt: "MORE" })
-  rig.host.say(sessionID, "HELLO", { agent: "general" })
+  rig.opencode.say(sessionID, "HELLO", { agent: "general" })
   await rig.clock.advance(1000)
   isOpen = true
   await rig.clock.advance(MINUTE)
-  expect(rig.host.isWorking(sessionID)).toBe(false)
+  expect(rig.opencode.isWorking(sessionID)).toBe(false)
   expect(rig.task(id).status).toBe("completed")
 })
 
@@ -181,12 +181,12 @@ test("a busy parent that cancels the last task of a batch still reads the earlie
   rig.onPrompt("HANG", HANG)
   await rig.launch({ prompt: "WORK" })
   const { id } = await rig.launch({ prompt: "HANG" })
-  rig.host.say(rig.parent, "HANG")
+  rig.opencode.say(rig.parent, "HANG")
   await rig.clock.advance(1000)
   await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
-  rig.host.conclude(rig.parent, { text: "so far" })
+  rig.opencode.conclude(rig.parent, { text: "so far" })
   await rig.clock.advance(MINUTE)
-  const roles = rig.host.stored(rig.parent).messages.map(({ role }) => role)
+  const roles = rig.opencode.stored(rig.parent).messages.map(({ role }) => role)
   expect(rig.notices()).toHaveLength(2)
   expect(roles.at(-1)).toBe("assistant")
 })
@@ -235,7 +235,7 @@ test("a parent is woken after its batch's last task is cancelled even if a host 
   const { id } = await rig.launch({ prompt: "HANG" })
   await rig.clock.advance(2000)
   let failed = false
-  rig.host.onCall = (method, session) => {
+  rig.opencode.onCall = (method, session) => {
     if (failed || method !== "messagesSince" || session !== rig.parent) return undefined
     failed = true
     return { fail: new OpencodeError("out of order") }
@@ -243,7 +243,7 @@ test("a parent is woken after its batch's last task is cancelled even if a host 
   await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   await rig.clock.advance(MINUTE)
   expect(failed).toBe(true)
-  expect(rig.host.stored(rig.parent).messages.at(-1)?.role).toBe("assistant")
+  expect(rig.opencode.stored(rig.parent).messages.at(-1)?.role).toBe("assistant")
 })
 
 test("a parent is woken by an earlier task of a batch whose merge took longer", async () => {
@@ -253,7 +253,7 @@ test("a parent is woken by an earlier task of a batch whose merge took longer", 
   await world.launch({ prompt: "DO slow", batch: "one" })
   await world.clock.advance(MINUTE)
   expect(world.rig.notices()).toHaveLength(2)
-  expect(world.host.stored(world.parent).messages.at(-1)?.role).toBe("assistant")
+  expect(world.opencode.stored(world.parent).messages.at(-1)?.role).toBe("assistant")
 })
 
 test("a failed task stays failed after a crash although its user continued it", async () => {
@@ -264,7 +264,7 @@ test("a failed task stays failed after a crash although its user continued it", 
   await rig.clock.advance(100)
   expect(rig.notices()[0]?.visible).toMatch(/^✗/)
   rig.restart()
-  rig.host.say(sessionID, "HELLO", { agent: "general" })
+  rig.opencode.say(sessionID, "HELLO", { agent: "general" })
   await rig.clock.advance(1000)
   await rig.manager.recover()
   await rig.clock.advance(MINUTE)
@@ -278,7 +278,7 @@ test("a task keeps its reported end when its user writes before the notification
   rig.onPrompt("HELLO", HANG)
   const { id, sessionID } = await rig.launch({ prompt: "WORK" })
   await rig.clock.until(() => rig.task(id).status === "completed")
-  rig.host.say(sessionID, "HELLO", { agent: "general" })
+  rig.opencode.say(sessionID, "HELLO", { agent: "general" })
   await rig.clock.until(() => rig.notices().length === 1)
   expect(rig.notices()[0]?.visible).toMatch(/^✓/)
   rig.restart()
@@ -309,9 +309,9 @@ test("a parked task that was reported as done is not prompted again after a cras
 
 test("a session of a failed launch that cannot be deleted at once is deleted later", async () => {
   const rig = new Rig()
-  const before = rig.host.database.sessions.size
+  const before = rig.opencode.database.sessions.size
   let isOut = true
-  rig.host.onCall = (method) => {
+  rig.opencode.onCall = (method) => {
     if (method === "createSession") return { fail: new OpencodeError("out of order"), after: true }
     return isOut && method === "deleteSession" ? { fail: new OpencodeError("out of order") } : undefined
   }
@@ -319,15 +319,15 @@ test("a session of a failed launch that cannot be deleted at once is deleted lat
   await rig.clock.advance(10_000)
   isOut = false
   await rig.clock.advance(2 * MINUTE)
-  expect(rig.host.database.sessions.size).toBe(before)
+  expect(rig.opencode.database.sessions.size).toBe(before)
   expect(rig.timers.pending).toBe(0)
 })
 
 /** Two machines on one project. The first falls asleep, and the other takes over what it ran. */
 async function takenOver(reply: Reply, options: object = {}) {
   const rig = new Rig({ options })
-  const other = new Rig({ options, share: { clock: rig.clock, database: rig.host.database } })
-  rig.host.database.strangers = true
+  const other = new Rig({ options, share: { clock: rig.clock, database: rig.opencode.database } })
+  rig.opencode.database.strangers = true
   for (const each of [rig, other]) each.onPrompt("WORK", reply)
   const { id } = await rig.launch({ prompt: "WORK" })
   await other.manager.ready(rig.parent)
@@ -345,7 +345,7 @@ test("a reported end is not taken back when another machine owns the record by t
   expect(rig.notices()).toHaveLength(1)
   rig.timers.frozen = true
   let isTaken = false
-  other.host.onCall = (method) => {
+  other.opencode.onCall = (method) => {
     isTaken ||= method === "saveRecord"
     return isTaken && method === "messagesSince" ? { slow: MINUTE } : undefined
   }
@@ -362,7 +362,7 @@ test("a dependent's end is reported although another machine took over the task 
   await rig.clock.advance(1000)
   rig.timers.frozen = true
   let isTaken = false
-  other.host.onCall = (method) => {
+  other.opencode.onCall = (method) => {
     isTaken ||= method === "saveRecord"
     return undefined
   }
@@ -370,7 +370,7 @@ test("a dependent's end is reported although another machine took over the task 
   rig.timers.frozen = false
   const { sessionID } = rig.task(id)
   // That it is not its own any more it hears when all else is done.
-  rig.host.onCall = (method, session) => (method === "saveRecord" && session === sessionID ? { slow: 1000 } : undefined)
+  rig.opencode.onCall = (method, session) => (method === "saveRecord" && session === sessionID ? { slow: 1000 } : undefined)
   await rig.manager.cancel({ type: "task", reference: id }, rig.caller).catch(() => undefined)
   await rig.clock.advance(5 * MINUTE)
   expect(rig.task(next.id)).toMatchObject({ status: "cancelled", delivery: { state: "confirmed" } })
@@ -378,7 +378,7 @@ test("a dependent's end is reported although another machine took over the task 
 
 test("a machine that slept past its lease notices the loss of its task before it evaluates it", async () => {
   const { rig, seen } = await takenOver({ text: "done" }, { pollInterval: 0, taskTimeout: MINUTE, lastWord: 0 })
-  rig.host.onEvent = () => "lose"
+  rig.opencode.onEvent = () => "lose"
   await rig.clock.advance(MINUTE / 2)
   await rig.clock.sleep(60 * MINUTE)
   await rig.clock.advance(5 * MINUTE)
@@ -389,7 +389,7 @@ test("a machine that slept past its lease notices the loss of its task before it
 
 test("a question of a task that is parked is refused", async () => {
   const rig = new Rig()
-  rig.host.asking.add("bash")
+  rig.opencode.asking.add("bash")
   let isOpen = true
   rig.onPrompt("WORK", { tools: [{ name: "bash", args: {} }] })
   rig.script(({ sessionID }) =>
@@ -399,13 +399,13 @@ test("a question of a task that is parked is refused", async () => {
   )
   const { id, sessionID } = await rig.launch({ prompt: "WORK" })
   await rig.clock.advance(100)
-  expect(rig.host.questions).toHaveLength(1)
+  expect(rig.opencode.questions).toHaveLength(1)
   isOpen = false
-  rig.host.abortByUser(sessionID)
-  rig.host.say(sessionID, "HELLO", { agent: "general" })
+  rig.opencode.abortByUser(sessionID)
+  rig.opencode.say(sessionID, "HELLO", { agent: "general" })
   await rig.clock.advance(100)
   expect(rig.task(id).run.parked).toBeDefined()
-  expect(rig.host.questions).toEqual([])
+  expect(rig.opencode.questions).toEqual([])
 })
 
 test("tasks that were interrupted with their parent do not wake it when another one ends later", async () => {
@@ -420,7 +420,7 @@ test("tasks that were interrupted with their parent do not wake it when another 
   const seen = witness(rig)
   let isFirst = true
   // One of them is settled some time after the other.
-  rig.host.onCall = (method, session) => {
+  rig.opencode.onCall = (method, session) => {
     if (method !== "session" || session === sessionID || session === rig.parent || !isFirst) return undefined
     isFirst = false
     return { slow: 5000 }
@@ -443,18 +443,18 @@ test("a task that is settled after a crash is not taken up again because of an o
   })
   const begun = rig.clock.now()
   // The look is that of its parent's next turn; what it is settled by is read meanwhile.
-  rig.host.onCall = (method) => {
+  rig.opencode.onCall = (method) => {
     const isLook = method === "session" && rig.clock.now() === begun
     return isLook || method === "messagesSince" ? { heldAfter } : undefined
   }
   void rig.manager.recover()
   void rig.manager.ready(rig.parent)
   await rig.clock.advance(1000)
-  rig.host.onCall = () => undefined
+  rig.opencode.onCall = () => undefined
   release()
   await rig.clock.advance(MINUTE)
-  const session = rig.host.stored(rig.task(id).sessionID)
-  expect(rig.host.database.recordIn(session)?.task.status).toBe("error")
+  const session = rig.opencode.stored(rig.task(id).sessionID)
+  expect(rig.opencode.database.recordIn(session)?.task.status).toBe("error")
   expect(rig.task(id).delivery.state).toBe("confirmed")
 })
 
@@ -463,7 +463,7 @@ test("a message to a session at the moment its end is reported does not change t
   rig.onPrompt("WORK", { text: "done" })
   const { id, sessionID } = await rig.launch({ prompt: "WORK" })
   await rig.clock.until(() => rig.notices().length > 0)
-  rig.host.say(sessionID, "HELLO", { agent: "general" })
+  rig.opencode.say(sessionID, "HELLO", { agent: "general" })
   rig.restart()
   await rig.manager.recover()
   await rig.clock.advance(MINUTE)
@@ -500,10 +500,10 @@ test("a message to a map from the screen is refused and leaves nothing pending",
   const { id, sessionID } = await rig.launch({ prompt: "WORK {{item}}", each: [1, 2] })
   await rig.clock.advance(100)
   const superagentsRequest = { id: "one", action: "tell", prompt: "MORE" }
-  rig.host.writeMetadata(sessionID, { ...rig.host.stored(sessionID).metadata, superagentsRequest })
+  rig.opencode.writeMetadata(sessionID, { ...rig.opencode.stored(sessionID).metadata, superagentsRequest })
   await rig.clock.advance(MINUTE)
   expect(rig.task(id).status).toBe("completed")
-  expect(rig.host.toasts.map(({ title }) => title)).toContain("Not done")
+  expect(rig.opencode.toasts.map(({ title }) => title)).toContain("Not done")
   expect(await Promise.race([rig.manager.settled().then(() => "settled"), rig.settle()])).toBe("settled")
 })
 
@@ -540,9 +540,9 @@ test("a parent is woken when the task that probed its model was deleted after th
   isOpen = true
   await rig.clock.until(() => rig.task(id).run.parked === undefined)
   await rig.clock.advance(100)
-  rig.host.deleteByUser(sessionID)
+  rig.opencode.deleteByUser(sessionID)
   await rig.clock.advance(MINUTE)
-  expect(rig.host.stored(rig.parent).messages.at(-1)?.role).toBe("assistant")
+  expect(rig.opencode.stored(rig.parent).messages.at(-1)?.role).toBe("assistant")
 })
 
 test("an agent reads a message that arrives as its turn ends, although a notification follows it", async () => {
@@ -566,18 +566,18 @@ test("a parent whose turn ends just as it is notified is woken although more is 
   rig.onPrompt("HANG", HANG)
   await rig.launch({ prompt: "WORK" })
   const other = await rig.launch({ prompt: "HANG" })
-  rig.host.say(rig.parent, "HANG")
+  rig.opencode.say(rig.parent, "HANG")
   let isTold = false
-  rig.host.onCall = (method, session) => {
+  rig.opencode.onCall = (method, session) => {
     isTold ||= method === "prompt" && session === rig.parent
     return undefined
   }
   await rig.clock.until(() => isTold)
-  rig.host.conclude(rig.parent, { text: "so far" })
+  rig.opencode.conclude(rig.parent, { text: "so far" })
   await rig.manager.cancel({ type: "task", reference: other.id }, rig.caller)
   await rig.clock.advance(MINUTE)
   expect(rig.notices()).toHaveLength(2)
-  expect(rig.host.stored(rig.parent).messages.at(-1)?.role).toBe("assistant")
+  expect(rig.opencode.stored(rig.parent).messages.at(-1)?.role).toBe("assistant")
 })
 
 test("a user's new message is answered although they stopped the wake just before it", async () => {
@@ -591,15 +591,15 @@ test("a user's new message is answered although they stopped the wake just befor
     release = resolve
   })
   let isTold = false
-  rig.host.onCall = (method, session) => {
+  rig.opencode.onCall = (method, session) => {
     isTold ||= method === "prompt" && session === rig.parent
     return method === "hasMessage" ? { held } : undefined
   }
   await rig.clock.until(() => isTold)
   await rig.clock.advance(3)
-  rig.host.abortByUser(rig.parent)
+  rig.opencode.abortByUser(rig.parent)
   await rig.clock.advance(300)
-  rig.host.say(rig.parent, "HELLO")
+  rig.opencode.say(rig.parent, "HELLO")
   release()
   await rig.clock.advance(MINUTE)
   expect(seen.texts(rig.parent)).toContain("HELLO")
@@ -615,11 +615,11 @@ test("a slow archive wakes the parent although the last answer of its batch was 
   const last = world.tasks.at(-1)
   const answer = manager.output(last?.id ?? "", rig.caller, MINUTE)
   await world.clock.advance(100)
-  world.host.conclude(last?.sessionID ?? "", { text: "done" })
+  world.opencode.conclude(last?.sessionID ?? "", { text: "done" })
   await world.clock.advance(MINUTE)
   await answer
   expect(rig.notices()).toHaveLength(3)
-  expect(world.host.stored(parent).messages.at(-1)?.role).toBe("assistant")
+  expect(world.opencode.stored(parent).messages.at(-1)?.role).toBe("assistant")
 })
 
 test("another process knows the tries of a group for as long as they run", async () => {
@@ -627,7 +627,7 @@ test("another process knows the tries of a group for as long as they run", async
   await world.launch({ prompt: "DO hanging", tries: 2, place: "worktree", check: "pass" })
   await world.clock.advance(100)
   await world.other.manager.ready(world.parent)
-  const tries = [...world.host.activityNow.keys()]
+  const tries = [...world.opencode.activityNow.keys()]
   const known = () => tries.map((session) => world.other.manager.taskIn(session)?.task.status)
   expect(known()).toEqual(["running", "running"])
   await world.clock.advance(MINUTE / 2)
@@ -668,7 +668,7 @@ test("a parent is woken when the last task of its batch is cancelled during anot
   await world.clock.advance(MINUTE)
   await cancelled
   expect(rig.notices()).toHaveLength(3)
-  expect(world.host.stored(parent).messages.at(-1)?.role).toBe("assistant")
+  expect(world.opencode.stored(parent).messages.at(-1)?.role).toBe("assistant")
 })
 
 /**
@@ -681,15 +681,15 @@ async function busyInQueue(text: string, move?: CallFault) {
   await world.launch({ prompt: "DO quick", place: "worktree" })
   const [first, task] = world.tasks
   const { id = "", sessionID = "" } = task ?? {}
-  world.host.say(sessionID, text, { agent: "general" })
+  world.opencode.say(sessionID, text, { agent: "general" })
   const whenAsked: string[] = []
   world.meets = ({ site, sessionID: asked }) => {
     const isAsked = site === "tell a task its prompt" && asked === sessionID
-    if (isAsked) whenAsked.push(world.host.isWorking(sessionID) ? "at work" : "idle")
+    if (isAsked) whenAsked.push(world.opencode.isWorking(sessionID) ? "at work" : "idle")
     return site === "move a session" && asked === sessionID ? move : undefined
   }
   await world.clock.advance(100)
-  world.host.conclude(first?.sessionID ?? "", { text: "done" })
+  world.opencode.conclude(first?.sessionID ?? "", { text: "done" })
   await world.clock.advance(1000)
   return { world, id, sessionID, whenAsked }
 }
@@ -703,7 +703,7 @@ test("a user's request to a queued task can be stopped although its place become
   const cancelled = world.manager.cancel({ type: "task", reference: id }, world.rig.caller)
   await world.clock.advance(MINUTE)
   await cancelled
-  expect(world.host.isWorking(sessionID)).toBe(false)
+  expect(world.opencode.isWorking(sessionID)).toBe(false)
   expect([whenAsked, world.places.open]).toEqual([[], []])
 })
 
@@ -718,7 +718,7 @@ test("a user's request to a queued task is stopped even while its session is bei
   release()
   await world.clock.advance(MINUTE)
   await cancelled
-  expect(world.host.isWorking(sessionID)).toBe(false)
+  expect(world.opencode.isWorking(sessionID)).toBe(false)
 })
 
 test("a task is prompted in its place only after its user's own request is finished", async () => {
@@ -795,10 +795,10 @@ test("the session of a map item is deleted with its map although its creation wa
   await world.clock.advance(MINUTE)
   const [map] = world.tasks
   expect(map).toMatchObject({ status: "error", outcome: { reason: { code: "host" } } })
-  world.host.deleteByUser(map?.sessionID ?? "")
+  world.opencode.deleteByUser(map?.sessionID ?? "")
   await world.other.manager.ready(world.parent)
   await world.clock.advance(MINUTE)
-  expect([...world.host.database.sessions.keys()].filter((id) => !world.isParent(id))).toEqual([])
+  expect([...world.opencode.database.sessions.keys()].filter((id) => !world.isParent(id))).toEqual([])
   expect(world.other.timers.pending).toBe(0)
 })
 
@@ -807,7 +807,7 @@ test("a crash after the end of a task was recorded still reports its value and c
   const { rig, watch } = world
   world.meets = ({ site }) => (site === "place.putAway" ? "crash" : undefined)
   await world.launch({ prompt: "DO valid", place: "worktree", check: "pass", schema: SCHEMA })
-  await world.clock.until(() => world.host.isDead)
+  await world.clock.until(() => world.opencode.isDead)
   world.meets = () => undefined
   await world.restart()
   await world.clock.advance(MINUTE)
@@ -878,18 +878,18 @@ describe("a parked task's unremoved step", () => {
 test("a session that is deleted while a dead process's task is settled stays deleted without another notification", async () => {
   const rig = new Rig()
   // The process dies between what is told and what is written.
-  rig.host.onCall = (method) => (method === "saveRecord" ? "crash" : undefined)
+  rig.opencode.onCall = (method) => (method === "saveRecord" ? "crash" : undefined)
   const { id, sessionID } = await rig.launch({ prompt: "DO quick" })
   await rig.clock.advance(5000)
-  expect(rig.host.isDead).toBe(true)
+  expect(rig.opencode.isDead).toBe(true)
   const told = rig.notices()
   expect(told).toHaveLength(1)
   rig.restart()
   let isDeleted = false
-  rig.host.onCall = (method, session) => {
+  rig.opencode.onCall = (method, session) => {
     if (method !== "messagesSince" || session !== sessionID || isDeleted) return undefined
     isDeleted = true
-    rig.host.deleteByUser(sessionID)
+    rig.opencode.deleteByUser(sessionID)
     return undefined
   }
   await rig.manager.recover()
@@ -902,13 +902,13 @@ test("a session that is deleted while a dead process's task is settled stays del
 
 test("a task cleared during lost contact to its host is stopped and removed when contact returns", async () => {
   const world = new World({ options: { hosts: { [FAR]: { ssh: FAR } } }, lastWord: "obeys", far: 0 })
-  const { far, host } = world
+  const { far, opencode } = world
   await world.launch({ prompt: "DO hanging", place: FAR })
   await world.clock.advance(1000)
   const [task] = world.tasks
   far?.lose()
-  const { metadata } = host.stored(task?.sessionID ?? "")
-  host.writeMetadata(task?.sessionID ?? "", { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
+  const { metadata } = opencode.stored(task?.sessionID ?? "")
+  opencode.writeMetadata(task?.sessionID ?? "", { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
   await world.clock.advance(MINUTE)
   expect([world.tasks, far?.folders]).toEqual([[], [task?.id]])
   far?.answer()
@@ -963,7 +963,7 @@ test("an agent that had answered before its process died is completed and not pr
   expect(world.task(agent?.id ?? "")?.status).toBe("completed")
   await world.clock.advance(MINUTE)
   expect(world.task(own?.id ?? "")?.status).toBe("completed")
-  const texts = world.host.stored(agent?.sessionID ?? "").messages.map(({ role }) => role)
+  const texts = world.opencode.stored(agent?.sessionID ?? "").messages.map(({ role }) => role)
   // The news of its own task stand there, unanswered.
   expect(texts.at(-1)).toBe("user")
   expect(world.watch.breaches).toEqual([])
@@ -990,13 +990,13 @@ async function rewrittenAfterwards(reply: Reply, answer: Reply) {
   const rig = new Rig()
   rig.onPrompt("WORK", reply)
   rig.onPrompt("BETTER", answer)
-  rig.host.onCall = (method) => (method === "saveRecord" ? "crash" : undefined)
+  rig.opencode.onCall = (method) => (method === "saveRecord" ? "crash" : undefined)
   const { id, sessionID, run } = await rig.launch({ prompt: "WORK" })
   await rig.clock.advance(5000)
-  expect(rig.host.isDead).toBe(true)
+  expect(rig.opencode.isDead).toBe(true)
   rig.restart()
-  rig.host.undo(sessionID, run.promptID)
-  rig.host.say(sessionID, "BETTER", { agent: "general" })
+  rig.opencode.undo(sessionID, run.promptID)
+  rig.opencode.say(sessionID, "BETTER", { agent: "general" })
   await rig.clock.advance(1000)
   await rig.manager.recover()
   await rig.clock.advance(MINUTE)

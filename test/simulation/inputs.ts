@@ -2,7 +2,7 @@ import { whenOf } from "../../src/core/pause.ts"
 import { OpencodeError } from "../../src/core/ports.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
-import type { CallFault } from "../support/fake-host.ts"
+import type { CallFault } from "../support/fake-api.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import type { Reply } from "../support/model.ts"
 import { ALL_KINDS, type Kind, TOOL, WRONG } from "./kinds.ts"
@@ -91,9 +91,9 @@ const atScreen = (name: string, action: string, prompt?: string, can: Input["can
   give: (world, task) => {
     if (action === "clear") forget(world, task)
     world.watch.userDid(task.parentID)
-    const { metadata } = world.host.stored(task.sessionID)
+    const { metadata } = world.opencode.stored(task.sessionID)
     const superagentsRequest = { id: world.nextWord(), action, ...(prompt && { prompt }) }
-    world.host.writeMetadata(task.sessionID, { ...metadata, superagentsRequest })
+    world.opencode.writeMetadata(task.sessionID, { ...metadata, superagentsRequest })
   },
 })
 
@@ -173,8 +173,8 @@ const SCREEN: readonly Input[] = [
 export const answers = (name: string, reply: Reply): Input => ({
   name,
   weight: 2,
-  can: (world, task) => world.host.thinks(task.sessionID),
-  give: (world, task) => world.host.conclude(task.sessionID, reply),
+  can: (world, task) => world.opencode.thinks(task.sessionID),
+  give: (world, task) => world.opencode.conclude(task.sessionID, reply),
 })
 
 /** Its provider refuses for a time. */
@@ -225,32 +225,32 @@ const OTHER_MODEL: readonly Input[] = [
 const unpark = async (world: World, id: string, model?: string) =>
   world.manager.unpark(id, world.task(id)?.parentID ?? "", model)
 
-const asked = (world: World, { sessionID }: Task) => world.host.questions.some((ask) => ask.sessionID === sessionID)
-const firstAsk = (world: World, { sessionID }: Task) => world.host.questions.find((ask) => ask.sessionID === sessionID)
+const asked = (world: World, { sessionID }: Task) => world.opencode.questions.some((ask) => ask.sessionID === sessionID)
+const firstAsk = (world: World, { sessionID }: Task) => world.opencode.questions.find((ask) => ask.sessionID === sessionID)
 
 /** What was last asked of a run; undefined where it was asked nothing yet. */
 function lastAsked(world: World, { sessionID, run }: Task): string | undefined {
-  const messages = world.host.database.sessions.get(sessionID)?.messages ?? []
+  const messages = world.opencode.database.sessions.get(sessionID)?.messages ?? []
   const since = messages.findIndex(({ id }) => id === run.promptID)
   return since < 0 ? undefined : messages.findLast(({ role }) => role === "user")?.id
 }
 
 /** Who undoes what an agent is at work on stops it first. */
 async function rewrite(world: World, task: Task): Promise<void> {
-  const { host, watch } = world
+  const { opencode, watch } = world
   const { sessionID } = task
   watch.userWrote(sessionID)
   watch.undone.add(sessionID)
-  if (host.isWorking(sessionID)) host.abortByUser(sessionID)
+  if (opencode.isWorking(sessionID)) opencode.abortByUser(sessionID)
   await world.clock.advance(QUICK_MS)
-  const asked = world.hasSession(sessionID) && !world.host.isWorking(sessionID) && lastAsked(world, task)
-  if (!asked || world.host.isDead) return
-  world.host.undo(sessionID, asked)
+  const asked = world.hasSession(sessionID) && !world.opencode.isWorking(sessionID) && lastAsked(world, task)
+  if (!asked || world.opencode.isDead) return
+  world.opencode.undo(sessionID, asked)
   await world.clock.advance(WRITING_MS)
-  if (!world.hasSession(sessionID) || world.host.isDead) return
+  if (!world.hasSession(sessionID) || world.opencode.isDead) return
   watch.userWrote(sessionID)
   watch.rewritten.add(task.id)
-  world.host.say(sessionID, "DO quick", { agent: "general" })
+  world.opencode.say(sessionID, "DO quick", { agent: "general" })
 }
 
 const QUICK_MS = 100
@@ -262,7 +262,7 @@ const PEOPLE: readonly Input[] = [
     weight: 3,
     can: isHere,
     give: (world, task) => {
-      world.host.abortByUser(task.sessionID)
+      world.opencode.abortByUser(task.sessionID)
     },
   },
   {
@@ -271,16 +271,16 @@ const PEOPLE: readonly Input[] = [
     can: isHere,
     give: (world, task) => {
       world.watch.userWrote(task.sessionID)
-      world.host.say(task.sessionID, "DO quick", { agent: "general" })
+      world.opencode.say(task.sessionID, "DO quick", { agent: "general" })
     },
   },
   {
     name: "its user has it compacted while it works",
     weight: 3,
-    can: (world, { sessionID }) => world.host.isWorking(sessionID),
+    can: (world, { sessionID }) => world.opencode.isWorking(sessionID),
     give: (world, { sessionID }) => {
       world.watch.userDid(sessionID)
-      world.host.compact(sessionID)
+      world.opencode.compact(sessionID)
     },
   },
   {
@@ -293,7 +293,7 @@ const PEOPLE: readonly Input[] = [
     name: "its user answers its question",
     weight: 2,
     can: asked,
-    give: (world, task) => world.host.answer(firstAsk(world, task)?.id ?? ""),
+    give: (world, task) => world.opencode.answer(firstAsk(world, task)?.id ?? ""),
   },
   {
     name: "its user refuses its question",
@@ -301,7 +301,7 @@ const PEOPLE: readonly Input[] = [
     can: asked,
     give: (world, task) => {
       const ask = firstAsk(world, task)
-      if (ask) world.host.refuseByUser(ask)
+      if (ask) world.opencode.refuseByUser(ask)
     },
   },
   {
@@ -310,7 +310,7 @@ const PEOPLE: readonly Input[] = [
     can: isHere,
     give: (world, task) => {
       for (const own of world.tasks) if (own.parentID === task.sessionID) forget(world, own)
-      world.host.deleteByUser(task.sessionID)
+      world.opencode.deleteByUser(task.sessionID)
     },
   },
   {
@@ -319,7 +319,7 @@ const PEOPLE: readonly Input[] = [
     can: parentsUserMayWrite,
     give: (world) => {
       world.watch.userWrote(world.parent)
-      world.host.say(world.parent, "DO slow")
+      world.opencode.say(world.parent, "DO slow")
     },
   },
   {
@@ -328,7 +328,7 @@ const PEOPLE: readonly Input[] = [
     can: parentsUserMayWrite,
     give: (world) => {
       world.watch.userWrote(world.parent)
-      world.host.say(world.parent, "DO hanging")
+      world.opencode.say(world.parent, "DO hanging")
     },
   },
   {
@@ -336,11 +336,11 @@ const PEOPLE: readonly Input[] = [
     weight: 2,
     can: parentIsHere,
     give: (world) => {
-      const { host, parent, watch } = world
-      const before = host.events.length
-      host.abortByUser(parent)
+      const { opencode, parent, watch } = world
+      const before = opencode.events.length
+      opencode.abortByUser(parent)
       // Where nothing was stopped, or nobody hears of it, nothing is silenced.
-      const isHeard = host.events.slice(before).some((event) => event.type === "error" && event.sessionID === parent)
+      const isHeard = opencode.events.slice(before).some((event) => event.type === "error" && event.sessionID === parent)
       if (isHeard) watch.silenced(parent)
       else watch.stoppedLate.add(parent)
     },
@@ -348,20 +348,20 @@ const PEOPLE: readonly Input[] = [
   {
     name: "the parent's user takes the last word back",
     weight: 1,
-    can: (world) => parentIsHere(world) && !world.host.isWorking(world.parent),
+    can: (world) => parentIsHere(world) && !world.opencode.isWorking(world.parent),
     give: (world) => {
-      const last = world.host.stored(world.parent).messages.findLast(({ role }) => role === "user")
+      const last = world.opencode.stored(world.parent).messages.findLast(({ role }) => role === "user")
       const isTheirs = last?.parts.some((part) => part.type === "text" && part.text.startsWith("DO"))
       if (!last || !isTheirs) return
       world.watch.undone.add(world.parent)
-      world.host.undo(world.parent, last.id)
+      world.opencode.undo(world.parent, last.id)
     },
   },
   {
     name: "the parent's user does it again",
     weight: 1,
-    can: (world) => parentIsHere(world) && world.host.stored(world.parent).undoneFrom !== undefined,
-    give: (world) => world.host.redo(world.parent),
+    can: (world) => parentIsHere(world) && world.opencode.stored(world.parent).undoneFrom !== undefined,
+    give: (world) => world.opencode.redo(world.parent),
   },
 ]
 
@@ -408,13 +408,13 @@ const EVENTS: readonly Input[] = [
   {
     name: "it is said to be idle",
     weight: 1,
-    give: (world, { sessionID }) => world.host.tell({ type: "idle", sessionID }),
+    give: (world, { sessionID }) => world.opencode.tell({ type: "idle", sessionID }),
   },
   {
     name: "an error of it is told out of the blue",
     weight: 1,
     give: (world, { sessionID }) =>
-      world.host.tell({ type: "error", sessionID, error: { message: "out of the blue" } }),
+      world.opencode.tell({ type: "error", sessionID, error: { message: "out of the blue" } }),
   },
 ]
 

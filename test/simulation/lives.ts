@@ -1,5 +1,5 @@
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
-import type { CallFault } from "../support/fake-host.ts"
+import type { CallFault } from "../support/fake-api.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { FAR } from "./far.ts"
 import { farOf, INPUTS_HOSTS } from "./hosts.ts"

@@ -60,8 +60,8 @@ test("the simulation finds a planted wake that bypasses the mailbox", async () =
       const task = parts.store.bySession(sessionID)
       if (task) {
         const { id, parentID, run } = task
-        const messageID = parts.host.messageID("notification", id, run.generation, run.createdAt)
-        void parts.host.prompt({ sessionID: parentID, messageID, parts: [{ text: "planted" }] }).catch(() => {})
+        const messageID = parts.opencode.messageID("notification", id, run.generation, run.createdAt)
+        void parts.opencode.prompt({ sessionID: parentID, messageID, parts: [{ text: "planted" }] }).catch(() => {})
       }
       return stop.stopSession(parts, sessionID, asks)
     }

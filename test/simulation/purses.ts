@@ -30,7 +30,7 @@ export class Bursar {
 
   constructor(world: World) {
     this.#world = world
-    this.threads = Array.from({ length: THREADS }, () => world.host.openSession({ title: "a thread" }))
+    this.threads = Array.from({ length: THREADS }, () => world.opencode.openSession({ title: "a thread" }))
     for (const [index, thread] of this.threads.entries()) world.history.name(thread, `thread ${index + 1}`)
   }
 
@@ -95,7 +95,7 @@ export class Bursar {
   /** The thread that a session works for. */
   threadOf(sessionID: string): string | undefined {
     if (this.threads.includes(sessionID)) return sessionID
-    const parentID = this.#world.host.database.sessions.get(sessionID)?.parentID
+    const parentID = this.#world.opencode.database.sessions.get(sessionID)?.parentID
     return parentID === undefined ? undefined : this.threadOf(parentID)
   }
 
@@ -132,10 +132,10 @@ export class Bursar {
 
   /** What came of it when all is over. */
   checkBill(): void {
-    const { watch, history, manager, host } = this.#world
+    const { watch, history, manager, opencode } = this.#world
     for (const thread of this.threads) {
       if (!manager.taskIn(thread)) continue
-      const all = this.#costOf(host.stored(thread))
+      const all = this.#costOf(opencode.stored(thread))
       const { cost } = manager.unattended.took(thread)
       // A turn whose stop was long on its way goes on meanwhile, and nobody looks at it.
       if (watch.held === 0 && cost < all - SAME_USD)
@@ -163,7 +163,7 @@ export class Bursar {
   /** What all that was answered in a session, and below it, has cost. */
   #costOf({ id, messages }: StoredSession): number {
     const own = messages.reduce((sum, { usage }) => sum + (usage?.cost ?? 0), 0)
-    return this.#world.host.database.children(id).reduce((sum, child) => sum + this.#costOf(child), own)
+    return this.#world.opencode.database.children(id).reduce((sum, child) => sum + this.#costOf(child), own)
   }
 }
 

@@ -1,5 +1,5 @@
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
-import type { CallFault } from "../support/fake-host.ts"
+import type { CallFault } from "../support/fake-api.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { FAILURES, INPUTS } from "./inputs.ts"
 import { stillTime } from "./lives.ts"

@@ -17,7 +17,7 @@ export async function rest(world: World): Promise<void> {
   await calm(world)
   // A parent may have been asked to work on and on more than once.
   for (let left = 10; left > 0; left--) {
-    for (const { host, parent } of [world.rig, world.other]) host.conclude(parent, { text: "the parent is done" })
+    for (const { opencode, parent } of [world.rig, world.other]) opencode.conclude(parent, { text: "the parent is done" })
     answerUsers(world)
     await world.clock.advance(MINUTE / 10)
   }
@@ -26,7 +26,7 @@ export async function rest(world: World): Promise<void> {
   // What another machine had parked goes on when its lease is over.
   const isActiveIn = ({ manager }: typeof world.rig) => manager.list(world.parent).some(({ task }) => isActive(task))
   if (world.endOptions.strangers && [world.rig, world.other].some(isActiveIn)) await world.clock.advance(10 * MINUTE)
-  if (world.host.isDead) return
+  if (world.opencode.isDead) return
   world.watch.check()
   const { watch, tasks } = world
   for (const task of tasks) checkTask(world, task)
@@ -42,16 +42,16 @@ export async function rest(world: World): Promise<void> {
 }
 
 /** What is asked in a turn that its user has begun, and that is no run's any more, waits for that user, who answers it now. */
-function answerUsers({ host, watch, manager }: World): void {
-  for (const { id, sessionID } of host.questions) {
+function answerUsers({ opencode, watch, manager }: World): void {
+  for (const { id, sessionID } of opencode.questions) {
     const task = manager.taskIn(sessionID)?.task
     const isUsers = task ? !isActive(task) && watch.isUsers(task) : watch.hasUser(sessionID)
-    if (isUsers) host.answer(id)
+    if (isUsers) opencode.answer(id)
   }
   // A call of their turn that never runs is stopped by them, too: no run of ours waits for it.
-  for (const sessionID of [...host.activityNow.keys()]) {
+  for (const sessionID of [...opencode.activityNow.keys()]) {
     const task = manager.taskIn(sessionID)?.task
-    if (task && !isActive(task) && watch.isUsers(task)) host.conclude(sessionID, { text: "done" })
+    if (task && !isActive(task) && watch.isUsers(task)) opencode.conclude(sessionID, { text: "done" })
   }
 }
 
@@ -61,12 +61,12 @@ async function calm(world: World): Promise<void> {
   world.eventMeets = () => undefined
   world.provider.open()
   world.far?.answer()
-  if (rig.host.isDead) await world.restart()
-  if (other.host.isDead) await world.restartOther()
+  if (rig.opencode.isDead) await world.restart()
+  if (other.opencode.isDead) await world.restartOther()
   for (const each of [rig, other]) {
-    each.timers.frozen = each.host.clock.frozen = false
-    const session = each.host.database.sessions.get(each.parent)
-    if (session?.undoneFrom) each.host.redo(each.parent)
+    each.timers.frozen = each.opencode.clock.frozen = false
+    const session = each.opencode.database.sessions.get(each.parent)
+    if (session?.undoneFrom) each.opencode.redo(each.parent)
   }
 }
 
@@ -101,12 +101,12 @@ function checkTask(world: World, task: Task): void {
 }
 
 /** No summary is an answer, and none takes the place of one that had ended before it. */
-function checkAnswer({ watch, history, host }: World, task: Task, told: string): void {
+function checkAnswer({ watch, history, opencode }: World, task: Task, told: string): void {
   const name = history.nameOf(task.id)
   if (told.includes(SUMMARY)) watch.breach(`${name} was told with a summary as its answer`)
   const isUnbegun = task.outcome?.reason?.text.includes("did not begin to answer")
   if (isUnbegun && watch.rewritten.has(task.id)) watch.breach(`${name} has not followed its new prompt`)
-  const messages = host.database.sessions.get(task.sessionID)?.messages ?? []
+  const messages = opencode.database.sessions.get(task.sessionID)?.messages ?? []
   const since = messages.findIndex(({ id }) => id === task.run.promptID)
   let isFull = false
   for (const message of since < 0 ? [] : messages.slice(since)) {
@@ -125,7 +125,7 @@ function checkWakes(world: World): void {
   if (watch.restarts > 0 || endOptions.options.wake === "never" || endOptions.strangers) return
   if (watch.isSilent(parent) || watch.undone.has(parent) || !world.hasSession(parent)) return
   if (watch.stoppedLate.has(parent)) return
-  const { messages } = world.host.stored(parent)
+  const { messages } = world.opencode.stored(parent)
   const lastRead = messages.findLastIndex(({ role, id }) => role === "assistant" || id === watch.readBy(parent))
   for (const task of world.tasks) {
     if (task.parentID !== parent || !wakes(task, watch)) continue
@@ -145,7 +145,7 @@ function checkWords(world: World): void {
     const task = world.task(taskID)
     if (!task || task.run.generation !== generation || task.status !== "completed") continue
     if (!world.hasSession(task.sessionID) || world.watch.undone.has(task.sessionID)) continue
-    const { messages } = world.host.stored(task.sessionID)
+    const { messages } = world.opencode.stored(task.sessionID)
     const said = messages.findLastIndex((message) => says(message, text))
     const name = world.history.nameOf(taskID)
     if (said < 0) world.watch.breach(`${name} was told "${text}", which is nowhere`)
@@ -166,9 +166,9 @@ async function checkQuiet(world: World): Promise<void> {
     })
     await each.settle()
     if (!isSettled) watch.breach(`something of ${who} is still under way`)
-    for (const [session] of each.host.activityNow)
-      if (each.host.database.sessions.has(session)) watch.breach(`${history.nameOf(session)} is still at work`)
-    for (const ask of watch.lostQuestion ? [] : each.host.questions)
+    for (const [session] of each.opencode.activityNow)
+      if (each.opencode.database.sessions.has(session)) watch.breach(`${history.nameOf(session)} is still at work`)
+    for (const ask of watch.lostQuestion ? [] : each.opencode.questions)
       if (isRuns(each.manager.taskIn(ask.sessionID)?.task, ask))
         watch.breach(`a question of ${history.nameOf(ask.sessionID)} is still open`)
     const errors = each.errors().filter((text) => !text.includes("OpencodeError"))
@@ -204,7 +204,7 @@ function checkMoney(world: World): void {
 /** Settles what a step of a life has caused, and lets calls go on by `release`. False where a promise was broken. */
 export async function settleStep(world: World, release: () => void): Promise<boolean> {
   await world.rig.settle()
-  if (world.host.isDead) await world.restart()
+  if (world.opencode.isDead) await world.restart()
   release()
   world.watch.check()
   return world.watch.breaches.length === 0

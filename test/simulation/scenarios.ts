@@ -24,9 +24,9 @@ const first =
 const atScreen = (action: string, prompt?: string) => (world: World) => {
   const { first: task } = world
   if (!task || !world.hasSession(task.sessionID)) return
-  const { metadata } = world.host.stored(task.sessionID)
+  const { metadata } = world.opencode.stored(task.sessionID)
   const superagentsRequest = { id: "request", action, prompt }
-  world.host.writeMetadata(task.sessionID, { ...metadata, superagentsRequest })
+  world.opencode.writeMetadata(task.sessionID, { ...metadata, superagentsRequest })
 }
 
 const nothing = () => {}
@@ -181,7 +181,7 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     name: "its parent is busy",
     steps: [
-      [20, ({ host, parent }) => void host.say(parent, "DO slow")],
+      [20, ({ opencode, parent }) => void opencode.say(parent, "DO slow")],
       [20, launch("DO quick")],
       [10_000, nothing],
     ],
@@ -191,7 +191,7 @@ export const SCENARIOS: readonly Scenario[] = [
     steps: [
       [20, launch("DO slow")],
       [20, takeBack],
-      [10_000, ({ host, parent }) => host.redo(parent)],
+      [10_000, ({ opencode, parent }) => opencode.redo(parent)],
       [10_000, nothing],
     ],
   },
@@ -259,12 +259,12 @@ function clear(world: World): void {
 }
 
 function takeBack(world: World): void {
-  const { host, parent, watch } = world
-  const last = host.stored(parent).messages.findLast(({ role }) => role === "user")
+  const { opencode, parent, watch } = world
+  const last = opencode.stored(parent).messages.findLast(({ role }) => role === "user")
   // The host refuses to take back what it works on.
-  if (!last || host.isWorking(parent)) return
+  if (!last || opencode.isWorking(parent)) return
   watch.undone.add(parent)
-  host.undo(parent, last.id)
+  opencode.undo(parent, last.id)
 }
 
 function launchThere(world: World): void {

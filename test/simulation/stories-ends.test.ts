@@ -28,7 +28,7 @@ describe("4: a turn ended by a refusal", () => {
   const TWO = { tools: [1, 2].map((number) => ({ name: "bash", args: { number } })) }
   const asking = (reply: Reply, options: object = {}) => {
     const rig = new Rig({ options: { permissionTimeout: 10_000, ...options } })
-    rig.host.asking.add("bash")
+    rig.opencode.asking.add("bash")
     rig.script(({ prompt, toolResults }) => (prompt.includes("ASK") && toolResults.length === 0 ? reply : undefined))
     rig.onPrompt("LATER", { text: "begun" })
     return { rig, seen: witness(rig) }
@@ -49,11 +49,11 @@ describe("4: a turn ended by a refusal", () => {
     const { id, sessionID } = await rig.launch({ prompt: "ASK" })
     const later = await rig.launch({ prompt: "LATER", after: [id] })
     await rig.clock.advance(1000)
-    const [ask] = await rig.host.openAsks()
-    if (ask) await rig.host.refuse(ask, "")
+    const [ask] = await rig.opencode.openAsks()
+    if (ask) await rig.opencode.refuse(ask, "")
     await rig.ended(id)
     await rig.ended(later.id)
-    expect(rig.host.isWorking(sessionID)).toBe(false)
+    expect(rig.opencode.isWorking(sessionID)).toBe(false)
     expect(rig.notices()[0]?.visible).not.toMatch(/^✓/)
     expect(seen.requests(later.sessionID)).toBe(0)
     expect(rig.task(later.id)).toMatchObject({ status: "cancelled", outcome: { reason: { code: "after" } } })
@@ -63,7 +63,7 @@ describe("4: a turn ended by a refusal", () => {
 describe("6: waits of a run", () => {
   test("a refusal of a question is tried again when its call fails once", async () => {
     const rig = new Rig({ options: { permissionTimeout: 10_000, taskTimeout: 0, stallTimeout: 0 } })
-    rig.host.asking.add("bash")
+    rig.opencode.asking.add("bash")
     rig.script(({ lastUser, toolResults }) =>
       lastUser.includes("ASK")
         ? toolResults.length > 0
@@ -72,7 +72,7 @@ describe("6: waits of a run", () => {
         : undefined,
     )
     let failures = 1
-    rig.host.onCall = (method) => (method === "refuse" && failures-- > 0 ? { fail: failure } : undefined)
+    rig.opencode.onCall = (method) => (method === "refuse" && failures-- > 0 ? { fail: failure } : undefined)
     const { id } = await rig.launch({ prompt: "ASK" })
     await rig.clock.advance(MINUTE)
     expect(rig.task(id).status).toBe("completed")
@@ -82,7 +82,7 @@ describe("6: waits of a run", () => {
     const rig = new Rig({ options: { pollInterval: 0 } })
     rig.onPrompt("FIND", { text: "found", delay: 200 })
     let failures = 1
-    rig.host.onCall = (method) => (method === "messagesSince" && failures-- > 0 ? { fail: failure } : undefined)
+    rig.opencode.onCall = (method) => (method === "messagesSince" && failures-- > 0 ? { fail: failure } : undefined)
     const { id } = await rig.launch()
     await rig.clock.advance(MINUTE)
     expect(rig.task(id).status).toBe("completed")
@@ -93,9 +93,9 @@ describe("6: waits of a run", () => {
     rig.onPrompt("FIND", { text: "found", delay: 2 * MINUTE })
     const { id } = await rig.launch()
     await rig.clock.advance(MINUTE)
-    rig.host.onCall = (method) => (method === "activity" ? { slow: 1000 } : undefined)
-    rig.host.calls.length = 0
-    await rig.clock.until(() => rig.host.calls.at(-1) === "activity")
+    rig.opencode.onCall = (method) => (method === "activity" ? { slow: 1000 } : undefined)
+    rig.opencode.calls.length = 0
+    await rig.clock.until(() => rig.opencode.calls.at(-1) === "activity")
     await rig.clock.sleep(60 * MINUTE)
     expect((await rig.ended(id)).status).toBe("completed")
   })
@@ -133,7 +133,7 @@ describe("8: an agent with tasks of its own", () => {
     const { rig, a } = await family(deep)
     const c = await rig.launch({ prompt: "BRIEF", model: "scripted/alpha" }, a.sessionID)
     await rig.clock.advance(5000)
-    expect(rig.host.isWorking(c.sessionID)).toBe(false)
+    expect(rig.opencode.isWorking(c.sessionID)).toBe(false)
     expect(rig.view(c.id, c.parentID).phase).toBe("queued")
   })
 })
@@ -151,7 +151,7 @@ describe("9: the limits of the history", () => {
   }
   /** Of a forgotten task its record may say what it has cost. */
   const recorded = (rig: Rig, sessionID: string): boolean => {
-    const { superagents } = rig.host.stored(sessionID).metadata as { superagents?: { task: Task } }
+    const { superagents } = rig.opencode.stored(sessionID).metadata as { superagents?: { task: Task } }
     return superagents !== undefined && !superagents.task.forgotten
   }
 
@@ -191,14 +191,14 @@ describe("9: the limits of the history", () => {
     await rig.ended((await rig.launch()).id)
     await rig.manager.clear(rig.parent)
     expect(spent()).toBeGreaterThan(0)
-    rig.host.deleteByUser(rig.parent)
+    rig.opencode.deleteByUser(rig.parent)
     await rig.clock.advance(48 * 60 * MINUTE)
     expect(spent()).toBe(0)
   })
 
   test("a compaction does not use up the last word of a task", async () => {
     const rig = new Rig({ options: { maxTokensPerTask: 10_000, maxConcurrentTasks: 0 } })
-    rig.host.contextTokens = 9000
+    rig.opencode.contextTokens = 9000
     rig.script(({ prompt, lastUser }) => {
       if (lastUser.includes("Answer at once")) return { text: "this far" }
       return prompt.includes("WORK") ? { tools: [{ name: "read", args: {} }], usage: { input: 9950 } } : { text: "on" }

@@ -12,7 +12,7 @@ describe("1: a stopped agent", () => {
   test("a stopped agent is not woken by a notification of its own task that was on its way", async () => {
     const { rig, seen, a } = await family()
     // The news of B takes a second to reach A, and A is cancelled meanwhile.
-    rig.host.onCall = (method, session) =>
+    rig.opencode.onCall = (method, session) =>
       method === "persona" && session === a.sessionID ? { slow: 1000 } : undefined
     await rig.clock.advance(500)
     await rig.manager.cancel({ type: "task", reference: a.id }, rig.caller)
@@ -20,7 +20,7 @@ describe("1: a stopped agent", () => {
     await rig.clock.advance(10 * MINUTE)
     expect(rig.task(a.id).status).toBe("cancelled")
     expect(seen.requests(a.sessionID)).toBe(before)
-    expect(rig.host.isWorking(a.sessionID)).toBe(false)
+    expect(rig.opencode.isWorking(a.sessionID)).toBe(false)
   })
 
   test("a stopped agent is not woken by a notification that it had not read before", async () => {
@@ -32,7 +32,7 @@ describe("1: a stopped agent", () => {
     const before = seen.requests(a.sessionID)
     await rig.clock.advance(10 * MINUTE)
     expect(seen.requests(a.sessionID)).toBe(before)
-    expect(rig.host.isWorking(a.sessionID)).toBe(false)
+    expect(rig.opencode.isWorking(a.sessionID)).toBe(false)
   })
 
   test("an agent that was stopped at a limit is not woken again, so the limit holds", async () => {
@@ -42,7 +42,7 @@ describe("1: a stopped agent", () => {
     expect(rig.task(a.id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
     await rig.clock.advance(10 * MINUTE)
     expect(seen.requests(a.sessionID)).toBe(1)
-    expect(rig.host.isWorking(a.sessionID)).toBe(false)
+    expect(rig.opencode.isWorking(a.sessionID)).toBe(false)
   })
 
   test("a task that a user launches from a stopped agent's session wakes that session", async () => {
@@ -50,7 +50,7 @@ describe("1: a stopped agent", () => {
     await rig.manager.cancel({ type: "task", reference: a.id }, rig.caller)
     await rig.clock.advance(MINUTE)
     rig.onPrompt("HELLO", { text: "here I am" })
-    rig.host.say(a.sessionID, "HELLO", { agent: "general" })
+    rig.opencode.say(a.sessionID, "HELLO", { agent: "general" })
     await rig.clock.advance(1000)
     const before = seen.requests(a.sessionID)
     const later = await rig.launch({ description: "C", prompt: "BRIEF" }, a.sessionID)
@@ -67,7 +67,7 @@ describe("2: a parent stopped by its user", () => {
     rig.onPrompt("THINK", HANG)
     rig.onPrompt("FIND", { text: "found", delay: 2000 })
     const seen = witness(rig)
-    rig.host.say(rig.parent, "THINK")
+    rig.opencode.say(rig.parent, "THINK")
     await rig.clock.advance(100)
     const task = await rig.launch()
     return { rig, seen, task }
@@ -76,14 +76,14 @@ describe("2: a parent stopped by its user", () => {
   test("a parent that its user stopped is notified without being woken and reads it later", async () => {
     const { rig, seen, task } = await interrupted()
     await rig.clock.advance(500)
-    rig.host.abortByUser(rig.parent)
+    rig.opencode.abortByUser(rig.parent)
     const before = seen.requests(rig.parent)
     await rig.ended(task.id)
     await rig.clock.advance(MINUTE)
     expect(rig.notices()).toHaveLength(1)
     expect(seen.requests(rig.parent)).toBe(before)
     rig.onPrompt("GO ON", { text: "on it" })
-    rig.host.say(rig.parent, "GO ON")
+    rig.opencode.say(rig.parent, "GO ON")
     await rig.clock.advance(MINUTE)
     expect(seen.texts(rig.parent).slice(before)).toEqual(["GO ON"])
   })
@@ -93,18 +93,18 @@ describe("2: a parent stopped by its user", () => {
     await rig.clock.advance(3000)
     expect(rig.notices()).toHaveLength(1)
     const before = seen.requests(rig.parent)
-    rig.host.abortByUser(rig.parent)
+    rig.opencode.abortByUser(rig.parent)
     await rig.clock.advance(MINUTE)
     expect(seen.requests(rig.parent)).toBe(before)
-    expect(rig.host.isWorking(rig.parent)).toBe(false)
+    expect(rig.opencode.isWorking(rig.parent)).toBe(false)
   })
 
   test("a parent that its user stopped is woken by later ends after its user has written again", async () => {
     const { rig, seen, task } = await interrupted()
-    rig.host.abortByUser(rig.parent)
+    rig.opencode.abortByUser(rig.parent)
     await rig.clock.advance(100)
     rig.onPrompt("GO ON", { text: "on it" })
-    rig.host.say(rig.parent, "GO ON")
+    rig.opencode.say(rig.parent, "GO ON")
     await rig.clock.advance(500)
     const before = seen.requests(rig.parent)
     await rig.ended(task.id)
@@ -123,8 +123,8 @@ describe("5: a finished batch with wake: last", () => {
     const last = await rig.launch({ prompt: "WORK" })
     await rig.clock.advance(2000)
     expect(seen.requests(rig.parent)).toBe(0)
-    const { metadata } = rig.host.stored(last.sessionID)
-    rig.host.writeMetadata(last.sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
+    const { metadata } = rig.opencode.stored(last.sessionID)
+    rig.opencode.writeMetadata(last.sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
     await rig.clock.advance(MINUTE)
     expect(rig.manager.list(rig.parent).map(({ task }) => task.id)).not.toContain(last.id)
     expect(seen.requests(rig.parent)).toBe(1)
@@ -151,7 +151,7 @@ describe("10: agents with quick answers", () => {
   const three = async (snapshots: readonly number[]) => {
     const rig = new Rig()
     const sessions: string[] = []
-    rig.host.snapshotMs = (sessionID) => snapshots[sessions.indexOf(sessionID)] ?? 0
+    rig.opencode.snapshotMs = (sessionID) => snapshots[sessions.indexOf(sessionID)] ?? 0
     for (const [index] of snapshots.entries()) {
       rig.onPrompt(`FIND ${index}`, { text: "found", delay: 2000 + 13 * index })
       sessions.push((await rig.launch({ prompt: `FIND ${index}` })).sessionID)

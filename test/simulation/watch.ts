@@ -2,7 +2,7 @@ import type { Prompt } from "../../src/core/ports.ts"
 import { isActive, isPaused, isQueued, isUnattended, owesNotification, type Task } from "../../src/core/task.ts"
 import { messageID } from "../../src/opencode/messages.ts"
 import type { StoredMessage } from "../support/fake-database.ts"
-import type { CallFault } from "../support/fake-host.ts"
+import type { CallFault } from "../support/fake-api.ts"
 import type { Rig } from "../support/rig.ts"
 import { WRONG } from "./kinds.ts"
 import type { World } from "./world.ts"
@@ -107,7 +107,7 @@ export class Watch {
 
   /** Its model calls a tool: what stands in the session by now it reads in that turn. */
   called(sessionID: string): void {
-    const last = this.#world.host.database.sessions.get(sessionID)?.messages.at(-1)
+    const last = this.#world.opencode.database.sessions.get(sessionID)?.messages.at(-1)
     if (last) this.#read.set(sessionID, last.id)
   }
 
@@ -132,9 +132,9 @@ export class Watch {
 
   /** What was not written down when the process died never was: records, and words that the host had just taken. */
   restarting(): void {
-    const { host, clock } = this.#world
+    const { opencode, clock } = this.#world
     const isStored = ({ text }: { readonly text: string }) =>
-      [...host.database.sessions.values()].some(({ messages }) => messages.some((message) => says(message, text)))
+      [...opencode.database.sessions.values()].some(({ messages }) => messages.some((message) => says(message, text)))
     this.words.splice(0, this.words.length, ...this.words.filter(isStored))
     this.restarts++
     for (const sessionID of [...this.#silenced.keys()])
@@ -144,8 +144,8 @@ export class Watch {
     this.restartedAt = clock.now()
     this.#troubleAt = clock.now()
     for (const [id, seen] of this.#seen) {
-      const session = host.database.sessions.get(seen.sessionID)
-      const record = session && host.database.recordIn(session)
+      const session = opencode.database.sessions.get(seen.sessionID)
+      const record = session && opencode.database.recordIn(session)
       // Of a resume that was not written down either, the record is the run's before it.
       const isOlder = record !== undefined && record.task.run.generation < seen.run.generation
       // An end that was neither written nor told is none: another process has settled it otherwise meanwhile.
@@ -189,7 +189,7 @@ export class Watch {
 
   /** Its tasks record that its user has stopped it, once they had the time to. */
   #isStoredAsStopped(sessionID: string): boolean {
-    const { database } = this.#world.host
+    const { database } = this.#world.opencode
     return database.children(sessionID).some((child) => {
       const { task } = database.recordIn(child) ?? {}
       return task?.run.parentStopped && (isActive(task) || owesNotification(task))
@@ -289,8 +289,8 @@ export class Watch {
 
   /** Nothing that its agent has done is taken back while it is parked: that would be done twice. */
   #checkSteps({ id, sessionID, run }: Task): void {
-    const { host, history } = this.#world
-    const session = host.database.sessions.get(sessionID)
+    const { opencode, history } = this.#world
+    const session = opencode.database.sessions.get(sessionID)
     if (!run.parked || !session || session.undoneFrom) return
     const calls = session.messages.flatMap(({ parts }) => parts.filter(({ type }) => type === "tool")).length
     const before = this.#steps.get(id)
@@ -324,7 +324,7 @@ export class Watch {
 
   #noteEnd(task: Task): void {
     if (!this.#world.endOptions.strangers || isActive(task) || this.#stood.has(runOf(task))) return
-    const { database } = this.#world.host
+    const { database } = this.#world.opencode
     const session = database.sessions.get(task.sessionID)
     const isWritten = session && database.recordIn(session)?.task.status === task.status
     if (isWritten || this.#isTold(task)) this.#stood.add(runOf(task))

@@ -9,7 +9,7 @@ type Asked = { readonly sessionID: string; readonly at: number; readonly lastUse
 /** Keeps all requests to models that a rig's host makes from now on. */
 export function witness(rig: Rig) {
   const asked: Asked[] = []
-  rig.host.scripts.push(({ sessionID, lastUser }) => {
+  rig.opencode.scripts.push(({ sessionID, lastUser }) => {
     asked.push({ sessionID, at: rig.clock.now(), lastUser })
     return undefined
   })

@@ -2,7 +2,7 @@ import type { OpencodeEvent } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import type { Place, PlaceKind } from "../../src/runtime/places/place.ts"
-import type { CallFault } from "../support/fake-host.ts"
+import type { CallFault } from "../support/fake-api.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
 import { FarMachine } from "./far.ts"
@@ -80,16 +80,16 @@ export class World {
       over: this.far.over.bind(this.far),
     }
     this.rig = new Rig({ options, ledgers, elsewhere, worktrees: async () => this.places satisfies Place })
-    const { clock, host } = this.rig
+    const { clock, opencode } = this.rig
     const begin = clock.now()
     this.history = new Story(() => clock.now() - begin, isTold)
     this.watch = new Watch(this)
     this.provider = new Provider(() => clock.now())
     const others = this.#placesOf(() => this.other, archive)
     const worktrees = async () => others satisfies Place
-    this.other = new Rig({ options, ledgers, elsewhere, worktrees, share: { clock, database: host.database } })
-    host.database.strangers = strangers
-    host.database.signer = TRUSTING
+    this.other = new Rig({ options, ledgers, elsewhere, worktrees, share: { clock, database: opencode.database } })
+    opencode.database.strangers = strangers
+    opencode.database.signer = TRUSTING
     this.history.name(this.rig.parent, "the parent")
     this.history.name(this.other.parent, "the other's parent")
     for (const rig of [this.rig, this.other]) {
@@ -114,8 +114,8 @@ export class World {
     return this.rig.clock
   }
 
-  get host() {
-    return this.rig.host
+  get opencode() {
+    return this.rig.opencode
   }
 
   get manager() {
@@ -146,7 +146,7 @@ export class World {
   }
 
   hasSession(sessionID: string): boolean {
-    return this.host.database.sessions.has(sessionID)
+    return this.opencode.database.sessions.has(sessionID)
   }
 
   /** Launches a task; what is refused is refused in words. `rig`: the process in which its parent's turn runs. */
@@ -233,7 +233,7 @@ export class World {
   #farMachine(contactTimeout: number): FarMachine {
     return new FarMachine({
       contactTimeout,
-      managers: () => [this.rig, this.other].flatMap(({ host, manager }) => (host.isDead ? [] : [manager])),
+      managers: () => [this.rig, this.other].flatMap(({ opencode, manager }) => (opencode.isDead ? [] : [manager])),
       begun: (there) => there.asking.add("bash"),
       answers: () => this.watch.meddled(),
     })
@@ -255,7 +255,7 @@ export class World {
     const sessionOf = (taskID: string) => rig().manager.overview.get(taskID)?.task.sessionID ?? ""
     return {
       carryOut: <Result>(method: string, taskID: string, work: () => Result | Promise<Result>) =>
-        rig().host.carryOut(method, sessionOf(taskID), work),
+        rig().opencode.carryOut(method, sessionOf(taskID), work),
       breach: (what: string) => this.watch.breach(what),
       wait: (ms: number, signal: AbortSignal) =>
         new Promise<void>((resolve) => {
@@ -263,32 +263,32 @@ export class World {
             cancel()
             resolve()
           }
-          const cancel = ms < Number.POSITIVE_INFINITY ? rig().host.clock.after(ms, over) : () => {}
+          const cancel = ms < Number.POSITIVE_INFINITY ? rig().opencode.clock.after(ms, over) : () => {}
           if (signal.aborted) over()
           else signal.addEventListener("abort", over, { once: true })
         }),
       isAskedFor: (taskID: string) => this.watch.mergedByHand.has(taskID),
-      folderOf: (taskID: string) => rig().host.folderOf(sessionOf(taskID)),
+      folderOf: (taskID: string) => rig().opencode.folderOf(sessionOf(taskID)),
     }
   }
 
   #arm(rig: Rig): void {
-    const { host } = rig
+    const { opencode } = rig
     const isFirst = rig === this.rig
-    host.asking.add("bash")
-    host.tools.set(TOOL, (sessionID, args, abort) =>
+    opencode.asking.add("bash")
+    opencode.tools.set(TOOL, (sessionID, args, abort) =>
       this.launch(args as Partial<LaunchRequest>, sessionID, { abort, rig }),
     )
-    host.contextTokens = CONTEXT_TOKENS
-    host.snapshotMs = () => this.endOptions.snapshotMs ?? 0
-    host.scripts.push(({ sessionID }) => {
+    opencode.contextTokens = CONTEXT_TOKENS
+    opencode.snapshotMs = () => this.endOptions.snapshotMs ?? 0
+    opencode.scripts.push(({ sessionID }) => {
       this.history.tell(() => `      the model of ${this.history.nameOf(sessionID)} is asked`)
       this.watch.requested(rig, sessionID)
       this.bursar?.requested(sessionID)
       return undefined
     })
-    host.onCall = (method, sessionID, about) => {
-      if (host.isDead) return undefined
+    opencode.onCall = (method, sessionID, about) => {
+      if (opencode.isDead) return undefined
       const isParent = this.isParent(sessionID)
       const site = this.#siteOf(method, isParent, about)
       this.watch.calling(rig, method, sessionID, about)
@@ -304,7 +304,7 @@ export class World {
       return fault
     }
     if (!isFirst) return
-    host.onEvent = (event) => {
+    opencode.onEvent = (event) => {
       const fault = this.eventMeets(event)
       if (!fault) return undefined
       this.watch.meddled()

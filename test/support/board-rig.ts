@@ -300,7 +300,7 @@ export class BoardRig {
       signer,
       threads: this.threads,
       runs: this.runs,
-      host: this.surroundings,
+      opencode: this.surroundings,
       clock: this.clock,
       lastWord: 60_000,
       processes: {

@@ -6,7 +6,7 @@ import { TrustedFile } from "../../src/features/board/store/files.ts"
 import { Store } from "../../src/features/board/store/store.ts"
 import { installationKey, processLives, processMark, signerOf } from "../../src/runtime/record/identity.ts"
 import { callTool, eventually } from "./drive.ts"
-import type { Host } from "./host.ts"
+import type { Opencode } from "./opencode.ts"
 import type { ModelRequest, Reply, ScriptedModel } from "./model.ts"
 import { textOf } from "./model-request.ts"
 
@@ -23,27 +23,27 @@ type Stored = {
   steps: { title: string; done: boolean; taskId?: string }[]
 }
 
-export const boardFolder = (host: Host) => join(host.directory, ".opencode", "tasks")
+export const boardFolder = (opencode: Opencode) => join(opencode.directory, ".opencode", "tasks")
 
-export const boardFile = (host: Host): { tasks: Stored[]; nextId: number } =>
-  JSON.parse(readFileSync(join(boardFolder(host), "tasks.json"), "utf8"))
+export const boardFile = (opencode: Opencode): { tasks: Stored[]; nextId: number } =>
+  JSON.parse(readFileSync(join(boardFolder(opencode), "tasks.json"), "utf8"))
 
-const stateFolder = (host: Host) => join(host.home, "state", "opencode", "superagents")
-const signerFor = (host: Host) => signerOf(installationKey(join(host.home, "data", "opencode", "superagents")))
+const stateFolder = (opencode: Opencode) => join(opencode.home, "state", "opencode", "superagents")
+const signerFor = (opencode: Opencode) => signerOf(installationKey(join(opencode.home, "data", "opencode", "superagents")))
 
 /** What the host's installation believes of a board. */
-export function keptBoard(host: Host, folder = boardFolder(host)): BoardState {
-  const { file } = new TrustedFile(stateFolder(host), folder, signerFor(host), () => {})
+export function keptBoard(opencode: Opencode, folder = boardFolder(opencode)): BoardState {
+  const { file } = new TrustedFile(stateFolder(opencode), folder, signerFor(opencode), () => {})
   return existsSync(file) ? JSON.parse(readFileSync(file, "utf8").split("\n")[1] ?? "").state : EMPTY
 }
 
 /** What the host's user does with a board, from another process: as the terminal does. */
-export async function byHand(host: Host, command: BoardCommand, folder = boardFolder(host)): Promise<void> {
+export async function byHand(opencode: Opencode, command: BoardCommand, folder = boardFolder(opencode)): Promise<void> {
   const store = new Store({
     folder,
-    project: host.directory,
-    state: stateFolder(host),
-    signer: signerFor(host),
+    project: opencode.directory,
+    state: stateFolder(opencode),
+    signer: signerFor(opencode),
     processes: { self: processMark, isAlive: processLives },
     now: Date.now,
     warn: () => {},
@@ -53,38 +53,38 @@ export async function byHand(host: Host, command: BoardCommand, folder = boardFo
 }
 
 /** The archived tasks, oldest first. */
-export const historyFile = (host: Host): (Stored & { archivedAt: string; archivedBy: string })[] => {
+export const historyFile = (opencode: Opencode): (Stored & { archivedAt: string; archivedBy: string })[] => {
   try {
-    const text = readFileSync(join(boardFolder(host), "history.jsonl"), "utf8")
+    const text = readFileSync(join(boardFolder(opencode), "history.jsonl"), "utf8")
     return text.split("\n").flatMap((line) => (line === "" ? [] : JSON.parse(line)))
   } catch {
     return []
   }
 }
 
-export const stored = (host: Host, id: string): Stored => {
-  const task = [...boardFile(host).tasks, ...historyFile(host)].find((each) => each.id === id)
+export const stored = (opencode: Opencode, id: string): Stored => {
+  const task = [...boardFile(opencode).tasks, ...historyFile(opencode)].find((each) => each.id === id)
   if (!task) throw new Error(`no task #${id}`)
   return task
 }
 
 /** Resolves with the task in history, when it is there. */
-export const archived = (host: Host, id: string, timeout = 30_000) =>
-  eventually(() => historyFile(host).find((task) => task.id === id), {
+export const archived = (opencode: Opencode, id: string, timeout = 30_000) =>
+  eventually(() => historyFile(opencode).find((task) => task.id === id), {
     timeout,
-    message: () => `#${id} ends\n${host.logs()}`,
+    message: () => `#${id} ends\n${opencode.logs()}`,
   })
 
 /** Calls a tool of the board; a failed call throws its text. */
 export const callBoard = async (
-  host: Host,
+  opencode: Opencode,
   model: ScriptedModel,
   sessionID: string,
   name: string,
   args: object,
   agent?: string,
 ): Promise<string> => {
-  const { output, error } = await callTool(host, model, sessionID, `tasks_${name}`, args, { agent })
+  const { output, error } = await callTool(opencode, model, sessionID, `tasks_${name}`, args, { agent })
   if (output === undefined) throw new Error(error)
   return output
 }

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach } from "vitest"
-import { type Host, startHost } from "./host.ts"
+import { type Opencode, startOpencode } from "./opencode.ts"
 import { type Reply, type ScriptedModel, startModel } from "./model.ts"
 import { launchAll, PACKAGE } from "./plugin.ts"
 
@@ -9,15 +9,15 @@ export const SHUT_MS = 8000
 export const SLOTS = 10
 
 export let model: ScriptedModel
-let host: Host | undefined
+let opencode: Opencode | undefined
 
 export function bucketScene(): void {
   beforeEach(async () => {
     model = await startModel()
   })
   afterEach(async () => {
-    await host?.stop()
-    host = undefined
+    await opencode?.stop()
+    opencode = undefined
     await model?.close()
   })
 }
@@ -52,14 +52,14 @@ export const bucketOf = (size: number, shutMs = SHUT_MS, next = size) => {
   return log
 }
 
-export const start = async (): Promise<Host> => {
+export const start = async (): Promise<Opencode> => {
   const options = { maxConcurrentTasks: SLOTS, maxLaunchesPerMinute: 0, wake: "last" }
-  host = await startHost({ model, plugin: [[PACKAGE, options]] })
-  return host
+  opencode = await startOpencode({ model, plugin: [[PACKAGE, options]] })
+  return opencode
 }
 
 export const launchSome = async (sessionID: string, count: number) => {
-  if (!host) throw new Error("no host")
+  if (!opencode) throw new Error("no host")
   const tasks = Array.from({ length: count }, (_, at) => ({ prompt: `P-NIGHT ${at}`, batch: "night" }))
-  return launchAll(host, model, sessionID, tasks)
+  return launchAll(opencode, model, sessionID, tasks)
 }

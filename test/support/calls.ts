@@ -1,5 +1,5 @@
 import { callTool } from "./drive.ts"
-import type { Host } from "./host.ts"
+import type { Opencode } from "./opencode.ts"
 import type { ScriptedModel } from "./model.ts"
 import { launchedFrom, notified } from "./plugin.ts"
 
@@ -9,10 +9,10 @@ const LIMIT_MS = 90_000
  * What the parent's model does in the tests of a file, and is told; each takes 90 s at most. `now`: the parent of the
  * present test; `place`: where its tasks work.
  */
-export const callsOf = (now: () => { host: Host; model: ScriptedModel; session: string }, place: string) => {
+export const callsOf = (now: () => { opencode: Opencode; model: ScriptedModel; session: string }, place: string) => {
   const tool = (name: string, args: Record<string, unknown>) => {
-    const { host, model, session } = now()
-    return callTool(host, model, session, name, args, { timeout: LIMIT_MS })
+    const { opencode, model, session } = now()
+    return callTool(opencode, model, session, name, args, { timeout: LIMIT_MS })
   }
   const said = async (name: string, args: Record<string, unknown>) => (await tool(name, args)).output ?? ""
   return {
@@ -22,6 +22,6 @@ export const callsOf = (now: () => { host: Host; model: ScriptedModel; session: 
     output: (id: string) => said("superagents_output", { task_id: id }),
     list: () => said("superagents_list", {}),
     merge: (id: string) => said("superagents_task", { merge: id }),
-    told: (count = 1) => notified(now().host, now().session, count, LIMIT_MS),
+    told: (count = 1) => notified(now().opencode, now().session, count, LIMIT_MS),
   }
 }

@@ -4,7 +4,7 @@ import { OpencodeError } from "../../src/core/ports.ts"
 import { isActive, isQueued, type Status, type Task } from "../../src/core/task.ts"
 import { messageID } from "../../src/opencode/messages.ts"
 import { decodeRecord } from "../../src/runtime/record/codec.ts"
-import type { CallFault } from "./fake-host.ts"
+import type { CallFault } from "./fake-api.ts"
 import type { EventFault } from "./fake-process.ts"
 import type { Reply } from "./model.ts"
 import { Rig } from "./rig.ts"
@@ -165,7 +165,7 @@ class Command implements fc.AsyncCommand<Model, Life> {
 export class Life {
   readonly rig = new Rig({ options: OPTIONS })
   /** Another process on the same project, with a session of its own. */
-  readonly other = new Rig({ options: OPTIONS, share: { clock: this.rig.clock, database: this.rig.host.database } })
+  readonly other = new Rig({ options: OPTIONS, share: { clock: this.rig.clock, database: this.rig.opencode.database } })
   readonly #callFaults: CallFault[]
   readonly #eventFaults: EventFault[]
   #faulty = true
@@ -174,7 +174,7 @@ export class Life {
   constructor(calls: readonly CallFault[], events: readonly EventFault[]) {
     this.#callFaults = [...calls]
     this.#eventFaults = [...events]
-    this.rig.host.asking.add("bash")
+    this.rig.opencode.asking.add("bash")
     this.#try(this.other.manager.recover())
     for (const [kind, reply] of Object.entries(REPLIES))
       this.rig.script(({ lastUser, toolResults }) => {
@@ -192,16 +192,16 @@ export class Life {
     Life.commands++
     await this.#do(step, model)
     await this.rig.settle()
-    if (this.rig.host.isDead) await this.#restart(model)
+    if (this.rig.opencode.isDead) await this.#restart(model)
     this.#check(model)
   }
 
   /** The faults end, and time passes until all there was to do has been done. */
   async rest(model: Model): Promise<void> {
     this.#faulty = false
-    if (this.rig.host.isDead) await this.#restart(model)
-    if (this.other.host.isDead) this.other.restart()
-    if (this.rig.host.stored(this.rig.parent).undoneFrom) this.rig.host.redo(this.rig.parent)
+    if (this.rig.opencode.isDead) await this.#restart(model)
+    if (this.other.opencode.isDead) this.other.restart()
+    if (this.rig.opencode.stored(this.rig.parent).undoneFrom) this.rig.opencode.redo(this.rig.parent)
     await this.rig.clock.advance(60_000)
     await this.other.manager.ready(this.rig.parent)
     await this.rig.manager.ready(this.rig.parent)
@@ -249,12 +249,12 @@ export class Life {
       case "tick":
         return this.#try(rig.manager.tick())
       case "speak":
-        rig.host.say(rig.parent, "DO slow")
+        rig.opencode.say(rig.parent, "DO slow")
         return
       case "undo":
         return this.#undo()
       case "redo":
-        return rig.host.redo(rig.parent)
+        return rig.opencode.redo(rig.parent)
       case "sleep":
         return rig.clock.sleep(step.ms)
       case "other":
@@ -276,12 +276,12 @@ export class Life {
       case "wait":
         return this.#try(rig.manager.output(id, rig.caller, step.ms))
       case "say":
-        if (rig.host.database.sessions.has(sessionID)) rig.host.say(sessionID, "DO quick", { agent: "general" })
+        if (rig.opencode.database.sessions.has(sessionID)) rig.opencode.say(sessionID, "DO quick", { agent: "general" })
         return
       case "abort":
-        return rig.host.abortByUser(sessionID)
+        return rig.opencode.abortByUser(sessionID)
       case "delete":
-        if (rig.host.database.sessions.has(sessionID)) rig.host.deleteByUser(sessionID)
+        if (rig.opencode.database.sessions.has(sessionID)) rig.opencode.deleteByUser(sessionID)
         return
       case "event":
         return this.#tell(step.type, sessionID)
@@ -290,10 +290,10 @@ export class Life {
 
   /** The user takes their last word back, while nothing answers it and nothing else was said since. */
   #undo(): void {
-    const { host, parent } = this.rig
-    const last = host.stored(parent).messages.findLast(({ role }) => role === "user")
+    const { opencode, parent } = this.rig
+    const last = opencode.stored(parent).messages.findLast(({ role }) => role === "user")
     const spoken = last?.parts.some((part) => part.type === "text" && part.text === "DO slow")
-    if (last && spoken && !host.isWorking(parent)) host.undo(parent, last.id)
+    if (last && spoken && !opencode.isWorking(parent)) opencode.undo(parent, last.id)
   }
 
   async #otherDoes(does: "ready" | "tick" | "output" | "restart"): Promise<void> {
@@ -309,13 +309,13 @@ export class Life {
   }
 
   #recorded({ sessionID }: Task): Status {
-    const session = this.rig.host.database.sessions.get(sessionID)
+    const session = this.rig.opencode.database.sessions.get(sessionID)
     return (session && decodeRecord(session)?.task.status) ?? "running"
   }
 
   #tell(type: "idle" | "error" | "deleted", sessionID: string): void {
     const error = { name: "Odd", message: "out of the blue" }
-    this.rig.host.tell(type === "error" ? { type, sessionID, error } : { type, sessionID })
+    this.rig.opencode.tell(type === "error" ? { type, sessionID, error } : { type, sessionID })
   }
 
   /** Does not wait: other steps come meanwhile. What is refused is refused in words. */
@@ -331,7 +331,7 @@ export class Life {
     for (const task of model.seen.values()) if (!TERMINAL.includes(this.#recorded(task))) model.seen.delete(task.id)
     this.rig.restart()
     this.#restartedAt = this.rig.clock.now()
-    this.rig.host.asking.add("bash")
+    this.rig.opencode.asking.add("bash")
     this.#arm()
     this.#try(this.rig.manager.recover())
     this.#try(this.rig.manager.ready(this.rig.parent))
@@ -339,8 +339,8 @@ export class Life {
   }
 
   #arm(): void {
-    this.rig.host.onCall = () => (this.#faulty ? this.#callFaults.shift() : undefined)
-    this.rig.host.onEvent = () => (this.#faulty ? this.#eventFaults.shift() : undefined)
+    this.rig.opencode.onCall = () => (this.#faulty ? this.#callFaults.shift() : undefined)
+    this.rig.opencode.onEvent = () => (this.#faulty ? this.#eventFaults.shift() : undefined)
   }
 }
 
@@ -366,8 +366,8 @@ export async function expectRest(life: Life, model: Model): Promise<void> {
     if (model.restarts > 0) expect(runs.length, count).toBeLessThanOrEqual(run.generation + 1)
     else if (!model.cleared.has(id)) expect(runs.length, count).toBe(run.generation + 1)
   }
-  const busy = [...(await rig.host.activity()).keys()]
-  expect(busy.filter((id) => rig.host.database.sessions.has(id))).toEqual([])
+  const busy = [...(await rig.opencode.activity()).keys()]
+  expect(busy.filter((id) => rig.opencode.database.sessions.has(id))).toEqual([])
   const elsewhere = life.other.manager.list(rig.parent)
   expect(elsewhere.filter(({ task }) => isActive(task))).toEqual([])
   expect([rig.timers.pending, life.other.timers.pending]).toEqual([0, 0])

@@ -1,5 +1,5 @@
 import { eventually, idle, messages, openSession, say } from "./drive.ts"
-import type { Host } from "./host.ts"
+import type { Opencode } from "./opencode.ts"
 import type { ModelMessage, ModelRequest, Reply, ScriptedModel } from "./model.ts"
 import { textOf } from "./model-request.ts"
 import { notified } from "./plugin.ts"
@@ -243,9 +243,9 @@ export type Conversation = {
 }
 
 /** Plays a scenario on a real host and returns what the models were sent. */
-export async function play(host: Host, model: ScriptedModel, scenario: Scenario): Promise<Conversation> {
+export async function play(opencode: Opencode, model: ScriptedModel, scenario: Scenario): Promise<Conversation> {
   const { title, about, turns, children = {}, child } = scenario
-  const session = await openSession(host)
+  const session = await openSession(opencode)
   const steps = turns.flatMap(({ parent }) => parent)
   let answered = 0
   const remove = model.use(async (request) => {
@@ -257,7 +257,7 @@ export async function play(host: Host, model: ScriptedModel, scenario: Scenario)
     if (!script || !(request.parentSessionID === session)) return undefined
     if (script.after !== undefined) {
       await eventually(() => answered >= (script.after ?? 0), PATIENCE)
-      await idle(host, session, PATIENCE)
+      await idle(opencode, session, PATIENCE)
     }
     return script.reply
   })
@@ -265,12 +265,12 @@ export async function play(host: Host, model: ScriptedModel, scenario: Scenario)
     let expected = 0
     for (const { user, parent, told = 0 } of turns) {
       expected += parent.length
-      await say(host, session, user)
-      await notified(host, session, told, 30_000)
+      await say(opencode, session, user)
+      await notified(opencode, session, told, 30_000)
       await eventually(() => answered >= expected, PATIENCE)
-      await idle(host, session, PATIENCE)
+      await idle(opencode, session, PATIENCE)
     }
-    return { title, about, parent: await parentLines(host, model, session), child: childLines(model, session, child) }
+    return { title, about, parent: await parentLines(opencode, model, session), child: childLines(model, session, child) }
   } finally {
     remove()
   }
@@ -281,10 +281,10 @@ const tasksIn = ({ messages }: ModelRequest): string[] => [
   ...new Set(messages.flatMap(({ role, content }) => (role === "tool" && TASK_ID.exec(textOf(content))?.[0]) || [])),
 ]
 
-async function parentLines(host: Host, model: ScriptedModel, session: string): Promise<Line[]> {
+async function parentLines(opencode: Opencode, model: ScriptedModel, session: string): Promise<Line[]> {
   const last = model.requests.findLast(({ sessionID }) => sessionID === session)
   const sent = linesOf(last?.messages ?? [])
-  const stored = await messages(host, session)
+  const stored = await messages(opencode, session)
   const said = stored.findLast(({ info }) => info.role === "assistant")?.parts
   const after = stored.slice(stored.findLastIndex(({ info }) => info.role === "assistant") + 1)
   const text = (parts: (typeof stored)[number]["parts"] = []) =>

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto"
 import type { AssistantMessage, Message, ToolPart } from "@opencode-ai/sdk/v2"
 import { eventually, type News } from "./eventually.ts"
-import type { Host, HostEvent } from "./host.ts"
+import type { Opencode, HostEvent } from "./opencode.ts"
 import type { ModelRequest, ScriptedModel } from "./model.ts"
 
 export { eventually } from "./eventually.ts"
@@ -48,38 +48,38 @@ const modelFrom = (name: string) => {
 }
 
 /** News of these events alone: what else happens in the host is no reason to ask it again. */
-export const newsOf = ({ events }: Host, concerns: (event: HostEvent) => boolean): News => ({
+export const newsOf = ({ events }: Opencode, concerns: (event: HostEvent) => boolean): News => ({
   mark: events.mark,
   since: (mark, limit) => events.since(mark, limit, concerns),
 })
 
 /** News of when the session begins to work and rests. */
-const statusNews = (host: Host, sessionID: string) =>
-  newsOf(host, ({ type, properties }) => type === "session.status" && properties.sessionID === sessionID)
+const statusNews = (opencode: Opencode, sessionID: string) =>
+  newsOf(opencode, ({ type, properties }) => type === "session.status" && properties.sessionID === sessionID)
 
 /** News of the session's messages: that one is there, or has ended. */
-const messageNews = (host: Host, sessionID: string) =>
-  newsOf(host, ({ type, properties }) => type === "message.updated" && properties.sessionID === sessionID)
+const messageNews = (opencode: Opencode, sessionID: string) =>
+  newsOf(opencode, ({ type, properties }) => type === "message.updated" && properties.sessionID === sessionID)
 
-export const openSession = async (host: Host, options: { title?: string; agent?: string } = {}) => {
-  const session = await unwrap(host.client.session.create({ title: "test", ...options }))
+export const openSession = async (opencode: Opencode, options: { title?: string; agent?: string } = {}) => {
+  const session = await unwrap(opencode.client.session.create({ title: "test", ...options }))
   return session.id
 }
 
-export const messages = (host: Host, sessionID: string) => unwrap(host.client.session.messages({ sessionID }))
+export const messages = (opencode: Opencode, sessionID: string) => unwrap(opencode.client.session.messages({ sessionID }))
 
 /** "busy" or "retry" while it works; undefined when idle. */
-const statusOf = async (host: Host, sessionID: string) => (await unwrap(host.client.session.status()))[sessionID]?.type
+const statusOf = async (opencode: Opencode, sessionID: string) => (await unwrap(opencode.client.session.status()))[sessionID]?.type
 
-const isBusy = async (host: Host, sessionID: string) => ((await statusOf(host, sessionID)) ?? "idle") !== "idle"
+const isBusy = async (opencode: Opencode, sessionID: string) => ((await statusOf(opencode, sessionID)) ?? "idle") !== "idle"
 
 /** Resolves when the host has taken the message up: its turn has begun, or an error was told. Returns its id. */
-export const say = async (host: Host, sessionID: string, text: string, options: SayOptions = {}) => {
+export const say = async (opencode: Opencode, sessionID: string, text: string, options: SayOptions = {}) => {
   const messageID = newMessageID()
-  const busy = await isBusy(host, sessionID)
-  const since = host.events.mark()
+  const busy = await isBusy(opencode, sessionID)
+  const since = opencode.events.mark()
   const { model, agent, variant, timeout = TURN_TIMEOUT_MS } = options
-  const { error } = await host.client.session.promptAsync({
+  const { error } = await opencode.client.session.promptAsync({
     sessionID,
     messageID,
     ...(agent && { agent }),
@@ -88,7 +88,7 @@ export const say = async (host: Host, sessionID: string, text: string, options: 
     parts: [{ type: "text", text }],
   })
   if (error) throw new Error(JSON.stringify(error))
-  const takenUp = await host.events.waitFor(
+  const takenUp = await opencode.events.waitFor(
     (event) => {
       if (event.type === "session.error") return event.properties.sessionID === sessionID
       if (event.type === "session.status" && !busy) {
@@ -101,8 +101,8 @@ export const say = async (host: Host, sessionID: string, text: string, options: 
   return { messageID, error: takenUp.type === "session.error" ? takenUp.properties.error : undefined }
 }
 
-const lastAnswer = async (host: Host, sessionID: string): Promise<AssistantMessage | undefined> => {
-  const infos = (await messages(host, sessionID)).map(({ info }) => info)
+const lastAnswer = async (opencode: Opencode, sessionID: string): Promise<AssistantMessage | undefined> => {
+  const infos = (await messages(opencode, sessionID)).map(({ info }) => info)
   return infos.findLast((info) => info.role === "assistant")
 }
 
@@ -110,38 +110,38 @@ const lastAnswer = async (host: Host, sessionID: string): Promise<AssistantMessa
  * Resolves when the session is idle. The host says idle before it has written an error or an abort into the last
  * message, so that gets a moment to be closed; after a crash it never will be.
  */
-export const idle = async (host: Host, sessionID: string, { timeout = TURN_TIMEOUT_MS } = {}) => {
-  const message = () => `${sessionID} is idle\n${host.logs()}`
-  await eventually(async () => !(await isBusy(host, sessionID)), {
+export const idle = async (opencode: Opencode, sessionID: string, { timeout = TURN_TIMEOUT_MS } = {}) => {
+  const message = () => `${sessionID} is idle\n${opencode.logs()}`
+  await eventually(async () => !(await isBusy(opencode, sessionID)), {
     timeout,
     message,
-    news: statusNews(host, sessionID),
+    news: statusNews(opencode, sessionID),
   })
   const closed = async () => {
-    const last = await lastAnswer(host, sessionID)
+    const last = await lastAnswer(opencode, sessionID)
     return !last || last.time.completed !== undefined
   }
-  await eventually(closed, { timeout: CLOSING_TIMEOUT_MS, news: messageNews(host, sessionID) }).catch(() => {})
+  await eventually(closed, { timeout: CLOSING_TIMEOUT_MS, news: messageNews(opencode, sessionID) }).catch(() => {})
 }
 
 /** Says it, waits for the session to be idle and returns the last text since; "" when there is none. */
-export const ask = async (host: Host, sessionID: string, text: string, options: SayOptions = {}) => {
-  const { messageID } = await say(host, sessionID, text, options)
-  await idle(host, sessionID, options)
-  const since = (await messages(host, sessionID)).filter(({ info }) => info.role === "assistant" && info.id > messageID)
+export const ask = async (opencode: Opencode, sessionID: string, text: string, options: SayOptions = {}) => {
+  const { messageID } = await say(opencode, sessionID, text, options)
+  await idle(opencode, sessionID, options)
+  const since = (await messages(opencode, sessionID)).filter(({ info }) => info.role === "assistant" && info.id > messageID)
   const texts = since.map(({ parts }) =>
     parts.flatMap((part) => (part.type === "text" && part.text ? part.text : [])).join("\n"),
   )
   return texts.findLast((each) => each !== "") ?? ""
 }
 
-export const toolParts = async (host: Host, sessionID: string, toolName?: string): Promise<ToolPart[]> => {
-  const parts = (await messages(host, sessionID)).flatMap((message) => message.parts)
+export const toolParts = async (opencode: Opencode, sessionID: string, toolName?: string): Promise<ToolPart[]> => {
+  const parts = (await messages(opencode, sessionID)).flatMap((message) => message.parts)
   return parts.filter((part) => part.type === "tool").filter((part) => !toolName || part.tool === toolName)
 }
 
 /** The error of the session's last assistant message. */
-export const lastError = async (host: Host, sessionID: string) => (await lastAnswer(host, sessionID))?.error
+export const lastError = async (opencode: Opencode, sessionID: string) => (await lastAnswer(opencode, sessionID))?.error
 
 const outcomeOf = ({ state }: ToolPart): ToolOutcome | undefined => {
   if (state.status !== "completed" && state.status !== "error") return undefined
@@ -169,7 +169,7 @@ export type CallOptions = SayOptions & {
  * with "ok". Resolves when the turn has ended, or when another user message (a notification, say) has come after it.
  */
 export const callTools = async (
-  host: Host,
+  opencode: Opencode,
   model: ScriptedModel,
   sessionID: string,
   calls: ToolCall[],
@@ -185,17 +185,17 @@ export const callTools = async (
     return request.lastUser.includes(marker) ? { text: "ok" } : undefined
   })
   try {
-    const { messageID } = await say(host, sessionID, `${text} ${marker}`, { ...options, timeout })
-    const begun = host.events.mark()
+    const { messageID } = await say(opencode, sessionID, `${text} ${marker}`, { ...options, timeout })
+    const begun = opencode.events.mark()
     const ids = tools.map(({ id }) => id)
     const haveEnded = () => {
-      const seen = new Set(host.events.all.slice(begun).map(endedCall))
+      const seen = new Set(opencode.events.all.slice(begun).map(endedCall))
       return ids.every((id) => seen.has(id))
     }
-    const endNews = newsOf(host, (event) => endedCall(event) !== undefined && haveEnded())
+    const endNews = newsOf(opencode, (event) => endedCall(event) !== undefined && haveEnded())
     const ended = await eventually(
       async () => {
-        const parts = await toolParts(host, sessionID)
+        const parts = await toolParts(opencode, sessionID)
         const outcomes = ids.flatMap((id) => parts.filter((part) => part.callID === id).map(outcomeOf))
         return outcomes.length === ids.length && outcomes.every(Boolean) && (outcomes as ToolOutcome[])
       },
@@ -203,19 +203,19 @@ export const callTools = async (
         timeout,
         news: endNews,
         since: begun,
-        message: () => `${calls.map((call) => call.name)} end in ${sessionID}\n${host.logs()}`,
+        message: () => `${calls.map((call) => call.name)} end in ${sessionID}\n${opencode.logs()}`,
       },
     )
-    const turnNews = newsOf(host, ({ type, properties }) => {
+    const turnNews = newsOf(opencode, ({ type, properties }) => {
       if (type === "session.status") return properties.sessionID === sessionID && properties.status.type === "idle"
       return type === "message.updated" && isLaterUser(properties.info, sessionID, messageID)
     })
     await eventually(
       async () => {
-        if (!(await isBusy(host, sessionID))) return true
-        return (await messages(host, sessionID)).some(({ info }) => isLaterUser(info, sessionID, messageID))
+        if (!(await isBusy(opencode, sessionID))) return true
+        return (await messages(opencode, sessionID)).some(({ info }) => isLaterUser(info, sessionID, messageID))
       },
-      { timeout, news: turnNews, since: begun, message: () => `the turn ends in ${sessionID}\n${host.logs()}` },
+      { timeout, news: turnNews, since: begun, message: () => `the turn ends in ${sessionID}\n${opencode.logs()}` },
     )
     return ended
   } finally {
@@ -225,14 +225,14 @@ export const callTools = async (
 
 /** callTools with one call. */
 export const callTool = async (
-  host: Host,
+  opencode: Opencode,
   model: ScriptedModel,
   sessionID: string,
   name: string,
   args: unknown,
   options?: CallOptions,
 ): Promise<ToolOutcome> => {
-  const [outcome] = await callTools(host, model, sessionID, [{ name, args }], options)
+  const [outcome] = await callTools(opencode, model, sessionID, [{ name, args }], options)
   if (!outcome) throw new Error(`no outcome of ${name}`)
   return outcome
 }

@@ -1,9 +1,9 @@
 import type { Event } from "@opencode-ai/sdk/v2"
 
 /** Some events of the stream (heartbeats) are missing from the SDK's types. */
-export type HostEvent = { [Type in Event["type"]]: Extract<Event, { type: Type }> }[Event["type"]] & { at: number }
+export type OpencodeEventOf = { [Type in Event["type"]]: Extract<Event, { type: Type }> }[Event["type"]] & { at: number }
 
-type Waiter = { matches: (event: HostEvent) => boolean; found: (event: HostEvent) => void }
+type Waiter = { matches: (event: OpencodeEventOf) => boolean; found: (event: OpencodeEventOf) => void }
 
 type WaitOptions = {
   timeout?: number
@@ -18,11 +18,11 @@ const CONNECT_TIMEOUT_MS = 20_000
 
 /** All events of one project directory, over restarts of the host as well. `logs` goes into errors' texts. */
 export const createEventLog = (logs: () => string) => {
-  const all: HostEvent[] = []
+  const all: OpencodeEventOf[] = []
   const waiters = new Set<Waiter>()
   let connection: AbortController | undefined
 
-  const take = (event: HostEvent) => {
+  const take = (event: OpencodeEventOf) => {
     all.push(event)
     for (const waiter of waiters) if (waiter.matches(event)) waiter.found(event)
   }
@@ -44,9 +44,9 @@ export const createEventLog = (logs: () => string) => {
   }
 
   const waitFor = (
-    predicate: (event: HostEvent) => boolean,
+    predicate: (event: OpencodeEventOf) => boolean,
     { timeout = DEFAULT_WAIT_MS, since = 0, what = String(predicate) }: WaitOptions = {},
-  ): Promise<HostEvent> => {
+  ): Promise<OpencodeEventOf> => {
     const past = all.slice(since).find(predicate)
     if (past) return Promise.resolve(past)
     return new Promise((resolve, reject) => {
@@ -71,12 +71,12 @@ export const createEventLog = (logs: () => string) => {
   }
 
   return {
-    all: all as readonly HostEvent[],
+    all: all as readonly OpencodeEventOf[],
     /** To be given as `since`: only what comes from now on counts. */
     mark: () => all.length,
     waitFor,
     /** Resolves when an event that concerns somebody has come since `mark`, or after `limit` ms. */
-    since: (mark: number, limit: number, concerns: (event: HostEvent) => boolean = () => true) =>
+    since: (mark: number, limit: number, concerns: (event: OpencodeEventOf) => boolean = () => true) =>
       waitFor(concerns, { since: mark, timeout: Math.max(0, limit), what: "news" }).then(
         () => {},
         () => {},

@@ -1,22 +1,22 @@
 import { type ModelFacts, OpencodeError, type Prices } from "../../src/core/ports.ts"
 import type { Model } from "../../src/core/task.ts"
-import type { ForkHost, HistoryMessage, NewFork } from "../../src/features/forks/ports.ts"
-import type { FakeHost } from "./fake-host.ts"
+import type { ForkApi, HistoryMessage, NewFork } from "../../src/features/forks/ports.ts"
+import type { FakeApi } from "./fake-api.ts"
 
 /** Forks on the fake host: a session of its own and nothing of the parent's past but what a test says. */
-export class FakeForks implements ForkHost, ModelFacts {
-  readonly #host: FakeHost
+export class FakeForks implements ForkApi, ModelFacts {
+  readonly #opencode: FakeApi
   past: readonly HistoryMessage[] = []
   price: Prices | undefined
   /** What a character costs: it counts as a token here. */
   perToken: number | undefined
 
-  constructor(host: FakeHost) {
-    this.#host = host
+  constructor(opencode: FakeApi) {
+    this.#opencode = opencode
   }
 
   async history(sessionID: string): Promise<readonly HistoryMessage[]> {
-    if (!this.#host.database.sessions.has(sessionID)) throw new OpencodeError("Session not found", { notFound: true })
+    if (!this.#opencode.database.sessions.has(sessionID)) throw new OpencodeError("Session not found", { notFound: true })
     return this.past
   }
 
@@ -41,6 +41,6 @@ export class FakeForks implements ForkHost, ModelFacts {
   }
 
   fork({ title, agent, model, rules, draft }: NewFork): Promise<string> {
-    return this.#host.createSession({ parentID: draft.parentID, title, agent, model, rules }, draft)
+    return this.#opencode.createSession({ parentID: draft.parentID, title, agent, model, rules }, draft)
   }
 }

@@ -10,7 +10,7 @@ import { type FakeHooks, type FakeScript, Turn } from "./fake-turn.ts"
 import type { Reply } from "./model.ts"
 
 export type EventFault = "lose" | "double" | { late: number } | undefined
-export type FakeHostOptions = { clock: FakeClock; database?: FakeDatabase; instance?: string }
+export type FakeApiOptions = { clock: FakeClock; database?: FakeDatabase; instance?: string }
 
 const BEGIN_MS = 5
 
@@ -55,7 +55,7 @@ export class FakeProcess {
   readonly #begunIn = new WeakMap<Turn, string>()
   #dead = false
 
-  constructor({ clock, database = new FakeDatabase(), instance = "first" }: FakeHostOptions) {
+  constructor({ clock, database = new FakeDatabase(), instance = "first" }: FakeApiOptions) {
     this.clock = clock.view()
     this.database = database
     this.instance = instance

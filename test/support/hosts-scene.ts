@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, expect } from "vitest"
 import { callsOf } from "./calls.ts"
 import { eventually, openSession } from "./drive.ts"
 import { type Far, startFar } from "./far.ts"
-import type { Host } from "./host.ts"
+import type { Opencode } from "./opencode.ts"
 import { type ScriptedModel, startModel } from "./model.ts"
 import { startPlugged } from "./plugin.ts"
 import { Repository } from "./repository.ts"
@@ -14,7 +14,7 @@ import { shellAgentOf } from "./shell-agent.ts"
 
 export let model: ScriptedModel
 export let far: Far
-export let host: Host
+export let opencode: Opencode
 export let user: Repository
 export let session: string
 
@@ -22,11 +22,11 @@ export const LONG = { timeout: 90_000 }
 
 /** Another parent for what comes next in the test. */
 export const newSession = async (): Promise<string> => {
-  session = await openSession(host)
+  session = await openSession(opencode)
   return session
 }
 
-const startWithThree = (): Promise<Host> =>
+const startWithThree = (): Promise<Opencode> =>
   startPlugged(model, {
     hosts: {
       big: { command: far.command, unattended: 60_000, connectTimeout: 5000 },
@@ -36,15 +36,15 @@ const startWithThree = (): Promise<Host> =>
   })
 
 /** `start`: the host here, when the other machine is there; of a file that needs it otherwise. */
-export function hostsScene(start: () => Promise<Host> = startWithThree): void {
+export function hostsScene(start: () => Promise<Opencode> = startWithThree): void {
   beforeAll(async () => {
     model = await startModel()
     far = await startFar(model)
-    host = await start()
-    user = new Repository(host.directory)
+    opencode = await start()
+    user = new Repository(opencode.directory)
   }, 90_000)
   afterAll(async () => {
-    await host?.stop()
+    await opencode?.stop()
     await far?.stop()
     await model?.close()
   })
@@ -56,7 +56,7 @@ export function hostsScene(start: () => Promise<Host> = startWithThree): void {
   })
 }
 
-export const { tool, launch, output, list, merge, told } = callsOf(() => ({ host, model, session }), "big")
+export const { tool, launch, output, list, merge, told } = callsOf(() => ({ opencode, model, session }), "big")
 
 export const agent = shellAgentOf(() => ({ model, session }))
 
@@ -67,9 +67,9 @@ export const nothingLeft = () => {
 
 /** What the screen was told of the host since this was called. */
 export const toastsOfHost = () => {
-  const before = host.events.all.length
+  const before = opencode.events.all.length
   return () =>
-    host.events.all
+    opencode.events.all
       .slice(before)
       .flatMap(({ type, properties }) =>
         type === "tui.toast.show" && properties.title?.startsWith("big:") ? [properties.title] : [],

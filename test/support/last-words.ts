@@ -1,6 +1,6 @@
 import { expect } from "vitest"
 import { callTool, eventually, openSession, toolParts, unwrap } from "./drive.ts"
-import type { Host } from "./host.ts"
+import type { Opencode } from "./opencode.ts"
 import type { ModelRequest, Reply, ScriptedModel, Usage } from "./model.ts"
 import { gate, launch, notified, type TaskArguments } from "./plugin.ts"
 
@@ -39,11 +39,11 @@ const OTHERS = {
  * each ends once and is told once, by the limit that `limit` fits, and with its word where it says one.
  */
 export const fiveNearALimit = async (
-  host: Host,
+  opencode: Opencode,
   model: ScriptedModel,
   { step, limit }: { step: Usage; limit: RegExp },
 ): Promise<{ session: string; children: readonly string[] }> => {
-  const session = await openSession(host)
+  const session = await openSession(opencode)
   const door = gate()
   const begin = ({ work, word, fork }: Agent & { fork?: boolean }, name: string, opened?: Promise<void>) => {
     const prompt = `NEAR-${session}-${name}.`
@@ -53,23 +53,23 @@ export const fiveNearALimit = async (
       return isAsked(request) ? word : work
     })
     const task: TaskArguments = { prompt, ...(fork && { fork }) }
-    return launch(host, model, session, task, PATIENT)
+    return launch(opencode, model, session, task, PATIENT)
   }
   const spender = await begin({ work: reads({ usage: step, delay: 60 }), word: obeys }, "spends", door.opened)
   const goesOn = await begin(OTHERS.goesOn, "goesOn")
   const hangs = await begin(OTHERS.hangs, "hangs")
   const asks = await begin(OTHERS.asks, "asks")
   const forked = await begin(OTHERS.forked, "forked")
-  const openAsks = async () => (await unwrap(host.client.permission.list())).map(({ sessionID }) => sessionID)
+  const openAsks = async () => (await unwrap(opencode.client.permission.list())).map(({ sessionID }) => sessionID)
   await eventually(async () => (await openAsks()).includes(asks.child), PATIENT)
   const isRunning = async () =>
-    (await toolParts(host, hangs.child)).some(({ tool, state }) => tool === "bash" && state.status === "running")
+    (await toolParts(opencode, hangs.child)).some(({ tool, state }) => tool === "bash" && state.status === "running")
   await eventually(isRunning, PATIENT)
   door.open()
 
-  expect(await notified(host, session, 5, PATIENT.timeout)).toHaveLength(5)
+  expect(await notified(opencode, session, 5, PATIENT.timeout)).toHaveLength(5)
   const outputOf = async (id: string) =>
-    (await callTool(host, model, session, "superagents_output", { task_id: id }, PATIENT)).output ?? ""
+    (await callTool(opencode, model, session, "superagents_output", { task_id: id }, PATIENT)).output ?? ""
   const asked = (child: string) => model.requests.filter((each) => each.sessionID === child && isAsked(each))
   for (const [name, { id, child }] of Object.entries({ spender, hangs, asks, forked })) {
     const output = await outputOf(id)
@@ -84,7 +84,7 @@ export const fiveNearALimit = async (
   expect(stopped).toMatch(limit)
   expect(stopped).not.toContain("last word is below")
   expect(stopped).toContain("not yet")
-  const refused = (await toolParts(host, goesOn.child)).filter(({ state }) => state.status === "error")
+  const refused = (await toolParts(opencode, goesOn.child)).filter(({ state }) => state.status === "error")
   expect(JSON.stringify(refused.map(({ state }) => state))).toContain("You are near the ")
   return { session, children: [spender, goesOn, hangs, asks, forked].map(({ child }) => child) }
 }

@@ -70,7 +70,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     mayWake: true,
   }
   const stored = new Set<string>()
-  const host = {
+  const opencode = {
     persona: async () => ({ agent: world.agent }),
     agents: async () => world.agents,
     parent: async () => {
@@ -101,7 +101,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     log: (...line: unknown[]) => logs.push(line),
   } as unknown as OpencodeApi
   const outbox = new Outbox({
-    host,
+    opencode,
     clock: timers,
     isKnown: () => world.known,
     isLast: () => world.isLast,

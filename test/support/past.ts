@@ -1,6 +1,6 @@
 import type { Session } from "@opencode-ai/sdk/v2"
 import { unwrap } from "./drive.ts"
-import type { Host } from "./host.ts"
+import type { Opencode } from "./opencode.ts"
 
 /** A message to be written into a session's past. */
 export type PastMessage = {
@@ -24,14 +24,14 @@ const AGO_MS = 3_600_000
  * so that a long history takes seconds. The last message's id is what a fork would name as the calling message.
  */
 export const openWithPast = async (
-  host: Host,
+  opencode: Opencode,
   past: readonly PastMessage[],
 ): Promise<{ id: string; messageIDs: string[] }> => {
-  const session = await unwrap(host.client.session.create({ title: "a long past" }))
+  const session = await unwrap(opencode.client.session.create({ title: "a long past" }))
   const { events, messageIDs } = eventsOf(session, past)
   for (let at = 0; at < events.length; at += EVENTS_AT_ONCE)
     await unwrap(
-      host.client.sync.replay({ body_directory: host.directory, events: events.slice(at, at + EVENTS_AT_ONCE) }),
+      opencode.client.sync.replay({ body_directory: opencode.directory, events: events.slice(at, at + EVENTS_AT_ONCE) }),
     )
   return { id: session.id, messageIDs }
 }

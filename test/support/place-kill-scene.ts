@@ -5,7 +5,7 @@ import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, expect } from "vitest"
 import { callTool, eventually, openSession, say, unwrap } from "./drive.ts"
 import type { Moment } from "./fixtures/dying-plugin.ts"
-import type { Host } from "./host.ts"
+import type { Opencode } from "./opencode.ts"
 import { fates } from "./killing.ts"
 import { type ScriptedModel, startModel } from "./model.ts"
 import { notified, PACKAGE, startPlugged } from "./plugin.ts"
@@ -21,7 +21,7 @@ const DYING = fileURLToPath(new URL("./fixtures/dying-plugin.ts", import.meta.ur
 export const MOVE = { method: "POST", path: "/move-session$" }
 
 let model: ScriptedModel
-let host: Host
+let opencode: Opencode
 let user: Repository
 let folder: string
 
@@ -42,11 +42,11 @@ export function placeKillScene(): void {
     writeFileSync(join(folder, "git"), git)
     chmodSync(join(folder, "git"), 0o755)
     const options = { entry: `file://${PACKAGE}/dist/server.js`, orders: join(folder, "orders") }
-    host = await startPlugged(model, options, { plugin: DYING, env: { PATH: `${folder}:${process.env.PATH}` } })
-    user = new Repository(host.directory)
+    opencode = await startPlugged(model, options, { plugin: DYING, env: { PATH: `${folder}:${process.env.PATH}` } })
+    user = new Repository(opencode.directory)
   })
   afterAll(async () => {
-    await host?.stop()
+    await opencode?.stop()
     await model?.close()
     rmSync(folder, { recursive: true, force: true })
   })
@@ -67,20 +67,20 @@ export async function diesAt(moment: Moment | string, status: string): Promise<v
       ? { tools: [{ name: "bash", args: { command, description: "works" } }] }
       : undefined
   })
-  const { pid } = host
-  const session = await openSession(host)
+  const { pid } = opencode
+  const session = await openSession(opencode)
   if (typeof moment === "string") writeFileSync(join(folder, "words"), moment)
   else writeFileSync(join(folder, "orders"), JSON.stringify(moment))
-  await say(host, session, "hand it over").catch(() => {})
-  await eventually(() => !isRunning(pid), { timeout: 150_000, message: () => `the host dies ${host.logs()}` })
-  await host.restart()
-  const [child] = (await unwrap(host.client.session.children({ sessionID: session }))).map((each) => {
+  await say(opencode, session, "hand it over").catch(() => {})
+  await eventually(() => !isRunning(pid), { timeout: 150_000, message: () => `the host dies ${opencode.logs()}` })
+  await opencode.restart()
+  const [child] = (await unwrap(opencode.client.session.children({ sessionID: session }))).map((each) => {
     const { superagents } = each.metadata as { superagents: { task: { id: string } } }
     return { sessionID: each.id, id: superagents.task.id }
   })
   const { id, sessionID } = child ?? { id: "none", sessionID: "none" }
-  expect(await fates(host, model, session, [id])).toEqual([{ id, status, notifications: 1 }])
-  const root = join(host.home, "data/opencode/superagents/worktrees")
+  expect(await fates(opencode, model, session, [id])).toEqual([{ id, status, notifications: 1 }])
+  const root = join(opencode.home, "data/opencode/superagents/worktrees")
   const left = () => readdirSync(root).flatMap((room) => readdirSync(join(root, room)))
   await eventually(() => left().length === 0, { timeout: 30_000, message: () => `nothing is left: ${left()}` })
   expect(user.worktrees()).toBe(1)
@@ -93,10 +93,10 @@ export async function diesAt(moment: Moment | string, status: string): Promise<v
     "new.txt": base64("new\n"),
   }
   expect(user.state()).toEqual({ ...before, ...(status === MERGED && merged) })
-  const [news] = await notified(host, session)
+  const [news] = await notified(opencode, session)
   if (status === MERGED) expect(news?.hidden).toMatch(/Changes: 2 files.*\n(?:Merged into|Your files have all of it)/)
-  expect((await unwrap(host.client.session.get({ sessionID }))).directory).toBe(host.directory)
-  const { output } = await callTool(host, model, session, "superagents_list", {})
+  expect((await unwrap(opencode.client.session.get({ sessionID }))).directory).toBe(opencode.directory)
+  const { output } = await callTool(opencode, model, session, "superagents_list", {})
   expect(output).not.toContain("unmerged")
   if (user.has("new.txt")) user.remove("new.txt")
 }

@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect } from "vitest"
 import { callsOf } from "./calls.ts"
 import { openSession } from "./drive.ts"
-import type { Host } from "./host.ts"
+import type { Opencode } from "./opencode.ts"
 import { type ScriptedModel, startModel } from "./model.ts"
 import { startPlugged } from "./plugin.ts"
 import { Repository } from "./repository.ts"
@@ -12,7 +12,7 @@ import { shellAgentOf } from "./shell-agent.ts"
 /** What the tests of tasks in worktrees share: one host for a file, in a real repository, and a new session for each test. */
 
 export let model: ScriptedModel
-export let host: Host
+export let opencode: Opencode
 export let user: Repository
 export let session: string
 
@@ -29,17 +29,17 @@ export function placeScene(): void {
     model = await startModel()
     const limits = { maxDepth: 2, maxConcurrentTasks: 20, maxTokensPerTask: 100_000, lastWord: 3000 }
     const options = { ...limits, checkTimeout: 3000, checkRetries: 2 }
-    host = await startPlugged(model, options, { permission: PERMISSION })
-    user = new Repository(host.directory)
+    opencode = await startPlugged(model, options, { permission: PERMISSION })
+    user = new Repository(opencode.directory)
   }, 90_000)
   afterAll(async () => {
-    await host?.stop()
+    await opencode?.stop()
     await model?.close()
   })
   beforeEach(async () => {
     model.reset()
     user.commit("before the test")
-    session = await openSession(host)
+    session = await openSession(opencode)
   })
 }
 
@@ -49,12 +49,12 @@ export const text = (changed: Record<number, string> = {}) =>
 export const base64 = (content: string) => `644 ${Buffer.from(content).toString("base64")}`
 export const setLine = (at: number, to: string) => `sed -i 's/^line ${at}$/${to}/' shared.txt`
 
-export const { tool, launch, output, list, merge, told } = callsOf(() => ({ host, model, session }), "worktree")
+export const { tool, launch, output, list, merge, told } = callsOf(() => ({ opencode, model, session }), "worktree")
 
 export const agent = shellAgentOf(() => ({ model, session }))
 
 export const worktrees = () => {
-  const root = join(host.home, "data/opencode/superagents/worktrees")
+  const root = join(opencode.home, "data/opencode/superagents/worktrees")
   return existsSync(root) ? readdirSync(root).flatMap((room) => readdirSync(join(root, room))) : []
 }
 export const nothingLeft = () => {

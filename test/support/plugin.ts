@@ -9,7 +9,7 @@ import {
   type ToolOutcome,
   unwrap,
 } from "./drive.ts"
-import { type Host, type HostOptions, type Plugin, startHost } from "./host.ts"
+import { type Opencode, type OpencodeOptions, type Plugin, startOpencode } from "./opencode.ts"
 import type { ModelRequest, ScriptedModel } from "./model.ts"
 
 /** The package's folder, as a user would name it in opencode.json. */
@@ -50,17 +50,17 @@ export type Notification = {
 export const startPlugged = async (
   model: ScriptedModel,
   options: Record<string, unknown> = {},
-  hostOptions: Omit<HostOptions, "model" | "plugin" | "usersPlugin"> & { plugin?: string; others?: Plugin[] } = {},
+  hostOptions: Omit<OpencodeOptions, "model" | "plugin" | "usersPlugin"> & { plugin?: string; others?: Plugin[] } = {},
 ) => {
   const { plugin = PACKAGE, others = [], ...rest } = hostOptions
   const entry: Plugin = [plugin, options]
   // What only its user may set is not believed of a project.
   const where = options.hosts ? { usersPlugin: [entry], plugin: others } : { plugin: [entry, ...others] }
-  const host = await startHost({ model, ...where, ...rest })
-  const ids = await unwrap(host.client.tool.ids())
-  if (ids.includes("superagents_task") || options.enabled === false) return host
-  const logs = host.logs()
-  await host.stop()
+  const opencode = await startOpencode({ model, ...where, ...rest })
+  const ids = await unwrap(opencode.client.tool.ids())
+  if (ids.includes("superagents_task") || options.enabled === false) return opencode
+  const logs = opencode.logs()
+  await opencode.stop()
   throw new Error(`the host did not load ${plugin}\n${logs}`)
 }
 
@@ -75,7 +75,7 @@ export const launchedFrom = (outcome: ToolOutcome): Launched => {
 
 /** Has the parent's model launch these tasks, all in one message; they go to the agent "general" unless they say. */
 export const launchAll = async (
-  host: Host,
+  opencode: Opencode,
   model: ScriptedModel,
   sessionID: string,
   tasks: readonly TaskArguments[],
@@ -85,26 +85,26 @@ export const launchAll = async (
     const args = { description: `do ${task.prompt}`.slice(0, 200), agent: "general", ...task }
     return { name: "superagents_task", args }
   })
-  return (await callTools(host, model, sessionID, calls, options)).map(launchedFrom)
+  return (await callTools(opencode, model, sessionID, calls, options)).map(launchedFrom)
 }
 
 /** Has the parent's model launch one task. */
 export const launch = async (
-  host: Host,
+  opencode: Opencode,
   model: ScriptedModel,
   sessionID: string,
   task: TaskArguments,
   options?: CallOptions,
 ): Promise<Launched> => {
-  const [launched] = await launchAll(host, model, sessionID, [task], options)
+  const [launched] = await launchAll(opencode, model, sessionID, [task], options)
   if (!launched) throw new Error("nothing was launched")
   return launched
 }
 
 /** The session's messages of two text parts, of which the user sees only the first. */
-export const notifications = async (host: Host, sessionID: string): Promise<Notification[]> => {
+export const notifications = async (opencode: Opencode, sessionID: string): Promise<Notification[]> => {
   const found: Notification[] = []
-  for (const { info, parts } of await messages(host, sessionID)) {
+  for (const { info, parts } of await messages(opencode, sessionID)) {
     if (info.role !== "user" || parts.length !== 2) continue
     const [first, second] = parts
     if (first?.type !== "text" || second?.type !== "text" || first.synthetic || !second.synthetic) continue
@@ -115,23 +115,23 @@ export const notifications = async (host: Host, sessionID: string): Promise<Noti
 }
 
 /** News of a hidden part in this session alone. */
-const partsIn = (host: Host, sessionID: string) =>
-  newsOf(host, ({ type, properties }) => {
+const partsIn = (opencode: Opencode, sessionID: string) =>
+  newsOf(opencode, ({ type, properties }) => {
     if (type !== "message.part.updated" || properties.part.sessionID !== sessionID) return false
     return properties.part.type === "text" && properties.part.synthetic === true
   })
 
 /** Resolves when the session has at least so many notifications. */
-export const notified = (host: Host, sessionID: string, count = 1, timeout = 30_000) =>
+export const notified = (opencode: Opencode, sessionID: string, count = 1, timeout = 30_000) =>
   eventually(
     async () => {
-      const found = await notifications(host, sessionID)
+      const found = await notifications(opencode, sessionID)
       return found.length >= count && found
     },
     {
       timeout,
-      news: partsIn(host, sessionID),
-      message: () => `${count} notifications in ${sessionID}\n${host.logs()}`,
+      news: partsIn(opencode, sessionID),
+      message: () => `${count} notifications in ${sessionID}\n${opencode.logs()}`,
     },
   )
 
@@ -153,14 +153,14 @@ export const gate = () => {
 }
 
 /** How many sessions the host has, of any kind. */
-export const countSessions = async (host: Host) => (await unwrap(host.client.session.list({ limit: 10_000 }))).length
+export const countSessions = async (opencode: Opencode) => (await unwrap(opencode.client.session.list({ limit: 10_000 }))).length
 
 /**
  * Has a whole task run and be told of in a session of its own. For tests that something does not happen: what was to
  * come in another session has come meanwhile.
  */
-export const meanwhile = async (host: Host, model: ScriptedModel) => {
-  const session = await openSession(host)
-  await launch(host, model, session, { prompt: "and now for something completely different" })
-  await notified(host, session)
+export const meanwhile = async (opencode: Opencode, model: ScriptedModel) => {
+  const session = await openSession(opencode)
+  await launch(opencode, model, session, { prompt: "and now for something completely different" })
+  await notified(opencode, session)
 }

@@ -16,7 +16,7 @@ import type { TaskView } from "../../src/runtime/tasks/view.ts"
 import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
 import type { FakeDatabase, StoredMessage } from "./fake-database.ts"
 import { FakeForks } from "./fake-forks.ts"
-import { FakeHost } from "./fake-host.ts"
+import { FakeApi } from "./fake-api.ts"
 import type { FakeScript } from "./fake-turn.ts"
 import { parseOptions } from "./options.ts"
 
@@ -35,7 +35,7 @@ export type RigOptions = {
   /** Where the rows of maps are kept; in files of a folder of its own by default. */
   ledgers?: Ledgers
   /** A further kind of places, and what the host is for the manager where some of its sessions are elsewhere. */
-  elsewhere?: { kind: (rig: Rig) => PlaceKind; over: (host: FakeHost, clock: FakeClock) => OpencodeApi }
+  elsewhere?: { kind: (rig: Rig) => PlaceKind; over: (opencode: FakeApi, clock: FakeClock) => OpencodeApi }
   /** Features beside the plugin's own. */
   features?: readonly Feature[]
   /** Whether its OpenCode has a screen of its own. */
@@ -83,7 +83,7 @@ export const CALL = "msg_call"
 /** A TaskManager on the fake host, with a parent session whose agent is in the middle of a tool call. */
 export class Rig {
   readonly clock: FakeClock
-  host: FakeHost
+  opencode: FakeApi
   forks: FakeForks
   manager: TaskManager
   /** Timers of the manager alone. */
@@ -119,9 +119,9 @@ export class Rig {
     this.clock = share?.clock ?? new FakeClock()
     this.options = parsedOnce(options, features)
     this.#development = development
-    this.host = this.#newHost(share?.database)
+    this.opencode = this.#newHost(share?.database)
     this.timers = this.clock.view()
-    this.forks = new FakeForks(this.host)
+    this.forks = new FakeForks(this.opencode)
     this.manager = this.#newManager()
     this.parent = this.openParent()
   }
@@ -142,7 +142,7 @@ export class Rig {
   /** A session as it is while its agent calls a tool, and idle as to the host, so that notifications start a turn. */
   openParent(persona: { agent?: string; model?: { provider: string; id: string; variant?: string } } = {}): string {
     const { agent = "build", model = { provider: "scripted", id: "alpha", variant: "high" } } = persona
-    const id = this.host.openSession({ title: "the parent" })
+    const id = this.opencode.openSession({ title: "the parent" })
     const user: StoredMessage = {
       id: `msg_user_${id}`,
       role: "user",
@@ -161,7 +161,7 @@ export class Rig {
       finish: "stop",
       parts: [],
     }
-    this.host.stored(id).messages.push(user, call)
+    this.opencode.stored(id).messages.push(user, call)
     return id
   }
 
@@ -215,7 +215,7 @@ export class Rig {
 
   /** The notifications in a session, oldest first. */
   notices(sessionID = this.parent): { id: string; visible: string; hidden: string; agent: string }[] {
-    const messages = this.host.database.sessions.get(sessionID)?.messages ?? []
+    const messages = this.opencode.database.sessions.get(sessionID)?.messages ?? []
     return messages.flatMap(({ id, role, agent, parts }) => {
       const [visible, hidden] = parts
       if (role !== "user" || visible?.type !== "text" || hidden?.type !== "text" || !hidden.synthetic) return []
@@ -226,11 +226,11 @@ export class Rig {
   /** The turns that the session's model has answered since it was opened. */
   answers(sessionID = this.parent): StoredMessage[] {
     const own = `${CALL}_${sessionID}`
-    return this.host.stored(sessionID).messages.filter(({ role, id }) => role === "assistant" && id !== own)
+    return this.opencode.stored(sessionID).messages.filter(({ role, id }) => role === "assistant" && id !== own)
   }
 
   errors(): string[] {
-    return this.host.logs
+    return this.opencode.logs
       .filter(({ level }) => level === "error")
       .map(({ message, fields }) => `${message} ${fields?.error}`)
   }
@@ -241,29 +241,29 @@ export class Rig {
 
   /** The process dies as by SIGKILL. */
   crash(): void {
-    this.host.kill()
+    this.opencode.kill()
     this.timers.kill()
   }
 
   /** A new process on what the old one left. */
   restart(): void {
     this.crash()
-    this.host = this.#newHost(this.host.database)
+    this.opencode = this.#newHost(this.opencode.database)
     this.timers = this.clock.view()
-    this.forks = new FakeForks(this.host)
+    this.forks = new FakeForks(this.opencode)
     this.manager = this.#newManager()
   }
 
-  #newHost(database?: FakeDatabase): FakeHost {
-    const host = new FakeHost({ clock: this.clock, database, instance: `process ${++processes}` })
-    host.scripts.push((request) => {
+  #newHost(database?: FakeDatabase): FakeApi {
+    const opencode = new FakeApi({ clock: this.clock, database, instance: `process ${++processes}` })
+    opencode.scripts.push((request) => {
       for (const script of this.#scripts.toReversed()) {
         const reply = script(request)
         if (reply) return reply
       }
       return undefined
     })
-    return host
+    return opencode
   }
 
   /** Those that there are, but for what really makes worktrees. */
@@ -279,7 +279,7 @@ export class Rig {
 
   #newManager(): TaskManager {
     const manager = new TaskManager({
-      host: this.#elsewhere?.over(this.host, this.clock) ?? this.host,
+      opencode: this.#elsewhere?.over(this.opencode, this.clock) ?? this.opencode,
       models: this.forks,
       clock: this.timers,
       options: this.options,
@@ -290,10 +290,10 @@ export class Rig {
       ledgers: async () => this.#ledgers,
       isTerminal: this.#isTerminal,
     })
-    this.host.listen((event) => manager.handle(event))
-    this.host.hooks.holdsRequest = (sessionID, model, compacts) => manager.holdsRequest(sessionID, model, compacts)
-    this.host.hooks.inRequest = (sessionID) => manager.inRequest(sessionID)
-    this.host.hooks.refusesTools = (sessionID, tool) => manager.refusesTools(sessionID, tool)
+    this.opencode.listen((event) => manager.handle(event))
+    this.opencode.hooks.holdsRequest = (sessionID, model, compacts) => manager.holdsRequest(sessionID, model, compacts)
+    this.opencode.hooks.inRequest = (sessionID) => manager.inRequest(sessionID)
+    this.opencode.hooks.refusesTools = (sessionID, tool) => manager.refusesTools(sessionID, tool)
     return manager
   }
 }

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, vi } from "vitest"
 import { ask, callTool, openSession, unwrap } from "./drive.ts"
-import type { Host } from "./host.ts"
+import type { Opencode } from "./opencode.ts"
 import { type ScriptedModel, startModel } from "./model.ts"
 import { notified, startPlugged } from "./plugin.ts"
 
@@ -9,36 +9,36 @@ import { notified, startPlugged } from "./plugin.ts"
 export const PATIENT = { timeout: 120_000 }
 
 export let model: ScriptedModel
-export let host: Host
+export let opencode: Opencode
 
 export function tellScene(): void {
   // Turns take long where other tests run beside.
   vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 })
   beforeAll(async () => {
     model = await startModel()
-    host = await startPlugged(
+    opencode = await startPlugged(
       model,
       { maxLaunchesPerMinute: 0, maxConcurrentTasks: 3, maxDepth: 2, childQuestions: true },
       { permission: { "*": "allow", bash: "ask" } },
     )
-    await ask(host, await openSession(host), "warm up")
+    await ask(opencode, await openSession(opencode), "warm up")
   })
   afterAll(async () => {
-    await host?.stop()
+    await opencode?.stop()
     await model?.close()
   })
   beforeEach(() => model.reset())
 }
 
 export const tell = (session: string, id: string, prompt: string, more: object = {}) =>
-  callTool(host, model, session, "superagents_task", { tell: id, prompt, ...more }, PATIENT)
+  callTool(opencode, model, session, "superagents_task", { tell: id, prompt, ...more }, PATIENT)
 export const outputOf = async (session: string, id: string) =>
-  (await callTool(host, model, session, "superagents_output", { task_id: id }, PATIENT)).output ?? ""
-export const isBusy = async (session: string) => Boolean((await unwrap(host.client.session.status()))[session])
+  (await callTool(opencode, model, session, "superagents_output", { task_id: id }, PATIENT)).output ?? ""
+export const isBusy = async (session: string) => Boolean((await unwrap(opencode.client.session.status()))[session])
 
 /** One notification, and the answer is the answer to the last thing it was told. */
 export const endsWith = async (session: string, id: string, answer: string) => {
-  const found = await notified(host, session, 1, PATIENT.timeout)
+  const found = await notified(opencode, session, 1, PATIENT.timeout)
   expect(found).toHaveLength(1)
   expect(found[0]?.visible).toContain(" finished in ")
   expect(await outputOf(session, id)).toContain(`\n${answer}\n</task_output>`)

@@ -2,7 +2,7 @@ import { rmSync } from "node:fs"
 import { mkdir, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { type HomeOptions, type Plugin, prepareHome } from "./home.ts"
-import type { Host } from "./host.ts"
+import type { Opencode } from "./opencode.ts"
 import { BINARY } from "./server-process.ts"
 import { type Colours, openTerminal, type Shown } from "./terminal.ts"
 
@@ -14,7 +14,7 @@ const SIDEBAR_COLUMNS = 200
 
 export type TuiOptions = {
   /** A running `serve` host: the terminal attaches to it. Without one, the terminal is its own host. */
-  host?: Host
+  opencode?: Opencode
   /** Of a terminal that is its own host. */
   home?: HomeOptions
   /** The session to open at once. */
@@ -42,15 +42,15 @@ process.on("exit", () => {
 })
 
 /** The real `opencode` terminal UI in a terminal without a window, in a throw-away home or in that of a running host. */
-export const startTui = async ({ host, home = {}, sessionID, size, colours, ...rest }: TuiOptions) => {
-  const { root, directory, env } = await prepareHome(host ? { home: host.home } : home)
-  const ownsHome = !host && !home.home
+export const startTui = async ({ opencode, home = {}, sessionID, size, colours, ...rest }: TuiOptions) => {
+  const { root, directory, env } = await prepareHome(opencode ? { home: opencode.home } : home)
+  const ownsHome = !opencode && !home.home
   if (ownsHome) homes.add(root)
   const folder = join(String(env.XDG_CONFIG_HOME), "opencode")
   await mkdir(folder, { recursive: true })
   await writeFile(join(folder, "tui.json"), JSON.stringify({ plugin: rest.plugin ?? [], ...rest.config }, null, 2))
   const words = [
-    ...(host ? ["attach", host.url, "--dir", directory] : []),
+    ...(opencode ? ["attach", opencode.url, "--dir", directory] : []),
     ...(sessionID ? ["--session", sessionID] : []),
   ]
   const errorFile = join(root, "tui.err")
@@ -80,11 +80,11 @@ export const startTui = async ({ host, home = {}, sessionID, size, colours, ...r
    * own: the wide terminal's sidebar has it.
    */
   const show = async ({ id, title }: { id: string; title: string }, [columns, rows]: readonly [number, number]) => {
-    if (!host) throw new Error("a terminal that is its own host has no door for this")
+    if (!opencode) throw new Error("a terminal that is its own host has no door for this")
     terminal.resize(SIDEBAR_COLUMNS, rows)
     // A terminal that has only just begun may not hear it yet.
     for (let tries = 1; ; tries++) {
-      await host.client.tui.selectSession({ sessionID: id })
+      await opencode.client.tui.selectSession({ sessionID: id })
       const shown = await terminal.waitFor(title, { timeout: SELECT_MS }).catch((error) => {
         if (tries === SELECT_TRIES) throw error
       })

@@ -13,7 +13,7 @@ const PLACES = {
 
 const rigWith = (general: object, options = {}) => {
   const rig = new Rig({ options: { agents: { general }, ...options }, worktrees: async () => PLACES })
-  rig.host.move = async () => {}
+  rig.opencode.move = async () => {}
   return rig
 }
 
@@ -41,7 +41,7 @@ describe("the options of an agent", () => {
 
   test("the options of an agent do not affect other agents, whatever their names", async () => {
     const rig = rigWith({ timeout: 60_000 })
-    rig.host.agentList = [...rig.host.agentList, { name: "toString", description: "", mode: "all" }]
+    rig.opencode.agentList = [...rig.opencode.agentList, { name: "toString", description: "", mode: "all" }]
     const { run } = await rig.launch({ agent: "toString" })
     expect(run.timeout).toBe(DEFAULTS.taskTimeout)
   })

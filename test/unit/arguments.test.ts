@@ -164,14 +164,14 @@ describe("a malformed call", () => {
     ["superagents_clear", [1], /must be an object\. Got \[1\]\.$/],
   ])("a malformed call makes no session and names its mistake: %s %j", async (name, input, text) => {
     const rig = new Rig()
-    const sessions = rig.host.database.sessions.size
+    const sessions = rig.opencode.database.sessions.size
     const tool = toolsFor(rig.manager, rig.options)[name]
     if (!tool) throw new Error(`no tool ${name}`)
     const call = tool.execute(input, rig.caller)
     await expect(call).rejects.toMatchObject({ name: "CallError", message: expect.stringMatching(text) })
     const message = await call.catch((error: Error) => error.message)
     expect(String(message).length).toBeLessThan(600)
-    expect(rig.host.database.sessions.size).toBe(sessions)
+    expect(rig.opencode.database.sessions.size).toBe(sessions)
     expect(rig.manager.list(rig.parent)).toEqual([])
     expect(rig.timers.pending).toBe(0)
   })

@@ -20,7 +20,7 @@ beforeEach(() => {
     },
   } as never as Place
   rig = new Rig({ worktrees: async () => places })
-  rig.host.move = async () => {}
+  rig.opencode.move = async () => {}
 })
 
 const call = async (name: "superagents_output" | "superagents_task", args: object) =>

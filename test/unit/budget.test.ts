@@ -59,8 +59,8 @@ describe("a session's budget", () => {
     const { sessionID } = await rig.ended((await rig.launch(spend)).id)
     await rig.clock.advance(1000)
     expect(cost(rig)).toBeCloseTo(0.04)
-    rig.host.onEvent = () => "double"
-    rig.host.say(sessionID, "SPEND more", { agent: "general" })
+    rig.opencode.onEvent = () => "double"
+    rig.opencode.say(sessionID, "SPEND more", { agent: "general" })
     await rig.clock.advance(20_000)
     expect(cost(rig)).toBeCloseTo(0.08)
     await expect(rig.launch(spend)).rejects.toThrow("spent $0.0800 of $0.06")
@@ -76,7 +76,7 @@ describe("a session's budget", () => {
     const { sessionID } = await rig.ended((await rig.launch(spend)).id)
     await rig.clock.advance(25 * 3_600_000)
     expect(day()).toBe(0)
-    rig.host.say(sessionID, "SPEND more", { agent: "general" })
+    rig.opencode.say(sessionID, "SPEND more", { agent: "general" })
     await rig.clock.advance(20_000)
     expect(day()).toBeCloseTo(0.04)
     expect(cost(rig)).toBeCloseTo(0.08)
@@ -113,7 +113,7 @@ describe("a session's budget", () => {
       code: "budget",
       text: expect.stringMatching(/^It never began: the session's/),
     })
-    expect(rig.host.stored(waiting.sessionID).messages).toEqual([])
+    expect(rig.opencode.stored(waiting.sessionID).messages).toEqual([])
   })
 })
 
@@ -153,7 +153,7 @@ describe("the default limits", () => {
 describe("a task's budget", () => {
   test("a task's budget is enforced even if the host's usage events are lost", async () => {
     const rig = rigged({ maxCostPerTask: 0.05, pollInterval: 100 }, 100)
-    rig.host.onEvent = () => "lose"
+    rig.opencode.onEvent = () => "lose"
     const { id } = await rig.launch(spend)
     const task = await rig.ended(id)
     expect(task.outcome?.reason?.code).toBe("budget")
@@ -222,7 +222,7 @@ describe("the budget of a day", () => {
     await rig.ended(id)
     const other = new Rig({
       options: { maxCostPerDay: 0.1, lastWord: 0 },
-      share: { clock: rig.clock, database: rig.host.database },
+      share: { clock: rig.clock, database: rig.opencode.database },
     })
     other.script(({ prompt }) => (prompt === "SPEND" ? STEP : undefined))
     // Ids are told apart by their number in a rig.
@@ -242,10 +242,10 @@ describe("the budget of a day", () => {
   test("other processes' records are read only for a day's budget, and a failed read is ignored", async () => {
     const reads = async (options: object) => {
       const rig = rigged(options)
-      rig.host.onCall = (method) => (method === "recordsSince" ? { fail: new Error("no") as never } : undefined)
-      const before = rig.host.calls.filter((name) => name === "recordsSince").length
+      rig.opencode.onCall = (method) => (method === "recordsSince" ? { fail: new Error("no") as never } : undefined)
+      const before = rig.opencode.calls.filter((name) => name === "recordsSince").length
       await rig.launch(spend)
-      return rig.host.calls.filter((name) => name === "recordsSince").length - before
+      return rig.opencode.calls.filter((name) => name === "recordsSince").length - before
     }
     expect(await reads({ maxCostPerSession: 1 })).toBe(0)
     expect(await reads({ maxCostPerDay: 1 })).toBe(1)
@@ -256,9 +256,9 @@ describe("the budget of a day", () => {
     await other.ended((await other.launch(spend)).id)
     const rig = new Rig({
       options: { maxCostPerDay: 0.03 },
-      share: { clock: other.clock, database: other.host.database },
+      share: { clock: other.clock, database: other.opencode.database },
     })
-    rig.host.onCall = (method) => (method === "recordsSince" ? { slow: 50 } : undefined)
+    rig.opencode.onCall = (method) => (method === "recordsSince" ? { slow: 50 } : undefined)
     const launches = Promise.allSettled([rig.launch(spend), rig.launch(spend)])
     await rig.clock.advance(1000)
     expect((await launches).map(({ status }) => status)).toEqual(["rejected", "rejected"])
@@ -266,7 +266,7 @@ describe("the budget of a day", () => {
 
   test("the day's budget includes the tasks in all folders of the project", async () => {
     const rig = rigged({ maxCostPerDay: 1 })
-    const asked = vi.spyOn(rig.host, "recordsSince")
+    const asked = vi.spyOn(rig.opencode, "recordsSince")
     await rig.launch(spend)
     expect(asked.mock.lastCall).toEqual([expect.any(Number), "project"])
   })
@@ -277,7 +277,7 @@ test("budgets and an unneeded last word cause no additional host calls", async (
     const rig = new Rig({ options })
     await rig.ended((await rig.launch()).id)
     await rig.clock.advance(60_000)
-    return rig.host.calls
+    return rig.opencode.calls
   }
   const plain = await calls({ lastWord: 0 })
   expect(await calls({})).toEqual(plain)
@@ -304,9 +304,9 @@ describe("past spending", () => {
     const rig = rigged({ maxCostPerDay: 0.04 })
     const { id, sessionID } = await rig.launch(spend)
     await rig.ended(id)
-    const { metadata } = rig.host.stored(sessionID)
+    const { metadata } = rig.opencode.stored(sessionID)
     const record = metadata[RECORD_KEY] as object
-    rig.host.writeMetadata(sessionID, { ...metadata, [RECORD_KEY]: { ...record, signature: "of another key" } })
+    rig.opencode.writeMetadata(sessionID, { ...metadata, [RECORD_KEY]: { ...record, signature: "of another key" } })
     rig.restart()
     await rig.manager.recover()
     await rig.manager.ready(rig.parent)
@@ -320,8 +320,8 @@ describe("past spending", () => {
     const rig = rigged({ maxCostPerDay: 0.07 })
     const { id, sessionID } = await rig.launch(spend)
     await rig.ended(id)
-    const { metadata } = rig.host.stored(sessionID)
-    rig.host.writeMetadata(sessionID, { [RECORD_KEY]: { ...(metadata[RECORD_KEY] as object), signature: "none" } })
+    const { metadata } = rig.opencode.stored(sessionID)
+    rig.opencode.writeMetadata(sessionID, { [RECORD_KEY]: { ...(metadata[RECORD_KEY] as object), signature: "none" } })
     expect(await rig.launch(spend)).toBeDefined()
   })
 
@@ -330,7 +330,7 @@ describe("past spending", () => {
     const { id, sessionID } = await rig.launch(spend)
     await rig.ended(id)
     await rig.manager.clear(rig.parent)
-    expect(rig.host.stored(sessionID).metadata).toEqual({})
+    expect(rig.opencode.stored(sessionID).metadata).toEqual({})
   })
 
   test("a launch is refused if the budget is used up while the user decides about it", async () => {
@@ -354,7 +354,7 @@ describe("past spending", () => {
     rig.onPrompt("SLOW", { tools: [{ name: "build", args: { ms: 120_000 } }] })
     const { id } = await rig.launch({ prompt: "SLOW" })
     const options = { lastWord: 0, maxTokensPerTask: 0 }
-    const other = new Rig({ options, share: { clock: rig.clock, database: rig.host.database } })
+    const other = new Rig({ options, share: { clock: rig.clock, database: rig.opencode.database } })
     other.script(({ prompt }) => (prompt === "SPEND" ? STEP : undefined))
     // Ids are told apart by their number in a rig.
     await other.ended((await other.launch()).id)
@@ -369,7 +369,7 @@ describe("past spending", () => {
     const rig = rigged({ maxCostPerDay: 0.1, lastWord: 0 }, 1000)
     rig.onPrompt("SLOW", { tools: [{ name: "build", args: { ms: 120_000 } }] })
     const worktrees = { capture: async () => {}, enter: async () => ({ directory: "/place", preface: "" }) }
-    const share = { clock: rig.clock, database: rig.host.database }
+    const share = { clock: rig.clock, database: rig.opencode.database }
     const other = new Rig({ options: { lastWord: 0 }, worktrees: async () => worktrees as never, share })
     other.script(({ prompt }) => (prompt.startsWith("SPEND") ? STEP : undefined))
     // Ids are told apart by their number in a rig.

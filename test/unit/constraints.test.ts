@@ -41,7 +41,7 @@ test("the constraints follow the prompt as a separate part, also in a resume", a
   await rig.ended(id)
   await rig.manager.resume(id, { prompt: "AGAIN", maxCost: 0.2 }, rig.caller)
   await rig.ended(id)
-  const prompts = rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")
+  const prompts = rig.opencode.stored(sessionID).messages.filter(({ role }) => role === "user")
   expect(prompts.map(({ parts }) => parts.map((part) => part.type === "text" && [part.text, part.synthetic]))).toEqual([
     [
       ["FIND", false],

@@ -20,17 +20,17 @@ describe("a completed run", () => {
     expect(rig.notices()).toHaveLength(1)
     expect(rig.timers.pending).toBe(0)
     expect(rig.errors()).toEqual([])
-    expect(rig.host.toasts.at(-1)).toMatchObject({ title: "Background agent finished", variant: "success" })
+    expect(rig.opencode.toasts.at(-1)).toMatchObject({ title: "Background agent finished", variant: "success" })
   })
 
-  test.each<[string, Rig["host"]["onEvent"]]>([
+  test.each<[string, Rig["opencode"]["onEvent"]]>([
     ["every event comes twice", () => "double"],
     ["no event comes at all", () => "lose"],
     ["every event comes late", () => ({ late: 1500 })],
     ["the idle event is lost", (event) => (event.type === "idle" ? "lose" : undefined)],
   ])("a run completes and its parent is notified once although %s", async (_when, onEvent) => {
     const rig = new Rig()
-    rig.host.onEvent = onEvent
+    rig.opencode.onEvent = onEvent
     const task = await rig.ended((await rig.launch()).id)
     await rig.clock.advance(60_000)
     expect(task.status).toBe("completed")
@@ -47,7 +47,7 @@ describe("a completed run", () => {
     // That others are told now and then that it is looked after.
     expect(rig.timers.pending).toBe(1)
     expect((await rig.ended(task.id)).status).toBe("completed")
-    expect(rig.host.calls).not.toContain("activity")
+    expect(rig.opencode.calls).not.toContain("activity")
   })
 
   test("several runs that send events share one occasional poll of the host", async () => {
@@ -55,10 +55,10 @@ describe("a completed run", () => {
     rig.onPrompt("FIND", HANG)
     for (let count = 0; count < 5; count++) await rig.launch()
     await rig.clock.advance(2000)
-    rig.host.calls.length = 0
+    rig.opencode.calls.length = 0
     await rig.clock.advance(60_000)
     // A silence may be that of a question whose event was lost: it is looked for once.
-    expect(rig.host.calls).toEqual(["activity", "openAsks", ...Array(4).fill("activity")])
+    expect(rig.opencode.calls).toEqual(["activity", "openAsks", ...Array(4).fill("activity")])
     expect(rig.timers.pending).toBe(1)
   })
 
@@ -68,10 +68,10 @@ describe("a completed run", () => {
     rig.onPrompt("DEAF", HANG)
     await rig.launch()
     const deaf = await rig.launch({ prompt: "DEAF" })
-    rig.host.onEvent = (event) => ("sessionID" in event && event.sessionID === deaf.sessionID ? "lose" : undefined)
-    rig.host.calls.length = 0
+    rig.opencode.onEvent = (event) => ("sessionID" in event && event.sessionID === deaf.sessionID ? "lose" : undefined)
+    rig.opencode.calls.length = 0
     await rig.clock.advance(10_000)
-    expect(rig.host.calls.filter((method) => method === "activity")).toHaveLength(5)
+    expect(rig.opencode.calls.filter((method) => method === "activity")).toHaveLength(5)
   })
 
   test("a run's tool calls are counted by id, and the last five are named", async () => {
@@ -107,13 +107,13 @@ describe("a completed run", () => {
 
   const refused = async (name: string, text: string | undefined) => {
     const rig = new Rig()
-    rig.host.asking.add(name)
+    rig.opencode.asking.add(name)
     rig.onPrompt("FIND", { text, tools: [{ name, args: {} }] })
     const { id } = await rig.launch()
     await rig.clock.advance(100)
     const ask = rig.view(id).asks[0]
     if (!ask) throw new Error("no question")
-    await rig.host.refuse(ask, "")
+    await rig.opencode.refuse(ask, "")
     return rig.ended(id)
   }
 })
@@ -161,10 +161,10 @@ describe("an idle child's open todos", () => {
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(3000)
     rig.onPrompt("GO ON", { text: "all done", delay: 4000 })
-    rig.host.say(sessionID, "GO ON")
+    rig.opencode.say(sessionID, "GO ON")
     await rig.clock.advance(3000)
     expect(rig.task(id).status).toBe("running")
-    rig.host.stored(sessionID).todos = []
+    rig.opencode.stored(sessionID).todos = []
     const task = await rig.ended(id)
     expect(task).toMatchObject({ status: "completed", outcome: { openTodos: 0 } })
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("all done")
@@ -188,7 +188,7 @@ describe("a failed run", () => {
     expect(rig.notices()).toHaveLength(1)
     expect(rig.notices()[0]?.visible).toMatch(/^✗ \*\*Agent "find it" failed in \d+ms\.\*\*\nTask Progress: 1\/1$/)
     expect(rig.notices()[0]?.hidden).toContain("Reason: no such luck")
-    expect(rig.host.toasts.at(-1)).toEqual({
+    expect(rig.opencode.toasts.at(-1)).toEqual({
       title: "Background agent failed",
       message: "find it: no such luck",
       variant: "error",
@@ -207,7 +207,7 @@ describe("a failed run", () => {
 
   test("a run shows retries that only polling could find when no event arrives", async () => {
     const rig = new Rig()
-    rig.host.onEvent = () => "lose"
+    rig.opencode.onEvent = () => "lose"
     rig.onPrompt("FIND", { status: 500 })
     const { id } = await rig.launch()
     await rig.clock.advance(2500)
@@ -217,9 +217,9 @@ describe("a failed run", () => {
   test("a run fails when the host no longer knows its agent at the prompt", async () => {
     const rig = new Rig()
     const launching = rig.launch()
-    rig.host.onCall = (method) => {
+    rig.opencode.onCall = (method) => {
       // After the launch has read the agents.
-      if (method === "prompt") rig.host.agentList = rig.host.agentList.filter(({ name }) => name !== "general")
+      if (method === "prompt") rig.opencode.agentList = rig.opencode.agentList.filter(({ name }) => name !== "general")
       return undefined
     }
     const task = await rig.ended((await launching).id)
@@ -230,15 +230,15 @@ describe("a failed run", () => {
   test("a run does not fail by an error event that arrives before its prompt has begun", async () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
-    rig.host.tell({ type: "error", sessionID, error: { message: "Aborted", aborted: true } })
+    rig.opencode.tell({ type: "error", sessionID, error: { message: "Aborted", aborted: true } })
     expect((await rig.ended(id)).status).toBe("completed")
   })
 
   test("a run fails when nothing ever answers its prompt", async () => {
     const rig = new Rig()
-    rig.host.onCall = (method) => (method === "prompt" ? "forget" : undefined)
+    rig.opencode.onCall = (method) => (method === "prompt" ? "forget" : undefined)
     const { id } = await rig.launch()
-    rig.host.onCall = () => undefined
+    rig.opencode.onCall = () => undefined
     await rig.clock.advance(ANSWER_GRACE_MS)
     expect(rig.task(id).status).toBe("running")
     const task = await rig.ended(id)
@@ -254,7 +254,7 @@ describe("a failed run", () => {
     const { id, sessionID } = await rig.launch()
     for (let count = 0; count < 4; count++) {
       await rig.clock.advance(10_000)
-      rig.host.tell({ type: "idle", sessionID })
+      rig.opencode.tell({ type: "idle", sessionID })
     }
     expect((await rig.ended(id)).status).toBe("completed")
   })
@@ -264,10 +264,10 @@ describe("a failed run", () => {
     rig.onPrompt("FIND", HANG)
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(100)
-    rig.host.onEvent = () => "lose"
-    rig.host.abortByUser(sessionID)
+    rig.opencode.onEvent = () => "lose"
+    rig.opencode.abortByUser(sessionID)
     await rig.clock.advance(10)
-    delete rig.host.stored(sessionID).messages.at(-1)?.error
+    delete rig.opencode.stored(sessionID).messages.at(-1)?.error
     const task = await rig.ended(id)
     expect(task.outcome?.reason).toEqual({
       code: "host",
@@ -279,8 +279,8 @@ describe("a failed run", () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "the answer", delay: 100 })
     const { id, sessionID } = await rig.launch()
-    await rig.clock.until(() => rig.host.stored(sessionID).messages.at(-1)?.finish === "stop")
-    await rig.host.prompt({ sessionID, messageID: "msg_x", noReply: true, parts: [{ text: "by the way" }] })
+    await rig.clock.until(() => rig.opencode.stored(sessionID).messages.at(-1)?.finish === "stop")
+    await rig.opencode.prompt({ sessionID, messageID: "msg_x", noReply: true, parts: [{ text: "by the way" }] })
     const task = await rig.ended(id)
     expect(task.status).toBe("completed")
   })
@@ -294,8 +294,8 @@ describe("a child's session", () => {
       rig.onPrompt("FIND", { hang: true, text: "so far" })
       const { id, sessionID } = await rig.launch()
       await rig.clock.advance(100)
-      if (how === "not heard") rig.host.onEvent = () => "lose"
-      rig.host.abortByUser(sessionID)
+      if (how === "not heard") rig.opencode.onEvent = () => "lose"
+      rig.opencode.abortByUser(sessionID)
       const task = await rig.ended(id)
       expect(task).toMatchObject({
         status: "cancelled",
@@ -314,15 +314,15 @@ describe("a child's session", () => {
       const { id, sessionID } = await rig.launch()
       await rig.clock.advance(100)
       if (how === "not heard") {
-        rig.host.onEvent = () => "lose"
-        rig.host.abortByUser(sessionID)
+        rig.opencode.onEvent = () => "lose"
+        rig.opencode.abortByUser(sessionID)
       }
-      rig.host.deleteByUser(sessionID)
+      rig.opencode.deleteByUser(sessionID)
       const task = await rig.ended(id)
       expect(task.status).toBe("cancelled")
       expect(rig.notices()).toHaveLength(1)
       expect(rig.notices()[0]?.visible).toMatch(/^⊘/)
-      expect((await rig.host.activity()).has(sessionID)).toBe(false)
+      expect((await rig.opencode.activity()).has(sessionID)).toBe(false)
       await expect(rig.manager.output(id, rig.caller)).resolves.toMatchObject({ answer: expect.any(String) })
     },
   )
@@ -332,7 +332,7 @@ describe("failed requests to OpenCode", () => {
   test("a run completes although several requests to the host fail while it is watched", async () => {
     const rig = new Rig()
     let failures = 0
-    rig.host.onCall = (method) => {
+    rig.opencode.onCall = (method) => {
       if (!["activity", "messagesSince", "session", "openTodos"].includes(method) || failures-- <= 0) return undefined
       return { fail: new OpencodeError("busy") }
     }
@@ -345,10 +345,10 @@ describe("failed requests to OpenCode", () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     await rig.launch()
-    rig.host.calls.length = 0
-    rig.host.onCall = (method) => (method === "activity" ? { slow: 20_000 } : undefined)
+    rig.opencode.calls.length = 0
+    rig.opencode.onCall = (method) => (method === "activity" ? { slow: 20_000 } : undefined)
     await rig.clock.advance(60_000)
-    expect(rig.host.calls.filter((method) => method === "activity").length).toBeLessThanOrEqual(3)
+    expect(rig.opencode.calls.filter((method) => method === "activity").length).toBeLessThanOrEqual(3)
   })
 })
 
@@ -364,19 +364,19 @@ describe("a compaction", () => {
     })
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(200)
-    rig.host.compact(sessionID)
+    rig.opencode.compact(sessionID)
     expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { toolCalls: 1 } })
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
   })
 
   test("a compaction after an answer that fills the context keeps that answer", async () => {
     const rig = new Rig()
-    rig.host.contextTokens = 1000
+    rig.opencode.contextTokens = 1000
     rig.onPrompt("FIND", { text: "the answer", usage: { input: 5000 } })
     rig.onPrompt("Continue if you have next steps", { text: "There is nothing left to do", delay: 3000 })
     const { id, sessionID } = await rig.launch()
     expect((await rig.ended(id)).status).toBe("completed")
-    expect(rig.host.isWorking(sessionID)).toBe(false)
+    expect(rig.opencode.isWorking(sessionID)).toBe(false)
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
     expect(rig.notices()[0]?.hidden).toContain("Its whole answer:\n<task_output>\nthe answer\n")
   })
@@ -393,7 +393,7 @@ test("a run that crashed after a tool call with finish reason stop is interrupte
   await rig.clock.advance(1000)
   rig.crash()
   // The next step had not begun yet.
-  rig.host.stored(sessionID).messages.pop()
+  rig.opencode.stored(sessionID).messages.pop()
   rig.restart()
   await rig.manager.recover()
   expect(await rig.ended(id)).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })

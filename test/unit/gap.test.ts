@@ -10,7 +10,7 @@ const between = async () => {
     return { text: "all done", delay: 5000 }
   })
   const task = await rig.launch()
-  const { messages } = rig.host.stored(task.sessionID)
+  const { messages } = rig.opencode.stored(task.sessionID)
   await rig.clock.until(() => messages.at(-1)?.finish === "tool-calls" || messages.length > 2)
   /** The host has opened no message for the next step yet. */
   if (messages.length > 2) messages.splice(2)
@@ -21,7 +21,7 @@ describe("a run between two steps", () => {
   test.each(["idle", "error"] as const)("a run between two steps is not ended by a late %s event", async (type) => {
     const { rig, id, sessionID } = await between()
     const error = { name: "UnknownError", message: "of an earlier run" }
-    rig.host.tell(type === "idle" ? { type, sessionID } : { type, sessionID, error })
+    rig.opencode.tell(type === "idle" ? { type, sessionID } : { type, sessionID, error })
     await rig.clock.advance(3000)
     expect(rig.task(id).status).toBe("running")
     expect((await rig.ended(id)).status).toBe("completed")
@@ -30,9 +30,9 @@ describe("a run between two steps", () => {
 
   test.each(["heard", "not heard"])("a run is cancelled when the user stops it between two steps (%s)", async (how) => {
     const { rig, id, sessionID } = await between()
-    if (how === "not heard") rig.host.onEvent = () => "lose"
-    rig.host.abortByUser(sessionID)
-    rig.host.stored(sessionID).messages.splice(2)
+    if (how === "not heard") rig.opencode.onEvent = () => "lose"
+    rig.opencode.abortByUser(sessionID)
+    rig.opencode.stored(sessionID).messages.splice(2)
     const task = await rig.ended(id)
     expect(task).toMatchObject({ status: "cancelled", outcome: { reason: { code: "aborted" } } })
     expect(rig.notices()).toHaveLength(1)

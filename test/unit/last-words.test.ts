@@ -28,7 +28,7 @@ const ended = async (options: object, work: Reply, word: Reply, launch: Paramete
   const { id } = await rig.launch(launch)
   const task = await rig.ended(id)
   await rig.clock.advance(5000)
-  expect((await rig.host.activity()).has(task.sessionID)).toBe(false)
+  expect((await rig.opencode.activity()).has(task.sessionID)).toBe(false)
   expect(rig.notices()).toHaveLength(1)
   const { answer } = await rig.manager.output(id, rig.caller)
   return { rig, task, words, answer, lasted: (task.run.endedAt ?? 0) - (task.run.startedAt ?? 0) }
@@ -79,7 +79,7 @@ describe("a run near its time limit", () => {
     expect(lasted).toBe(9000)
     expect(task.outcome?.saidLastWord).toBeUndefined()
     expect(words.length).toBeGreaterThan(1)
-    const calls = rig.host
+    const calls = rig.opencode
       .stored(task.sessionID)
       .messages.flatMap(({ parts }) => parts.filter(({ type }) => type === "tool"))
     expect(calls.some((part) => part.type === "tool" && part.state === "error")).toBe(true)
@@ -97,8 +97,8 @@ describe("a run near its time limit", () => {
     const offered = async (work: Reply) => {
       const { rig } = rigged(limits, work, WORKS)
       const told: boolean[] = []
-      const { inRequest } = rig.host.hooks
-      rig.host.hooks.inRequest = (sessionID) => {
+      const { inRequest } = rig.opencode.hooks
+      rig.opencode.hooks.inRequest = (sessionID) => {
         const word = inRequest(sessionID)
         if (word) told.push(!word.withoutTools)
         return word
@@ -131,10 +131,10 @@ describe("a run near its time limit", () => {
     "a question of %s that a run waits for is refused near the time limit",
     async (tool) => {
       const { rig, words } = rigged(limits, { tools: [{ name: tool, args: {} }] }, SAID)
-      rig.host.asking.add("bash")
+      rig.opencode.asking.add("bash")
       const task = await rig.ended((await rig.launch()).id)
       expect(task.outcome?.saidLastWord).toBe(true)
-      expect(await rig.host.openAsks()).toEqual([])
+      expect(await rig.opencode.openAsks()).toEqual([])
       expect(words).toHaveLength(1)
     },
   )
@@ -179,7 +179,7 @@ describe("a run near its time limit", () => {
     const { rig } = rigged(limits, HANGS_IN_TOOL, SAID)
     const { id } = await rig.launch()
     await rig.clock.advance(1000)
-    rig.host.onCall = (method, session) =>
+    rig.opencode.onCall = (method, session) =>
       method === "prompt" && session !== rig.parent ? { fail: new OpencodeError("no") } : undefined
     expect((await rig.ended(id)).outcome?.reason?.code).toBe("timeout")
   })
@@ -234,8 +234,8 @@ describe("a crash during a last word", () => {
     expect(asked, "it was asked before the crash").toBeDefined()
     expect(words).toHaveLength(before)
     expect(rig.notices()).toHaveLength(1)
-    expect((await rig.host.activity()).has(sessionID)).toBe(false)
-    const stored = rig.host.stored(sessionID).messages
+    expect((await rig.opencode.activity()).has(sessionID)).toBe(false)
+    const stored = rig.opencode.stored(sessionID).messages
     return { rig, task, words, notice: rig.notices()[0], said: stored.filter(({ id }) => id.includes("L0000")) }
   }
 
@@ -263,9 +263,9 @@ describe("a crash during a last word", () => {
     const { rig } = rigged(limits, WORKS, SAID)
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(6900)
-    rig.host.onEvent = () => "lose"
+    rig.opencode.onEvent = () => "lose"
     await rig.clock.until(() => rig.task(id).run.lastWordAt !== undefined)
-    const messages = rig.host.stored(sessionID).messages
+    const messages = rig.opencode.stored(sessionID).messages
     await rig.clock.until(() => messages.at(-1)?.finish === "stop")
     expect(rig.task(id).status).toBe("running")
     rig.restart()
@@ -281,8 +281,8 @@ describe("a crash during a last word", () => {
     const { rig } = rigged(limits, { text: "all is done", delay: 7600 }, SAID)
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(7100)
-    rig.host.onEvent = () => "lose"
-    const messages = rig.host.stored(sessionID).messages
+    rig.opencode.onEvent = () => "lose"
+    const messages = rig.opencode.stored(sessionID).messages
     await rig.clock.until(() => messages.at(-1)?.finish === "stop")
     expect(rig.task(id)).toMatchObject({ status: "running", run: { lastWordAt: expect.any(Number) } })
     rig.restart()

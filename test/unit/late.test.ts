@@ -17,7 +17,7 @@ const slowNext = (
   fault: { slow: number; fail?: OpencodeError; after?: boolean },
 ) => {
   let left = 1
-  rig.host.onCall = (method, session) => (method === slowed && session === about && left-- > 0 ? fault : undefined)
+  rig.opencode.onCall = (method, session) => (method === slowed && session === about && left-- > 0 ? fault : undefined)
 }
 
 /** The answer of a run that is begun at once. */
@@ -61,10 +61,10 @@ describe("late messages of an ended run", () => {
   test("a prompt that arrives after its run was cancelled does not stop the next run", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { hang: true })
-    rig.host.onCall = (method) => (method === "prompt" ? { slow: 29_000 } : undefined)
+    rig.opencode.onCall = (method) => (method === "prompt" ? { slow: 29_000 } : undefined)
     const { id } = await rig.launch()
     await rig.clock.advance(100)
-    rig.host.onCall = () => undefined
+    rig.opencode.onCall = () => undefined
     await cancelAll(rig)
     expect(await answerAgain(rig, id)).toBe("again")
   })
@@ -110,7 +110,7 @@ test("a message that the host refused is not sent again to a run that has ended 
   await rig.clock.advance(100)
   await cancelAll(rig, 10_000)
   expect(await told).toContain("is cancelled: it was told nothing")
-  expect(rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")).toHaveLength(1)
+  expect(rig.opencode.stored(sessionID).messages.filter(({ role }) => role === "user")).toHaveLength(1)
 })
 
 test("a late message from the screen goes to the run that is current when it arrives", async () => {
@@ -120,9 +120,9 @@ test("a late message from the screen goes to the run that is current when it arr
   const { id, sessionID } = await rig.launch()
   await rig.clock.advance(100)
   slowNext(rig, "clearRequest", sessionID, { slow: 5000 })
-  const { metadata } = rig.host.stored(sessionID)
-  rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r", action: "tell", prompt: "MORE" } })
+  const { metadata } = rig.opencode.stored(sessionID)
+  rig.opencode.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r", action: "tell", prompt: "MORE" } })
   await rig.ended(id)
   expect(await answerAgain(rig, id)).toBe("heard")
-  expect(rig.host.toasts.map(({ title }) => title)).not.toContain("Not done")
+  expect(rig.opencode.toasts.map(({ title }) => title)).not.toContain("Not done")
 })

@@ -27,14 +27,14 @@ describe("a launch", () => {
       status: "running",
       run: { generation: 0, timeout: 5000 },
     })
-    const session = rig.host.stored(task.sessionID)
+    const session = rig.opencode.stored(task.sessionID)
     expect(session).toMatchObject({ parentID: rig.parent, title: "find it (@general background agent)" })
-    expect((await rig.host.session(task.sessionID))?.record?.task).toMatchObject({ id: task.id, status: "running" })
+    expect((await rig.opencode.session(task.sessionID))?.record?.task).toMatchObject({ id: task.id, status: "running" })
     expect(session.messages[0]).toMatchObject({ id: task.run.promptID, agent: "general", model: task.model })
     expect(session.messages[0]?.parts).toEqual([expect.objectContaining({ text: "FIND it", synthetic: false })])
     expect(rig.view(task.id)).toMatchObject({ phase: "working", elapsed: 100 })
     await rig.clock.advance(1000)
-    expect(rig.host.toasts).toEqual([
+    expect(rig.opencode.toasts).toEqual([
       { title: "Background agent launched", message: "find it (general)", variant: "info" },
     ])
   })
@@ -42,12 +42,12 @@ describe("a launch", () => {
   test("a launch removes the prompt from the task's record once it was sent", async () => {
     const rig = new Rig()
     const task = await rig.launch()
-    expect(JSON.stringify(rig.host.stored(task.sessionID).metadata)).not.toContain("FIND")
+    expect(JSON.stringify(rig.opencode.stored(task.sessionID).metadata)).not.toContain("FIND")
   })
 
   test("a launch whose prompt the host refuses ends as failed, with one notification", async () => {
     const rig = new Rig()
-    rig.host.onCall = (method, sessionID) =>
+    rig.opencode.onCall = (method, sessionID) =>
       method === "prompt" && sessionID !== rig.parent ? { fail: new OpencodeError("out of order") } : undefined
     const task = await rig.ended((await rig.launch()).id)
     expect(task).toMatchObject({
@@ -62,27 +62,27 @@ describe("a launch", () => {
   test("a launch whose prompt arrived despite an error of the host does not keep running", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true })
-    rig.host.onCall = (method, sessionID) =>
+    rig.opencode.onCall = (method, sessionID) =>
       method === "prompt" && sessionID !== rig.parent ? { fail: new OpencodeError("lost"), after: true } : undefined
     const task = await rig.ended((await rig.launch()).id)
     expect(task.status).toBe("error")
     await rig.clock.advance(10_000)
-    expect((await rig.host.activity()).has(task.sessionID)).toBe(false)
+    expect((await rig.opencode.activity()).has(task.sessionID)).toBe(false)
   })
 
   test("a launch shows nothing on the screen when toasts are off", async () => {
     const rig = new Rig({ options: { toasts: false } })
-    rig.host.asking.add("bash")
+    rig.opencode.asking.add("bash")
     rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
     await rig.launch({ prompt: "ASK" })
     await rig.ended((await rig.launch()).id)
     await rig.clock.advance(1000)
-    expect(rig.host.toasts).toEqual([])
+    expect(rig.opencode.toasts).toEqual([])
   })
 
   test("a launch uses the variant after a model's name, but does not split a model name with #", async () => {
     const rig = new Rig()
-    rig.host.modelList = ["scripted/alpha", "scripted/alpha#high", "scripted/odd#one"]
+    rig.opencode.modelList = ["scripted/alpha", "scripted/alpha#high", "scripted/odd#one"]
     const named = await rig.launch({ model: "scripted/alpha#high", prompt: "ONE" })
     const odd = await rig.launch({ model: "scripted/odd#one", prompt: "TWO" })
     expect([named.model, odd.model]).toEqual([
@@ -109,9 +109,9 @@ describe("a launch", () => {
   test("a launch denies the child what its parent is denied, and the task tools at the depth limit", async () => {
     const rig = new Rig()
     const denied = { permission: "bash", pattern: "rm *", action: "deny" as const }
-    rig.host.stored(rig.parent).rules = [denied, { permission: "edit", pattern: "*", action: "allow" }]
+    rig.opencode.stored(rig.parent).rules = [denied, { permission: "edit", pattern: "*", action: "allow" }]
     const task = await rig.launch()
-    expect(rig.host.stored(task.sessionID).rules).toEqual([
+    expect(rig.opencode.stored(task.sessionID).rules).toEqual([
       denied,
       ...["task", "output", "list", "cancel", "clear"].map((name) => ({
         permission: `superagents_${name}`,
@@ -128,7 +128,7 @@ describe("a launch", () => {
       const rig = new Rig({ options: { maxDepth: 0, childQuestions } })
       for (const request of [{}, { fork: true }, { agent: "build" }]) {
         const { sessionID } = await rig.launch(request)
-        expect(rig.host.stored(sessionID).rules).toEqual([{ ...QUESTIONS, action: childQuestions ? "allow" : "deny" }])
+        expect(rig.opencode.stored(sessionID).rules).toEqual([{ ...QUESTIONS, action: childQuestions ? "allow" : "deny" }])
       }
     }
   })
@@ -137,10 +137,10 @@ describe("a launch", () => {
     const rig = new Rig({ options: { maxDepth: 2 } })
     rig.onPrompt("FIND", HANG)
     const task = await rig.launch()
-    expect(rig.host.stored(task.sessionID).rules).toEqual([QUESTIONS])
+    expect(rig.opencode.stored(task.sessionID).rules).toEqual([QUESTIONS])
     const grandchild = await rig.launch({}, task.sessionID)
     expect(grandchild.depth).toBe(2)
-    expect(rig.host.stored(grandchild.sessionID).rules).toHaveLength(8)
+    expect(rig.opencode.stored(grandchild.sessionID).rules).toHaveLength(8)
     await expect(rig.launch({}, grandchild.sessionID)).rejects.toThrow(
       "No task can be launched here: this session is 2 deep already, and the option maxDepth allows 2.",
     )
@@ -149,7 +149,7 @@ describe("a launch", () => {
   test("a launch counts its depth through sessions without a task and records known only to the host", async () => {
     const rig = new Rig()
     const task = await rig.launch()
-    const below = rig.host.openSession({ parentID: task.sessionID })
+    const below = rig.opencode.openSession({ parentID: task.sessionID })
     await expect(rig.launch({}, below)).rejects.toThrow("this session is 2 deep already")
     rig.restart()
     await expect(rig.launch({}, task.sessionID)).rejects.toThrow("this session is 1 deep already")
@@ -162,7 +162,7 @@ describe("a launch", () => {
     for (let depth = 1; depth <= 5; depth++) {
       const task = await rig.launch({ fork: depth > 3 }, sessionID)
       expect(task.depth).toBe(depth)
-      expect(new Set(rig.host.stored(task.sessionID).rules.map(({ permission }) => permission))).toEqual(
+      expect(new Set(rig.opencode.stored(task.sessionID).rules.map(({ permission }) => permission))).toEqual(
         new Set(["question"]),
       )
       sessionID = task.sessionID
@@ -177,16 +177,16 @@ describe("a launch", () => {
 
 describe("a refused launch", () => {
   const refused = async (rig: Rig, request: Parameters<Rig["launch"]>[0], text: string | RegExp) => {
-    const sessions = rig.host.database.sessions.size
+    const sessions = rig.opencode.database.sessions.size
     await expect(rig.launch(request)).rejects.toMatchObject({ name: "CallError", message: expect.stringMatching(text) })
-    expect(rig.host.database.sessions.size).toBe(sessions)
+    expect(rig.opencode.database.sessions.size).toBe(sessions)
     expect(rig.timers.pending).toBe(0)
   }
 
   test("a launch with an unknown agent is refused with the available names, without hidden primary agents", () => {
     const rig = new Rig()
     const title = { name: "title", description: "", mode: "primary", hidden: true } as const
-    rig.host.agentList = [...rig.host.agentList, title, { ...title, name: "ghost", mode: "subagent" }]
+    rig.opencode.agentList = [...rig.opencode.agentList, title, { ...title, name: "ghost", mode: "subagent" }]
     return refused(
       rig,
       { agent: "nobody" },
@@ -196,7 +196,7 @@ describe("a refused launch", () => {
 
   test("a launch with an unknown variant is refused with suggestions", async () => {
     const rig = new Rig()
-    rig.host.modelList = ["scripted/alpha", "scripted/alpha#high", "scripted/beta"]
+    rig.opencode.modelList = ["scripted/alpha", "scripted/alpha#high", "scripted/beta"]
     await refused(rig, { model: "scripted/alpha#hihg" }, /No model "scripted\/alpha#hihg".* Did you mean: .*#high/)
     await refused(rig, { model: "scripted/beta#high" }, /No model "scripted\/beta#high"/)
   })
@@ -222,23 +222,23 @@ describe("a refused launch", () => {
     "a launch is refused and leaves no session when the host fails at %s",
     async (method) => {
       const rig = new Rig()
-      const sessions = rig.host.database.sessions.size
-      rig.host.onCall = failing(method)
+      const sessions = rig.opencode.database.sessions.size
+      rig.opencode.onCall = failing(method)
       await expect(rig.launch({ model: "scripted/alpha" })).rejects.toThrow(/out of order/)
-      expect(rig.host.database.sessions.size).toBe(sessions)
-      rig.host.onCall = () => undefined
+      expect(rig.opencode.database.sessions.size).toBe(sessions)
+      rig.opencode.onCall = () => undefined
       expect((await rig.launch()).status).toBe("running")
     },
   )
 
   test("a launch leaves no session when the host made one but reported an error", async () => {
     const rig = new Rig()
-    const sessions = rig.host.database.sessions.size
+    const sessions = rig.opencode.database.sessions.size
     const fail = new OpencodeError("no answer")
-    rig.host.onCall = (method) => (method === "createSession" ? { fail, after: true } : undefined)
+    rig.opencode.onCall = (method) => (method === "createSession" ? { fail, after: true } : undefined)
     await expect(rig.launch()).rejects.toThrow("The task could not be launched: no answer")
     await rig.settle()
-    expect(rig.host.database.sessions.size).toBe(sessions)
+    expect(rig.opencode.database.sessions.size).toBe(sessions)
     await rig.clock.advance(60_000)
     expect(rig.notices()).toEqual([])
   })
@@ -287,22 +287,22 @@ describe("a refused launch", () => {
     "a launch leaves no session when the user stops the calling turn meanwhile (fork: %s)",
     async (fork) => {
       const rig = new Rig()
-      const sessions = rig.host.database.sessions.size
+      const sessions = rig.opencode.database.sessions.size
       const turn = new AbortController()
-      rig.host.onCall = (method) => (method === "createSession" ? { slow: 1000 } : undefined)
+      rig.opencode.onCall = (method) => (method === "createSession" ? { slow: 1000 } : undefined)
       const request = { description: "find it", prompt: "FIND", agent: "general", fork }
       const launching = rig.manager.launch(request, { ...rig.caller, abort: turn.signal })
       const refused = expect(launching).rejects.toThrow("The call was stopped while the task was being made.")
       // A fork's history is counted in a thread of its own, which takes real time.
-      await vi.waitFor(() => expect(rig.host.calls).toContain("createSession"), { timeout: 4000 })
+      await vi.waitFor(() => expect(rig.opencode.calls).toContain("createSession"), { timeout: 4000 })
       await rig.clock.advance(500)
       turn.abort()
       await rig.clock.advance(1000)
       await refused
-      expect(rig.host.database.sessions.size).toBe(sessions)
+      expect(rig.opencode.database.sessions.size).toBe(sessions)
       expect(rig.manager.list(rig.parent)).toEqual([])
       await expect(rig.manager.launch(request, { ...rig.caller, abort: turn.signal })).rejects.toThrow("was stopped")
-      expect(rig.host.database.sessions.size).toBe(sessions)
+      expect(rig.opencode.database.sessions.size).toBe(sessions)
     },
   )
 
@@ -364,7 +364,7 @@ describe("an identical launch", () => {
   test("an identical launch in the same step shares the task being made, or replaces it after a failure", async () => {
     const rig = new Rig({ options })
     let fails = true
-    rig.host.onCall = (method) => {
+    rig.opencode.onCall = (method) => {
       if (method !== "createSession" || !fails) return undefined
       fails = false
       return { slow: 100, fail: new OpencodeError("no") }
@@ -404,15 +404,15 @@ describe("a fork", () => {
     const task = await rig.ended((await rig.launch({ fork: true })).id)
     expect(task.fork).toEqual({ messages: 0, tokens: expect.any(Number), droppedMessages: 0, cutResults: 0 })
     expect(task.outcome?.usage).toMatchObject({ input: 100, output: 20 })
-    expect(rig.host.stored(task.sessionID)).toMatchObject({ title: "find it (@general background fork)" })
-    expect((await rig.host.session(task.sessionID))?.record?.task.fork).toEqual(task.fork)
+    expect(rig.opencode.stored(task.sessionID)).toMatchObject({ title: "find it (@general background fork)" })
+    expect((await rig.opencode.session(task.sessionID))?.record?.task.fork).toEqual(task.fork)
     expect(rig.notices()).toHaveLength(1)
   })
 
   test("a fork that cannot be made is an error and does not start as a fresh task", async () => {
     const rig = new Rig()
-    const sessions = rig.host.database.sessions.size
+    const sessions = rig.opencode.database.sessions.size
     await expect(rig.launch({ fork: true }, "ses_unknown")).rejects.toThrow("The task could not be launched")
-    expect(rig.host.database.sessions.size).toBe(sessions)
+    expect(rig.opencode.database.sessions.size).toBe(sessions)
   })
 })

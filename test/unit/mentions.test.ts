@@ -21,9 +21,9 @@ afterEach(() => rmSync(join(folder, ".."), { recursive: true }))
 let sent: unknown[]
 function watch(given: Rig): Rig {
   sent = []
-  const prompt = given.host.prompt.bind(given.host)
-  given.host.folderOf = () => folder
-  given.host.prompt = (each) => {
+  const prompt = given.opencode.prompt.bind(given.opencode)
+  given.opencode.folderOf = () => folder
+  given.opencode.prompt = (each) => {
     if (!each.noReply) sent.push(each.files)
     return prompt(each)
   }

@@ -15,13 +15,13 @@ describe("an answer inside a notification", () => {
     expect(rig.notices()[0]?.hidden).toContain(wrapped("found it"))
     expect(task.retrievedAt).toBeDefined()
     await rig.clock.advance(60_000)
-    expect((await rig.host.session(sessionID))?.record?.task.retrievedAt).toBe(task.retrievedAt)
+    expect((await rig.opencode.session(sessionID))?.record?.task.retrievedAt).toBe(task.retrievedAt)
   })
 
   test("an answer inside a notification needs no extra read of the child's session", async () => {
     const rig = new Rig()
     const reads: string[] = []
-    rig.host.onCall = (method, session) => {
+    rig.opencode.onCall = (method, session) => {
       if (method === "messagesSince") reads.push(String(session))
       return undefined
     }
@@ -64,7 +64,7 @@ describe("an answer inside a notification", () => {
     const rig = new Rig({ options: { resultCacheTTL: 0 } })
     const { id, sessionID } = await rig.launch()
     let reads = 0
-    rig.host.onCall = (method, session) =>
+    rig.opencode.onCall = (method, session) =>
       method === "messagesSince" && session === sessionID && reads++ > 0
         ? { fail: new OpencodeError("busy") }
         : undefined
@@ -79,11 +79,11 @@ describe("an answer inside a notification", () => {
     rig.onPrompt("MORE", { text: "the second answer" })
     const { id } = await rig.launch()
     // The parent's user has undone something: nothing is told until that is over.
-    rig.host.stored(rig.parent).undoneFrom = "msg_zzz"
+    rig.opencode.stored(rig.parent).undoneFrom = "msg_zzz"
     await rig.clock.until(() => rig.task(id).status === "completed")
     await rig.manager.resume(id, { prompt: "MORE" }, rig.caller)
     await rig.clock.until(() => rig.task(id).status === "completed")
-    rig.host.stored(rig.parent).undoneFrom = undefined
+    rig.opencode.stored(rig.parent).undoneFrom = undefined
     await rig.ended(id)
     const [first, second] = rig.notices()
     expect(first?.hidden).toContain(wrapped("the first answer"))
@@ -131,8 +131,8 @@ test("with the option verbose each transition is logged, without any text of the
     const rig = new Rig({ options })
     const { id } = await rig.launch({ prompt: "FIND nobody reads this" })
     await rig.ended(id)
-    expect(JSON.stringify(rig.host.logs)).not.toContain("nobody reads this")
-    return rig.host.logs.flatMap(({ message, fields }) => (message === "transition" ? [fields?.event] : []))
+    expect(JSON.stringify(rig.opencode.logs)).not.toContain("nobody reads this")
+    return rig.opencode.logs.flatMap(({ message, fields }) => (message === "transition" ? [fields?.event] : []))
   }
   expect(await lines({})).toEqual([])
   expect(await lines({ verbose: true })).toEqual(expect.arrayContaining(["completed", "retrieved", "notified"]))

@@ -10,17 +10,17 @@ const error = new OpencodeError("not now")
 /** A parent whose turn goes on for `ms` once it is spoken to. */
 const busyParent = (rig: Rig, ms: number) => {
   rig.onPrompt("BUSY", { text: "done", delay: ms })
-  rig.host.say(rig.parent, "BUSY")
+  rig.opencode.say(rig.parent, "BUSY")
 }
 
 describe("a notification", () => {
   test("a notification has two parts, uses the parent's agent and model, and starts the parent's turn", async () => {
     const rig = new Rig()
-    rig.host.say(rig.parent, "hello", { agent: "plan", model: { provider: "scripted", id: "beta", variant: "low" } })
+    rig.opencode.say(rig.parent, "hello", { agent: "plan", model: { provider: "scripted", id: "beta", variant: "low" } })
     await rig.clock.advance(1000)
     const task = await rig.ended((await rig.launch()).id)
     await rig.clock.advance(100)
-    const message = rig.host.stored(rig.parent).messages.at(-2)
+    const message = rig.opencode.stored(rig.parent).messages.at(-2)
     expect(message).toMatchObject({
       role: "user",
       agent: "plan",
@@ -34,13 +34,13 @@ describe("a notification", () => {
         { type: "text", synthetic: true, text: expect.stringContaining("All 1 tasks finished.") },
       ],
     })
-    expect(rig.host.stored(rig.parent).messages.at(-1)).toMatchObject({ role: "assistant", parentID: message?.id })
+    expect(rig.opencode.stored(rig.parent).messages.at(-1)).toMatchObject({ role: "assistant", parentID: message?.id })
     expect(task.delivery.state).toBe("confirmed")
   })
 
   test("a notification uses OpenCode's defaults in a parent session without any user message", async () => {
     const rig = new Rig()
-    const parent = rig.host.openSession()
+    const parent = rig.opencode.openSession()
     const task = await rig.launch({}, parent)
     await rig.ended(task.id, parent)
     expect(rig.notices(parent)).toHaveLength(1)
@@ -53,20 +53,20 @@ describe("a notification", () => {
   })
 
   const written = (rig: Rig, sessionID: string) => {
-    const { superagents } = rig.host.stored(sessionID).metadata as { superagents: { task: Task } }
+    const { superagents } = rig.opencode.stored(sessionID).metadata as { superagents: { task: Task } }
     return `${superagents.task.status} ${superagents.task.delivery.state}`
   }
   /** What the child's record says when the parent's message is sent, and how often it is written in all. */
   const order = async (rig: Rig, sessionID: string, end: () => Promise<unknown>) => {
     const seen: string[] = []
-    rig.host.onCall = (method) => {
+    rig.opencode.onCall = (method) => {
       if (method === "prompt") seen.push(written(rig, sessionID))
       return undefined
     }
-    rig.host.calls.length = 0
+    rig.opencode.calls.length = 0
     await end()
     await rig.clock.advance(LATER_MS + 1000)
-    return { seen, writes: rig.host.calls.filter((method) => method === "saveRecord").length }
+    return { seen, writes: rig.opencode.calls.filter((method) => method === "saveRecord").length }
   }
 
   test("a notification of a proven end is sent first, and both are then recorded in one write", async () => {
@@ -80,7 +80,7 @@ describe("a notification", () => {
   test("a notification that cannot be delivered at once delays the record of the end by one second", async () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
-    rig.host.onCall = (method) => (method === "persona" ? { fail: error } : undefined)
+    rig.opencode.onCall = (method) => (method === "persona" ? { fail: error } : undefined)
     await rig.clock.until(() => rig.task(id).status === "completed")
     await rig.clock.advance(900)
     expect(written(rig, sessionID)).toBe("running none")
@@ -94,11 +94,11 @@ describe("a notification", () => {
   ])("when %i tasks end together and each send takes %i ms, every record is written once", async (many, slow) => {
     const rig = new Rig({ options: { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 } })
     const launched = await Promise.all(Array.from({ length: many }, () => rig.launch()))
-    rig.host.onCall = (method) => (method === "prompt" ? { slow } : undefined)
-    rig.host.calls.length = 0
+    rig.opencode.onCall = (method) => (method === "prompt" ? { slow } : undefined)
+    rig.opencode.calls.length = 0
     await rig.clock.until(() => launched.every(({ id }) => rig.task(id).delivery.state === "confirmed"))
     await rig.clock.advance(2 * LATER_MS)
-    expect(rig.host.calls.filter((method) => method === "saveRecord")).toHaveLength(many)
+    expect(rig.opencode.calls.filter((method) => method === "saveRecord")).toHaveLength(many)
     for (const { sessionID } of launched) expect(written(rig, sessionID)).toBe("completed confirmed")
   })
 
@@ -115,7 +115,7 @@ describe("a notification", () => {
       const rig = new Rig()
       const { id } = await rig.launch()
       let failures = 3
-      rig.host.onCall = (method) => (method === failing && failures-- > 0 ? { fail: error } : undefined)
+      rig.opencode.onCall = (method) => (method === failing && failures-- > 0 ? { fail: error } : undefined)
       await rig.ended(id)
       await rig.clock.advance(100)
       expect(rig.notices()).toHaveLength(1)
@@ -127,7 +127,7 @@ describe("a notification", () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     let failures = 3
-    rig.host.onCall = (method) => (method === "prompt" && failures-- > 0 ? { fail: error, after: true } : undefined)
+    rig.opencode.onCall = (method) => (method === "prompt" && failures-- > 0 ? { fail: error, after: true } : undefined)
     await rig.ended(id)
     await rig.clock.advance(100)
     expect(rig.notices()).toHaveLength(1)
@@ -138,7 +138,7 @@ describe("a notification", () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     const sends: number[] = []
-    rig.host.onCall = (method) => {
+    rig.opencode.onCall = (method) => {
       if (method !== "prompt") return undefined
       sends.push(rig.clock.now())
       return sends.length < 4 ? "forget" : undefined
@@ -155,8 +155,8 @@ describe("a notification", () => {
     const parent = rig.openParent({ agent: "gone" })
     const { id } = await rig.launch({}, parent)
     const agents: (string | undefined)[] = []
-    const prompt = rig.host.prompt.bind(rig.host)
-    rig.host.prompt = (message) => {
+    const prompt = rig.opencode.prompt.bind(rig.opencode)
+    rig.opencode.prompt = (message) => {
       agents.push(message.agent)
       return prompt(message)
     }
@@ -168,7 +168,7 @@ describe("a notification", () => {
   test("a notification is given up when its parent session is deleted", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
-    rig.host.database.sessions.delete(rig.parent)
+    rig.opencode.database.sessions.delete(rig.parent)
     expect((await rig.ended(id)).delivery.state).toBe("abandoned")
     await rig.clock.advance(600_000)
     expect(rig.timers.pending).toBe(0)
@@ -177,10 +177,10 @@ describe("a notification", () => {
   test("a notification is not sent any more once the plugin is stopped", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
-    rig.host.onCall = (method) => (method === "prompt" ? { fail: error } : undefined)
+    rig.opencode.onCall = (method) => (method === "prompt" ? { fail: error } : undefined)
     await rig.clock.until(() => rig.task(id).status === "completed")
     rig.manager.stop()
-    rig.host.onCall = () => undefined
+    rig.opencode.onCall = () => undefined
     await rig.clock.advance(600_000)
     expect(rig.notices()).toEqual([])
     expect(rig.timers.pending).toBe(0)
@@ -221,8 +221,8 @@ describe("wake-ups of the parent", () => {
     const tasks = []
     for (let count = 0; count < 3; count++) tasks.push(await rig.launch())
     await rig.clock.advance(100)
-    rig.host.onCall = (method) => (method === "persona" ? { slow: 200 } : undefined)
-    for (const { sessionID } of tasks) rig.host.abortByUser(sessionID)
+    rig.opencode.onCall = (method) => (method === "persona" ? { slow: 200 } : undefined)
+    for (const { sessionID } of tasks) rig.opencode.abortByUser(sessionID)
     for (const { id } of tasks) await rig.ended(id)
     await rig.clock.advance(10_000)
     expect(rig.notices()).toHaveLength(3)
@@ -237,14 +237,14 @@ describe("wake-ups of the parent", () => {
     await rig.clock.advance(100)
     // The first is stored without waking, since the second is to wake: and that one is forgotten before it is sent.
     let sends = 0
-    rig.host.onCall = (method, sessionID) => {
+    rig.opencode.onCall = (method, sessionID) => {
       if (method !== "prompt" || sessionID !== rig.parent) return undefined
       return sends++ === 0 ? { slow: 200 } : undefined
     }
-    for (const { sessionID } of [one, two]) rig.host.abortByUser(sessionID)
+    for (const { sessionID } of [one, two]) rig.opencode.abortByUser(sessionID)
     await rig.clock.until(() => sends === 1)
-    const { metadata } = rig.host.stored(two.sessionID)
-    rig.host.writeMetadata(two.sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
+    const { metadata } = rig.opencode.stored(two.sessionID)
+    rig.opencode.writeMetadata(two.sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
     await rig.clock.advance(10_000)
     expect(rig.notices()).toHaveLength(1)
     expect(rig.answers().map(({ parentID }) => parentID)).toEqual([rig.notices()[0]?.id])
@@ -318,14 +318,14 @@ describe("a busy parent", () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     let ending = true
-    rig.host.onEvent = (event) => {
+    rig.opencode.onEvent = (event) => {
       // The parent's turn is over but for its idle event.
       if (event.type === "answered" && event.sessionID === rig.parent) ending = false
       return undefined
     }
     rig.onPrompt("BUSY", { text: "done", delay: 300 })
-    rig.host.say(rig.parent, "BUSY")
-    rig.host.onCall = (method, sessionID) =>
+    rig.opencode.say(rig.parent, "BUSY")
+    rig.opencode.onCall = (method, sessionID) =>
       method === "prompt" && sessionID === rig.parent && ending ? { fail: error } : undefined
     await rig.ended(id)
     await rig.clock.advance(10_000)
@@ -346,14 +346,14 @@ describe("a busy parent", () => {
   test("a parent whose model does not answer is reminded only a few times", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
-    rig.host.onEvent = (event) => {
+    rig.opencode.onEvent = (event) => {
       const { parent } = rig
-      if (event.type === "idle" && event.sessionID === parent) rig.host.stored(parent).messages.splice(3)
+      if (event.type === "idle" && event.sessionID === parent) rig.opencode.stored(parent).messages.splice(3)
       return undefined
     }
     await rig.ended(id)
     await rig.clock.advance(60_000)
-    const sends = rig.host.calls.filter((method) => method === "prompt").length
+    const sends = rig.opencode.calls.filter((method) => method === "prompt").length
     expect(sends).toBeLessThanOrEqual(5)
   })
 })

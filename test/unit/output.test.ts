@@ -9,7 +9,7 @@ import { toolsFor } from "../../src/tools/index.ts"
 import { renderOutput } from "../../src/tools/render.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { jsonCopy } from "../support/fake-database.ts"
-import { FakeHost } from "../support/fake-host.ts"
+import { FakeApi } from "../support/fake-api.ts"
 import { Rig } from "../support/rig.ts"
 import { taskOf } from "../support/tasks.ts"
 
@@ -32,7 +32,7 @@ describe("a fetched answer", () => {
       firstLook: false,
       view: { task: first.view.task },
     })
-    expect((await rig.host.session(sessionID))?.record?.task.retrievedAt).toBe(first.view.task.retrievedAt)
+    expect((await rig.opencode.session(sessionID))?.record?.task.retrievedAt).toBe(first.view.task.retrievedAt)
   })
 
   test("the mark of a fetched answer is saved with the next poll of OpenCode while other tasks run", async () => {
@@ -43,7 +43,7 @@ describe("a fetched answer", () => {
     await rig.ended(id)
     await rig.clock.advance(LATER_MS)
     await rig.manager.output(id, rig.caller)
-    const written = async () => (await rig.host.session(sessionID))?.record?.task.retrievedAt
+    const written = async () => (await rig.opencode.session(sessionID))?.record?.task.retrievedAt
     expect(await written()).toBeUndefined()
     await rig.manager.tick()
     await rig.settle()
@@ -62,7 +62,7 @@ describe("a fetched answer", () => {
     const { id, sessionID } = await rig.launch()
     await rig.ended(id)
     let reads = 0
-    rig.host.onCall = (method, session) => {
+    rig.opencode.onCall = (method, session) => {
       if (method === "messagesSince" && session === sessionID) reads++
       return undefined
     }
@@ -80,9 +80,9 @@ describe("a fetched answer", () => {
     const { id } = await rig.launch()
     await rig.ended(id)
     await rig.manager.output(id, rig.caller)
-    const before = rig.host.calls.length
+    const before = rig.opencode.calls.length
     await rig.manager.output(id, rig.caller)
-    expect(rig.host.calls.length).toBeGreaterThan(before)
+    expect(rig.opencode.calls.length).toBeGreaterThan(before)
   })
 
   test("the answer cache holds up to a million characters, and drops the oldest answers first", async () => {
@@ -93,7 +93,7 @@ describe("a fetched answer", () => {
     const second = await rig.launch()
     await rig.ended(second.id)
     const read: string[] = []
-    rig.host.onCall = (method, session) => {
+    rig.opencode.onCall = (method, session) => {
       if (method === "messagesSince" && session) read.push(session)
       return undefined
     }
@@ -137,17 +137,17 @@ describe("a fetched answer", () => {
     rig.onPrompt("FIND", { text: "the answer", delay: 3000 })
     for (let count = 0; count < 10; count++) await rig.launch()
     const queued = await rig.launch({ prompt: "QUEUED" })
-    rig.host.onCall = (method) => (method === "activity" ? { slow: 5000 } : undefined)
+    rig.opencode.onCall = (method) => (method === "activity" ? { slow: 5000 } : undefined)
     await rig.clock.advance(100)
     const looking = rig.manager.tick()
     await rig.clock.advance(2000)
     rig.manager.stop()
-    rig.host.calls.length = 0
+    rig.opencode.calls.length = 0
     await rig.clock.advance(600_000)
     await looking
-    expect(rig.host.calls).toEqual([])
+    expect(rig.opencode.calls).toEqual([])
     expect(rig.manager.list(rig.parent).map(({ task }) => task.status)).toEqual(Array(11).fill("running"))
-    expect(rig.host.stored(queued.sessionID).messages).toEqual([])
+    expect(rig.opencode.stored(queued.sessionID).messages).toEqual([])
     expect(rig.errors()).toEqual([])
   })
 
@@ -157,7 +157,7 @@ describe("a fetched answer", () => {
     const { id, sessionID } = await rig.launch()
     await rig.ended(id)
     await rig.clock.advance(1000)
-    rig.host.deleteByUser(sessionID)
+    rig.opencode.deleteByUser(sessionID)
     expect(await rig.manager.output(id, rig.caller)).toMatchObject({ answer: "", gone: true })
   })
 
@@ -171,7 +171,7 @@ describe("a fetched answer", () => {
       await rig.clock.advance(120_000)
       rig.onPrompt("OTHER", { text: "another" })
       await rig.ended((await rig.launch({ prompt: "OTHER" })).id)
-      rig.host.deleteByUser(sessionID)
+      rig.opencode.deleteByUser(sessionID)
       expect(await rig.manager.output(id, rig.caller)).toMatchObject({ answer: "the short answer", gone: false })
     },
   )
@@ -190,7 +190,7 @@ describe("a fetched answer", () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true })
     await rig.launch()
-    rig.host.onCall = (method) => (method === "activity" ? { slow: 500 } : undefined)
+    rig.opencode.onCall = (method) => (method === "activity" ? { slow: 500 } : undefined)
     await rig.clock.advance(2200)
     rig.manager.stop()
     await rig.clock.advance(60_000)
@@ -237,7 +237,7 @@ describe("the history of tasks", () => {
     await rig.launch({ description: "task 4" })
     await rig.settle()
     expect(left(rig)).toEqual(["task 0", "task 2", "task 3", "task 4"])
-    expect(rig.host.stored(session).metadata).toEqual({})
+    expect(rig.opencode.stored(session).metadata).toEqual({})
     expect(rig.manager.droppedUnread(rig.parent)).toBe(0)
   })
 
@@ -318,44 +318,44 @@ describe("a batch reference", () => {
 describe("record writes", () => {
   test("a burst of changes writes a record at most twice, with the newest state last", async () => {
     const clock = new FakeClock()
-    const host = new FakeHost({ clock })
-    const sessionID = host.openSession()
+    const opencode = new FakeApi({ clock })
+    const sessionID = opencode.openSession()
     const stop = new AbortController()
     const task = taskOf({ sessionID })
     const store = new TaskStore()
     store.add(task, 0)
     const journal = new Journal({
-      host,
+      opencode,
       clock,
       stopped: stop.signal,
       store,
       isTelling: () => false,
       takenOver: () => {},
     })
-    host.onCall = () => ({ slow: 300 })
+    opencode.onCall = () => ({ slow: 300 })
     const saves = [1, 2, 3, 4, 5].map((retrievedAt) => {
       store.add({ ...task, retrievedAt }, 0)
       return journal.save(task)
     })
     await clock.advance(10_000)
     await Promise.all(saves)
-    expect(host.calls).toEqual(["saveRecord", "saveRecord"])
-    expect((await host.database.sessions.get(sessionID))?.metadata).toMatchObject({
+    expect(opencode.calls).toEqual(["saveRecord", "saveRecord"])
+    expect((await opencode.database.sessions.get(sessionID))?.metadata).toMatchObject({
       superagents: { task: { retrievedAt: 5 } },
     })
   })
 
   test("a record write that may wait goes with the next write, or follows alone after a short delay", async () => {
     const clock = new FakeClock()
-    const host = new FakeHost({ clock })
-    const sessionID = host.openSession()
+    const opencode = new FakeApi({ clock })
+    const sessionID = opencode.openSession()
     const task = taskOf({ sessionID })
     const stop = new AbortController()
     const timers = clock.view()
     const store = new TaskStore()
     store.add(task, 0)
     const journal = new Journal({
-      host,
+      opencode,
       clock: timers,
       stopped: stop.signal,
       store,
@@ -365,30 +365,30 @@ describe("record writes", () => {
     journal.saveLater(task)
     journal.saveLater(task)
     await clock.advance(LATER_MS - 1)
-    expect(host.calls).toEqual([])
+    expect(opencode.calls).toEqual([])
     await clock.advance(1)
-    expect(host.calls).toEqual(["saveRecord"])
+    expect(opencode.calls).toEqual(["saveRecord"])
     journal.saveLater(task)
     await journal.save(task)
     await clock.advance(LATER_MS)
-    expect(host.calls).toHaveLength(2)
+    expect(opencode.calls).toHaveLength(2)
     journal.saveLater(task)
     await journal.erase(store.remove(task.id) as TaskHandle)
     journal.saveLater(task)
     stop.abort()
     expect(timers.pending).toBe(0)
     await clock.advance(LATER_MS)
-    expect(host.calls).toHaveLength(3)
+    expect(opencode.calls).toHaveLength(3)
   })
 
   test("a record equals the manager's task once all writes are done", async () => {
     const rig = new Rig()
-    rig.host.onCall = (method) => (method === "saveRecord" ? { slow: 300 } : undefined)
+    rig.opencode.onCall = (method) => (method === "saveRecord" ? { slow: 300 } : undefined)
     const { id, sessionID } = await rig.launch()
     await rig.ended(id)
     await rig.manager.output(id, rig.caller)
     await rig.clock.advance(LATER_MS + 1000)
-    const record = (await rig.host.session(sessionID))?.record
+    const record = (await rig.opencode.session(sessionID))?.record
     expect(record?.task).toEqual(jsonCopy(rig.task(id)))
   })
 
@@ -396,11 +396,11 @@ describe("record writes", () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
     let failures = 2
-    rig.host.onCall = (method) =>
+    rig.opencode.onCall = (method) =>
       method === "saveRecord" && failures-- > 0 ? { fail: new OpencodeError("no") } : undefined
     await rig.ended(id)
     await rig.clock.advance(LATER_MS)
-    expect((await rig.host.session(sessionID))?.record?.task.delivery.state).toBe("confirmed")
+    expect((await rig.opencode.session(sessionID))?.record?.task.delivery.state).toBe("confirmed")
     failures = Number.POSITIVE_INFINITY
     const other = await rig.launch()
     await rig.ended(other.id)
@@ -447,7 +447,7 @@ describe("a conversation forked by its user", () => {
     await rig.launch({ prompt: "its own" }, copy)
     expect(await use("superagents_output", { task_id: id })).toContain(told)
     await rig.clock.advance(5000)
-    const toasts = rig.host.toasts.filter(({ title }) => title.startsWith("Background agents stay"))
+    const toasts = rig.opencode.toasts.filter(({ title }) => title.startsWith("Background agents stay"))
     expect(toasts.map(({ message }) => message)).toEqual([
       "1 task of the conversation that was forked: its answer arrives there, not here",
     ])
@@ -463,7 +463,7 @@ describe("a conversation forked by its user", () => {
     expect(await launched.use("superagents_output", { task_id: "bg_x" }, launched.rig.parent)).not.toContain("fork")
     const { sessionID } = launched.rig.task(launched.id)
     expect(await launched.use("superagents_list", {}, sessionID)).toBe("No background tasks found")
-    rig.host.database.sessions.delete(copy)
+    rig.opencode.database.sessions.delete(copy)
     expect(await use("superagents_output", { task_id: id })).not.toContain("fork")
   })
 })

@@ -85,7 +85,7 @@ test("the overview reads messages of another process's tasks only on refresh, an
   await clock.advance(10)
   await second.manager.recover()
   let reads = 0
-  second.host.onCall = (method) => {
+  second.opencode.onCall = (method) => {
     if (method === "messagesSince") reads++
     return undefined
   }
@@ -96,11 +96,11 @@ test("the overview reads messages of another process's tasks only on refresh, an
   await overview.refresh()
   await second.manager.ready(first.parent)
   expect(reads).toBe(1)
-  first.host.conclude(sessionID, { text: "so far", tools: [{ name: "read", args: {} }] })
+  first.opencode.conclude(sessionID, { text: "so far", tools: [{ name: "read", args: {} }] })
   await clock.advance(1000)
   await overview.refresh()
   expect([reads, overview.get(id)?.lastText]).toEqual([2, "so far"])
-  second.host.onCall = (method) => (method === "lastMessage" ? { fail: new OpencodeError("gone") } : undefined)
+  second.opencode.onCall = (method) => (method === "lastMessage" ? { fail: new OpencodeError("gone") } : undefined)
   await overview.refresh()
   expect(overview.get(id)?.lastText).toBe("so far")
 })
@@ -119,7 +119,7 @@ test("a refresh of the overview finds tasks that another process launched later"
   expect(overview.get(id)).toBeUndefined()
   await overview.refresh()
   expect([overview.get(id)?.task.status, overview.isForeign(id)]).toEqual(["running", true])
-  second.host.onCall = (method) => (method === "recordsSince" ? { fail: new OpencodeError("gone") } : undefined)
+  second.opencode.onCall = (method) => (method === "recordsSince" ? { fail: new OpencodeError("gone") } : undefined)
   await overview.refresh()
   expect(overview.get(id)?.task.status).toBe("running")
 })

@@ -70,12 +70,12 @@ beforeEach(() => {
 })
 
 const IN_WORKTREE = { place: "worktree" } as const
-const prompts = () => rig.host.stored(rig.manager.list(rig.parent)[0]?.task.sessionID ?? "").messages
+const prompts = () => rig.opencode.stored(rig.manager.list(rig.parent)[0]?.task.sessionID ?? "").messages
 
 describe("a task in a worktree", () => {
   test("a task in a worktree works there, and its session is moved back before the worktree is archived", async () => {
     const order: string[] = []
-    rig.host.onCall = (method, sessionID) => {
+    rig.opencode.onCall = (method, sessionID) => {
       if (["createSession", "move", "prompt"].includes(method)) order.push(`${method} ${sessionID === rig.parent}`)
       return undefined
     }
@@ -87,7 +87,7 @@ describe("a task in a worktree", () => {
     expect(places.calls[0]).toBe(`capture ${id} /project`)
     const task = await rig.ended(id)
     expect(order).toEqual(["createSession true", "move false", "prompt false", "move false", "putAway", "prompt true"])
-    expect(rig.host.folderOf(sessionID)).toBe("/project")
+    expect(rig.opencode.folderOf(sessionID)).toBe("/project")
     const [prompt, preface] = prompts()[0]?.parts ?? []
     expect([prompt, preface]).toMatchObject([{ text: "FIND" }, { text: expect.stringContaining("/place") }])
     expect(task.outcome?.work).toEqual({ files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] })
@@ -117,7 +117,7 @@ describe("a task in a worktree", () => {
     places.onCapture = () => Promise.reject(new CallError("no git here"))
     await expect(rig.launch(IN_WORKTREE)).rejects.toThrow("no git here")
     expect(rig.manager.list(rig.parent)).toEqual([])
-    expect(rig.host.calls).not.toContain("createSession")
+    expect(rig.opencode.calls).not.toContain("createSession")
   })
 
   test("a task fails with the output of its worktree's setup, and is never prompted", async () => {
@@ -191,8 +191,8 @@ describe("a task in a worktree", () => {
 
   test("a task that is cancelled during its check is archived only after the check has stopped", async () => {
     const folder = mkdtempSync(join(tmpdir(), "check-"))
-    rig.host.move = async () => {}
-    rig.host.folderOf = () => folder
+    rig.opencode.move = async () => {}
+    rig.opencode.folderOf = () => folder
     const runs = () => isRunning(pidIn(join(folder, "pid")))
     let ran: boolean | undefined
     places.onPutAway = async () => {
@@ -234,20 +234,20 @@ describe("a task in a worktree", () => {
     const { id, sessionID } = await rig.launch(IN_WORKTREE)
     await rig.clock.advance(100)
     rig.restart()
-    rig.host.folders.set(sessionID, "/place")
+    rig.opencode.folders.set(sessionID, "/place")
     await rig.manager.recover()
     const task = await rig.ended(id)
     expect(task).toMatchObject({
       status: "error",
       outcome: { reason: { code: "interrupted" }, work: { files: ["a"] } },
     })
-    expect(rig.host.folderOf(sessionID)).toBe("/project")
+    expect(rig.opencode.folderOf(sessionID)).toBe("/project")
     expect(rig.notices()).toHaveLength(1)
   })
 
   test("a worktree task without any events is asked for its open questions", async () => {
-    rig.host.onEvent = () => "lose"
-    rig.host.asking.add("bash")
+    rig.opencode.onEvent = () => "lose"
+    rig.opencode.asking.add("bash")
     rig.script(({ toolResults, sessionID }) =>
       sessionID === rig.parent || toolResults.length > 0 ? undefined : { tools: [{ name: "bash", args: {} }] },
     )
@@ -264,12 +264,12 @@ describe("a task in a worktree", () => {
     await rig.clock.advance(1000)
     expect([rig.task(id).status, rig.notices()]).toEqual(["completed", []])
     rig.restart()
-    rig.host.folders.set(sessionID, "/place")
+    rig.opencode.folders.set(sessionID, "/place")
     places.onPutAway = async () => CHANGED
     await rig.manager.recover()
     const task = await rig.ended(id)
     expect(task).toMatchObject({ status: "completed", outcome: { work: { merge: { kind: "merged" } } } })
-    expect(rig.host.folderOf(sessionID)).toBe("/project")
+    expect(rig.opencode.folderOf(sessionID)).toBe("/project")
     expect(rig.notices()).toHaveLength(1)
     expect(rig.notices()[0]?.hidden).toContain("Merged into your files")
   })
@@ -305,7 +305,7 @@ describe("a task in a worktree", () => {
     await rig.clock.advance(3)
     void rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.clock.advance(1000)
-    const share = { clock: rig.clock, database: rig.host.database }
+    const share = { clock: rig.clock, database: rig.opencode.database }
     const other = new Rig({ worktrees: async () => places as never as Place, share })
     await other.manager.ready(rig.parent)
     expect(other.task(id, rig.parent).status).toBe("cancelled")
@@ -316,7 +316,7 @@ describe("a task in a worktree", () => {
 
   test("a task that had answered when its process died counts as interrupted before its check", async () => {
     rig.onPrompt("FIND", { text: "done" })
-    rig.host.onEvent = () => "lose"
+    rig.opencode.onEvent = () => "lose"
     const { id } = await rig.launch({ check: "exit 1" })
     await rig.clock.advance(1000)
     rig.restart()
@@ -337,7 +337,7 @@ describe("tasks of a task in a worktree", () => {
   })
   const placed = (request: Partial<Parameters<Rig["launch"]>[0]> = {}, parent = rig.parent) =>
     rig.launch({ ...IN_WORKTREE, ...request }, parent)
-  const folderOf = ({ sessionID }: { sessionID: string }) => rig.host.folderOf(sessionID)
+  const folderOf = ({ sessionID }: { sessionID: string }) => rig.opencode.folderOf(sessionID)
 
   test("tasks launched by a worktree task start from its worktree, and move back before it is archived", async () => {
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true }))
@@ -399,7 +399,7 @@ describe("tasks of a task in a worktree", () => {
     const turns = rig.answers(outer.sessionID).length
     rig.restart()
     const before = [outer, here, inner].map(({ sessionID, id }) => {
-      rig.host.folders.set(sessionID, `/place/${id}`)
+      rig.opencode.folders.set(sessionID, `/place/${id}`)
       return id
     })
     await rig.manager.recover()
@@ -433,7 +433,7 @@ describe("merges", () => {
     rig = new Rig({ options: { wake: "never" }, worktrees: async () => places as never as Place })
     rig.onPrompt("BUSY", { text: "done", delay: 20_000 })
     rig.onPrompt("LATER", { text: "done", delay: 10_000 })
-    rig.host.say(rig.parent, "BUSY")
+    rig.opencode.say(rig.parent, "BUSY")
     const { id } = await rig.launch(IN_WORKTREE)
     const later = await rig.launch({ prompt: "LATER" })
     await rig.clock.advance(5000)
@@ -459,7 +459,7 @@ describe("merges", () => {
     const here = await rig.launch({ prompt: "HERE", after: [first.id] })
     await rig.clock.advance(5000)
     expect(places.calls.at(-1)).toBe(`merge ${first.id} /project`)
-    expect(rig.host.stored(here.sessionID).messages).toEqual([])
+    expect(rig.opencode.stored(here.sessionID).messages).toEqual([])
     merged()
     expect((await rig.ended(second.id)).status).toBe("completed")
     expect((await rig.ended(here.id)).status).toBe("completed")
@@ -480,14 +480,14 @@ describe("merges", () => {
       await rig.ended((await rig.launch({}, aside)).id, aside)
       const first = await rig.launch({ ...IN_WORKTREE, merge: true })
       await rig.clock.advance(5000)
-      const share = { clock: rig.clock, database: rig.host.database }
+      const share = { clock: rig.clock, database: rig.opencode.database }
       const other = new Rig({ worktrees: async () => places as never as Place, share })
       await other.manager.ready(rig.parent)
       expect(other.task(first.id, rig.parent)).toMatchObject({ status: "completed", delivery: { state: "pending" } })
       const second = await other.launch({ prompt: "HERE", after: [first.id] }, rig.parent)
       if (fate === "dies") rig.crash()
       await rig.clock.advance(30_000)
-      expect(other.host.stored(second.sessionID).messages).toEqual([])
+      expect(other.opencode.stored(second.sessionID).messages).toEqual([])
       merged()
       expect((await other.ended(second.id, rig.parent)).status).toBe("completed")
     },
@@ -552,7 +552,7 @@ describe("archived work", () => {
     expect(places.calls).toEqual(["sweep", "expire"])
     places.sweep = () => Promise.reject(new Error("broken"))
     await rig.manager.sweep("/project")
-    expect(rig.host.logs.some(({ message }) => message.includes("could not be looked after"))).toBe(true)
+    expect(rig.opencode.logs.some(({ message }) => message.includes("could not be looked after"))).toBe(true)
   })
 
   describe("an interrupted merge", () => {
@@ -560,17 +560,17 @@ describe("archived work", () => {
       const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
       places.swept = [{ taskID: id, what: "its merge was cut off", merge }]
       await rig.clock.advance(1000)
-      const toasts = rig.host.toasts.length
+      const toasts = rig.opencode.toasts.length
       await rig.manager.sweep("/project")
       await besides?.()
       await rig.clock.advance(1000)
-      const said = rig.host
+      const said = rig.opencode
         .stored(rig.parent)
         .messages.flatMap(({ parts }) => parts)
         .map((part) => JSON.stringify(part))
       return {
         merge: rig.task(id).outcome?.work?.merge,
-        toasts: rig.host.toasts.slice(toasts),
+        toasts: rig.opencode.toasts.slice(toasts),
         told: said.filter((text) => text.includes("OpenCode was stopped while the work of")),
       }
     }
@@ -586,16 +586,16 @@ describe("archived work", () => {
 
     test("an interrupted merge is reported only once the parent is idle and its user has undone nothing", async () => {
       rig.onPrompt("BUSY", { text: "busy", delay: 7000 })
-      const undone = rig.host.say(rig.parent, "BUSY")
+      const undone = rig.opencode.say(rig.parent, "BUSY")
       await rig.clock.advance(100)
-      const isTold = () => JSON.stringify(rig.host.stored(rig.parent)).includes("OpenCode was stopped while")
+      const isTold = () => JSON.stringify(rig.opencode.stored(rig.parent)).includes("OpenCode was stopped while")
       const { told } = await sweepOf({ kind: "conflict", files: ["b"] }, async () => {
         await rig.clock.advance(6800)
         expect(isTold()).toBe(false)
-        rig.host.undo(rig.parent, undone)
+        rig.opencode.undo(rig.parent, undone)
         await rig.clock.advance(200_000)
         expect(isTold()).toBe(false)
-        rig.host.redo(rig.parent)
+        rig.opencode.redo(rig.parent)
         await rig.clock.until(isTold)
       })
       expect(told).toHaveLength(1)
@@ -612,7 +612,7 @@ describe("archived work", () => {
       await rig.clock.advance(10_000)
       places.swept = [{ taskID: id, what: "cut off", merge: { kind: "conflict", files: ["b"] } }]
       await rig.manager.sweep("/project")
-      expect(rig.host.toasts.some(({ title }) => title.includes("cut off"))).toBe(false)
+      expect(rig.opencode.toasts.some(({ title }) => title.includes("cut off"))).toBe(false)
     })
   })
 
@@ -621,7 +621,7 @@ describe("archived work", () => {
     await rig.manager.output(id, rig.caller)
     await rig.manager.clear(rig.parent)
     expect(places.calls).toEqual([])
-    expect(rig.host.calls).not.toContain("move")
+    expect(rig.opencode.calls).not.toContain("move")
   })
 
   test("fifty tasks with the place here make exactly the same calls as fifty without a place", async () => {
@@ -632,7 +632,7 @@ describe("archived work", () => {
       const tasks = await Promise.all(prompts.map((prompt) => rig.launch({ prompt, place })))
       for (const { id } of tasks) expect((await rig.ended(id)).status).toBe("completed")
       expect([rig.notices().length, rig.errors()]).toEqual([50, []])
-      return rig.host.calls
+      return rig.opencode.calls
     }
     const calls = await callsOf()
     expect(calls.length).toBeGreaterThanOrEqual(4 * 50)
@@ -671,7 +671,7 @@ test("a run whose place is not ready at its time limit is stopped without a last
   await rig.clock.advance(70_000)
   expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
   expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBe(9000)
-  expect(rig.host.stored(sessionID).messages).toEqual([])
+  expect(rig.opencode.stored(sessionID).messages).toEqual([])
 })
 
 test("the prompt in a worktree describes the place, and names the folder not to write to", () => {

@@ -9,7 +9,7 @@ const HANG = { hang: true } as const
 describe("a child's questions", () => {
   const asking = async (options: object = {}, isTerminal?: () => Promise<boolean>) => {
     const rig = new Rig({ options: { permissionTimeout: 60_000, ...options }, isTerminal })
-    rig.host.asking.add("bash")
+    rig.opencode.asking.add("bash")
     rig.script(({ lastUser, toolResults }) => {
       if (!lastUser.includes("FIND")) return undefined
       return toolResults.length === 0 ? { tools: [{ name: "bash", args: {} }] } : { text: "went on" }
@@ -22,8 +22,8 @@ describe("a child's questions", () => {
   test("a child's question is shown to the user, and disappears once the user answers", async () => {
     const { rig, id } = await asking()
     expect(rig.view(id)).toMatchObject({ phase: "waiting for permission", asks: [{ what: "bash" }] })
-    expect(rig.host.toasts.at(-1)).toMatchObject({ title: "A background agent asks for permission" })
-    rig.host.answer(rig.view(id).asks[0]?.id ?? "")
+    expect(rig.opencode.toasts.at(-1)).toMatchObject({ title: "A background agent asks for permission" })
+    rig.opencode.answer(rig.view(id).asks[0]?.id ?? "")
     expect(await rig.ended(id)).toMatchObject({ status: "completed" })
   })
 
@@ -37,8 +37,8 @@ describe("a child's questions", () => {
 
   test("a question is found, refused and removed even if no event reports it or its answer", async () => {
     const rig = new Rig({ options: { permissionTimeout: 60_000 } })
-    rig.host.onEvent = ({ type }) => (type === "asked" || type === "replied" ? "lose" : undefined)
-    rig.host.asking.add("bash")
+    rig.opencode.onEvent = ({ type }) => (type === "asked" || type === "replied" ? "lose" : undefined)
+    rig.opencode.asking.add("bash")
     rig.script(({ toolResults }) =>
       toolResults.length === 0 ? { tools: [{ name: "bash", args: {} }] } : { text: "went on", delay: 60_000 },
     )
@@ -59,7 +59,7 @@ describe("a child's questions", () => {
   test("the parent's model is notified once of a question that stays open, without being started", async () => {
     const { rig, id } = await asking()
     await rig.clock.advance(50_000)
-    const hints = rig.host
+    const hints = rig.opencode
       .stored(rig.parent)
       .messages.filter(({ parts }) => JSON.stringify(parts).includes("waits for"))
     expect(hints).toHaveLength(1)
@@ -72,11 +72,11 @@ describe("a child's questions", () => {
     rig.onPrompt("FIND", HANG)
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(100)
-    const below = rig.host.openSession({ parentID: sessionID })
+    const below = rig.opencode.openSession({ parentID: sessionID })
     const ask = { id: "per_x", sessionID: below, kind: "question", what: "Which?", askedAt: rig.clock.now() } as const
-    rig.host.tell({ type: "asked", ask })
+    rig.opencode.tell({ type: "asked", ask })
     expect(rig.view(id)).toMatchObject({ phase: "waiting for an answer", asks: [{ what: "Which?" }] })
-    rig.host.tell({ type: "replied", sessionID: below, askID: "per_x" })
+    rig.opencode.tell({ type: "replied", sessionID: below, askID: "per_x" })
     expect(rig.view(id).phase).toBe("working")
   })
 
@@ -128,7 +128,7 @@ describe("a child's questions", () => {
     test("a question can still be answered within the hour, and the task keeps its whole time", async () => {
       const { rig, id } = await waiting(async () => true)
       await rig.clock.advance(45 * MINUTE_MS)
-      rig.host.answer(rig.view(id).asks[0]?.id ?? "")
+      rig.opencode.answer(rig.view(id).asks[0]?.id ?? "")
       expect(await rig.ended(id)).toMatchObject({ status: "completed" })
     })
   })
@@ -137,7 +137,7 @@ describe("a child's questions", () => {
     const { rig, id } = await asking()
     const { refusedAt = 0 } = rig.view(id).asks[0] ?? {}
     await rig.ended(id)
-    const said = JSON.stringify(rig.host.stored(rig.parent))
+    const said = JSON.stringify(rig.opencode.stored(rig.parent))
     expect(said).toContain(
       `If nobody answers, it is refused at ${formatTime(refusedAt, rig.clock.now())}, and the agent goes on`,
     )
@@ -146,7 +146,7 @@ describe("a child's questions", () => {
 
   test("a question of a map's item names its group in the hint, the list and the notification", async () => {
     const rig = new Rig({ options: { permissionTimeout: 60_000 } })
-    rig.host.asking.add("bash")
+    rig.opencode.asking.add("bash")
     rig.script(({ sessionID, toolResults }) => {
       if (sessionID === rig.parent) return undefined
       return toolResults.length === 0 ? { tools: [{ name: "bash", args: {} }] } : { text: "went on" }
@@ -154,7 +154,7 @@ describe("a child's questions", () => {
     const { id } = await rig.launch({ prompt: "Look at {{item}}.", each: ["a"] })
     // Its rows are in real files.
     const hint = `Background task item 1 of ${id} (find it) waits for the user's answer to a permission: bash.`
-    const said = () => JSON.stringify(rig.host.stored(rig.parent))
+    const said = () => JSON.stringify(rig.opencode.stored(rig.parent))
     while (!said().includes(hint)) {
       await rig.clock.advance(100)
       await sleep(1)

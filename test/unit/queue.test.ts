@@ -13,7 +13,7 @@ describe("the queue", () => {
     const third = await rig.launch({ prompt: "THIRD" })
     expect(rig.view(second.id)).toMatchObject({ phase: "queued", place: 1, elapsed: 0 })
     expect(rig.view(third.id)).toMatchObject({ phase: "queued", place: 2 })
-    expect(rig.host.stored(second.sessionID).messages).toEqual([])
+    expect(rig.opencode.stored(second.sessionID).messages).toEqual([])
     await rig.clock.until(() => rig.task(first.id).status === "completed")
     expect(rig.view(second.id).waited).toBeGreaterThan(999)
     expect(rig.view(third.id).phase).toBe("queued")
@@ -26,7 +26,7 @@ describe("the queue", () => {
     const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
     rig.onPrompt("FIND", HANG)
     let first = true
-    rig.host.onCall = (method) => {
+    rig.opencode.onCall = (method) => {
       if (method !== "createSession" || !first) return undefined
       first = false
       return { slow: 1000 }
@@ -41,11 +41,11 @@ describe("the queue", () => {
 
   test("the queue frees the slot of a failed launch", async () => {
     const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
-    rig.host.onCall = (method) =>
+    rig.opencode.onCall = (method) =>
       method === "createSession" ? { slow: 100, fail: new OpencodeError("no") } : undefined
     const failed = expect(rig.launch()).rejects.toThrow("The task could not be launched: no")
     await rig.settle()
-    rig.host.onCall = () => undefined
+    rig.opencode.onCall = () => undefined
     const waiting = await rig.launch()
     expect(rig.view(waiting.id).phase).toBe("queued")
     await rig.clock.advance(100)
@@ -57,7 +57,7 @@ describe("the queue", () => {
     const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
     await rig.launch()
     const second = await rig.launch({ prompt: "SECOND" })
-    rig.host.onCall = (method, sessionID) =>
+    rig.opencode.onCall = (method, sessionID) =>
       method === "prompt" && sessionID === second.sessionID ? { fail: new OpencodeError("no room") } : undefined
     const task = await rig.ended(second.id)
     expect(task).toMatchObject({

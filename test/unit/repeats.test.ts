@@ -10,7 +10,7 @@ const polling = async (options: object, results: (nth: number) => string, ms = 0
   const rig = new Rig({ options: { maxRepeats: 3, lastWord: 5000, ...options } })
   const words: string[] = []
   let calls = 0
-  rig.host.tools.set("poll", async () => {
+  rig.opencode.tools.set("poll", async () => {
     await new Promise<void>((resolve) => void rig.clock.after(ms, resolve))
     return results(++calls)
   })

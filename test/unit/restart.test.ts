@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { LEASE_MS, OpencodeError } from "../../src/core/ports.ts"
-import { FakeHost } from "../support/fake-host.ts"
+import { FakeApi } from "../support/fake-api.ts"
 import { Rig, running } from "../support/rig.ts"
 
 describe("a crash and a restart", () => {
@@ -14,7 +14,7 @@ describe("a crash and a restart", () => {
     expect(rig.notices()).toHaveLength(1)
     expect(rig.notices()[0]?.hidden).toContain("it was interrupted")
     expect(rig.answers()).toHaveLength(1)
-    expect((await rig.host.session(sessionID))?.record?.task.status).toBe("error")
+    expect((await rig.opencode.session(sessionID))?.record?.task.status).toBe("error")
     expect(rig.timers.pending).toBe(0)
     rig.restart()
     await rig.manager.recover()
@@ -27,9 +27,9 @@ describe("a crash and a restart", () => {
     const stopped = async () => {
       const all = await running()
       all.rig.onPrompt("THINK", { hang: true, text: "hm" })
-      all.rig.host.say(all.rig.parent, "THINK")
+      all.rig.opencode.say(all.rig.parent, "THINK")
       await all.rig.clock.advance(100)
-      all.rig.host.abortByUser(all.rig.parent)
+      all.rig.opencode.abortByUser(all.rig.parent)
       return all
     }
     /** How often its model is asked after a restart; it is told once. */
@@ -47,7 +47,7 @@ describe("a crash and a restart", () => {
       const all = await stopped()
       await all.rig.clock.advance(2000)
       expect(await asked(all)).toBe(0)
-      all.rig.host.say(all.rig.parent, "go on")
+      all.rig.opencode.say(all.rig.parent, "go on")
       await all.rig.clock.advance(2000)
       const before = all.rig.answers().length
       all.rig.onPrompt("NEXT", { text: "next is done" })
@@ -59,7 +59,7 @@ describe("a crash and a restart", () => {
     test("after a crash, a stopped parent is woken if its user has written since", async () => {
       const all = await stopped()
       await all.rig.clock.advance(2000)
-      all.rig.host.say(all.rig.parent, "go on")
+      all.rig.opencode.say(all.rig.parent, "go on")
       await all.rig.clock.advance(2000)
       expect(await asked(all)).toBe(1)
     })
@@ -74,7 +74,7 @@ describe("a crash and a restart", () => {
   test("after a crash, a task that had finished unnoticed is reported as finished", async () => {
     const { rig, id, sessionID } = await running()
     rig.crash()
-    const last = rig.host.stored(sessionID).messages.at(-1)
+    const last = rig.opencode.stored(sessionID).messages.at(-1)
     if (last)
       Object.assign(last, { finish: "stop", parts: [{ type: "text", id: "p", text: "done", synthetic: false }] })
     rig.restart()
@@ -86,7 +86,7 @@ describe("a crash and a restart", () => {
   test("after a crash, a task ends at the time of its last message, however late that is found", async () => {
     const { rig, id, sessionID } = await running()
     await rig.clock.advance(60_000)
-    const last = rig.host.stored(sessionID).messages.at(-1)
+    const last = rig.opencode.stored(sessionID).messages.at(-1)
     rig.crash()
     last?.parts.push({ type: "text", id: "prt_last", text: "done", synthetic: false })
     Object.assign(last ?? {}, { finish: "stop", completedAt: rig.clock.now() })
@@ -99,7 +99,7 @@ describe("a crash and a restart", () => {
 
   test("after a crash, an interrupted run ends at the time when its owner was last seen", async () => {
     const { rig, id, sessionID } = await running()
-    const begun = rig.host.stored(sessionID).messages.at(-1)?.createdAt ?? 0
+    const begun = rig.opencode.stored(sessionID).messages.at(-1)?.createdAt ?? 0
     rig.crash()
     await rig.clock.advance(8 * 3_600_000)
     rig.restart()
@@ -115,8 +115,8 @@ describe("a crash and a restart", () => {
       await rig.clock.advance(1000)
     }
     rig.restart()
-    const records = rig.host.recordsOf.bind(rig.host)
-    rig.host.recordsOf = async (parent) => (await records(parent)).toReversed()
+    const records = rig.opencode.recordsOf.bind(rig.opencode)
+    rig.opencode.recordsOf = async (parent) => (await records(parent)).toReversed()
     await rig.manager.ready(rig.parent)
     expect(rig.manager.list(rig.parent).map(({ task }) => task.id)).toEqual(ids)
   })
@@ -124,9 +124,9 @@ describe("a crash and a restart", () => {
   test("after a crash, a task that could not be settled at the start is settled once OpenCode answers", async () => {
     const { rig, id } = await running()
     rig.restart()
-    rig.host.onCall = (method) => (method === "messagesSince" ? { fail: new OpencodeError("not yet") } : undefined)
+    rig.opencode.onCall = (method) => (method === "messagesSince" ? { fail: new OpencodeError("not yet") } : undefined)
     await rig.manager.recover()
-    rig.host.onCall = () => undefined
+    rig.opencode.onCall = () => undefined
     await rig.clock.advance(30_000)
     expect(rig.task(id).status).toBe("error")
     expect(rig.notices()).toHaveLength(1)
@@ -136,7 +136,7 @@ describe("a crash and a restart", () => {
   test("after a crash, a task that had failed unnoticed is reported as failed", async () => {
     const { rig, id, sessionID } = await running()
     rig.crash()
-    const last = rig.host.stored(sessionID).messages.at(-1)
+    const last = rig.opencode.stored(sessionID).messages.at(-1)
     if (last) last.error = { name: "APIError", message: "no such luck" }
     rig.restart()
     await rig.manager.recover()
@@ -153,14 +153,14 @@ describe("a crash and a restart", () => {
       code: "interrupted",
       text: "OpenCode stopped or was restarted before it began: it was interrupted. Launch it again if it is still needed.",
     })
-    expect(rig.host.stored(queued.sessionID).messages).toEqual([])
+    expect(rig.opencode.stored(queued.sessionID).messages).toEqual([])
     expect(rig.notices()).toHaveLength(2)
   })
 
   test("after a crash, a task that had ended without a notification is reported", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
-    rig.host.onCall = (method) => (method === "persona" ? "crash" : undefined)
+    rig.opencode.onCall = (method) => (method === "persona" ? "crash" : undefined)
     await rig.clock.advance(10_000)
     expect(rig.notices()).toEqual([])
     rig.restart()
@@ -172,7 +172,7 @@ describe("a crash and a restart", () => {
   test("after a crash, a notification that was sent but not recorded is not sent again", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
-    rig.host.onCall = (method) => (method === "hasMessage" ? "crash" : undefined)
+    rig.opencode.onCall = (method) => (method === "hasMessage" ? "crash" : undefined)
     await rig.clock.advance(10_000)
     // The host had accepted it: here, before the process died.
     rig.restart()
@@ -186,9 +186,9 @@ describe("a crash and a restart", () => {
   test("after a crash, a notification recorded late is not repeated, even by a second restart", async () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
-    rig.host.onCall = (method) => (method === "saveRecord" ? "forget" : undefined)
+    rig.opencode.onCall = (method) => (method === "saveRecord" ? "forget" : undefined)
     await rig.ended(id)
-    const state = async () => (await rig.host.session(sessionID))?.record?.task.delivery.state
+    const state = async () => (await rig.opencode.session(sessionID))?.record?.task.delivery.state
     expect(await state()).toBe("none")
     rig.restart()
     await rig.manager.recover()
@@ -203,16 +203,16 @@ describe("a crash and a restart", () => {
   test("after a crash, a notification that was stored without its texts is stored completely", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
-    rig.host.onCall = (method) => (method === "hasMessage" ? "crash" : undefined)
+    rig.opencode.onCall = (method) => (method === "hasMessage" ? "crash" : undefined)
     await rig.clock.advance(10_000)
-    const { messages } = rig.host.stored(rig.parent)
+    const { messages } = rig.opencode.stored(rig.parent)
     const half = messages.findLast(({ role }) => role === "user")
     half?.parts.splice(1)
     rig.restart()
     await rig.manager.recover()
     expect((await rig.ended(id)).delivery.state).toBe("confirmed")
-    expect(rig.host.stored(rig.parent).messages.filter((message) => message.id === half?.id)).toHaveLength(1)
-    expect(rig.host.stored(rig.parent).messages.find((message) => message.id === half?.id)?.parts).toHaveLength(2)
+    expect(rig.opencode.stored(rig.parent).messages.filter((message) => message.id === half?.id)).toHaveLength(1)
+    expect(rig.opencode.stored(rig.parent).messages.find((message) => message.id === half?.id)?.parts).toHaveLength(2)
   })
 
   test("after a crash, a reported task is still known with its answer, and can be resumed", async () => {
@@ -263,12 +263,12 @@ describe("a crash and a restart", () => {
     async (failing) => {
       const { rig, id } = await running()
       rig.restart()
-      rig.host.onCall = (method) => (method === failing ? { fail: new OpencodeError("not yet") } : undefined)
+      rig.opencode.onCall = (method) => (method === failing ? { fail: new OpencodeError("not yet") } : undefined)
       const recovering = rig.manager.recover()
       await rig.clock.advance(5000)
       await recovering
       await rig.manager.ready(rig.parent)
-      rig.host.onCall = () => undefined
+      rig.opencode.onCall = () => undefined
       await rig.manager.ready(rig.parent)
       expect((await rig.ended(id)).status).toBe("error")
       await rig.clock.advance(60_000)
@@ -279,7 +279,7 @@ describe("a crash and a restart", () => {
 
 test("a cleared task does not come back even if its record could not be removed", async () => {
   const { rig } = await running()
-  rig.host.onCall = (method) => (method === "saveRecord" ? { fail: new OpencodeError("no") } : undefined)
+  rig.opencode.onCall = (method) => (method === "saveRecord" ? { fail: new OpencodeError("no") } : undefined)
   const clearing = rig.manager.clear(rig.parent)
   await rig.clock.advance(10_000)
   await clearing
@@ -291,9 +291,9 @@ test("a cleared task does not come back even if its record could not be removed"
 
 describe("another process on the project", () => {
   const second = (rig: Rig) => {
-    const { host, manager } = rig
-    const other = new Rig({ options: rig.options as never, share: { clock: rig.clock, database: host.database } })
-    return { first: { host, manager }, other }
+    const { opencode, manager } = rig
+    const other = new Rig({ options: rig.options as never, share: { clock: rig.clock, database: opencode.database } })
+    return { first: { opencode, manager }, other }
   }
 
   test("another process shows a living process's task, but cannot cancel or clear it", async () => {
@@ -321,18 +321,18 @@ describe("another process on the project", () => {
       await rig.clock.advance(20_000)
       const { other } = second(rig)
       await other.manager.ready(rig.parent)
-      const asked = () => rig.host.stored(sessionID).messages.filter(({ role }) => role === "user").length
+      const asked = () => rig.opencode.stored(sessionID).messages.filter(({ role }) => role === "user").length
       const before = asked()
       const again = async ({ manager }: Rig) =>
         manager.resume(id, { prompt: "again" }, rig.caller).catch((error) => error)
-      const seen = await other.host.session(sessionID)
+      const seen = await other.opencode.session(sessionID)
       await again(rig)
       await rig.clock.advance(300)
-      if (apart === "a moment") other.host.session = async () => seen
+      if (apart === "a moment") other.opencode.session = async () => seen
       const fail = new OpencodeError("taken over", { takenOver: true })
-      other.host.onCall = (method) => (method === "saveRecord" ? { fail } : undefined)
+      other.opencode.onCall = (method) => (method === "saveRecord" ? { fail } : undefined)
       const result = await again(other)
-      other.host.session = rig.host.session
+      other.opencode.session = rig.opencode.session
       if (apart === "a while") expect(String(result)).toContain("is currently being resumed")
       await rig.clock.advance(60_000)
       expect(asked()).toBe(before + 1)
@@ -363,7 +363,7 @@ describe("another process on the project", () => {
     await other.manager.recover()
     const waiting = other.manager.output(id, rig.caller, 600_000)
     await rig.clock.advance(1000)
-    rig.host.abortByUser(sessionID)
+    rig.opencode.abortByUser(sessionID)
     const since = rig.clock.now()
     let status: string | undefined
     void waiting.then(({ view }) => {
@@ -378,7 +378,7 @@ describe("another process on the project", () => {
     const { rig, id, sessionID } = await running()
     const { other } = second(rig)
     await other.manager.recover()
-    rig.host.abortByUser(sessionID)
+    rig.opencode.abortByUser(sessionID)
     await rig.ended(id)
     await rig.clock.advance(20_000)
     expect(other.manager.list(rig.parent)).toMatchObject([{ task: { status: "cancelled" } }])
@@ -401,14 +401,14 @@ describe("another process on the project", () => {
     const { other } = second(rig)
     await other.manager.recover()
     rig.crash()
-    other.host.asking.add("bash")
+    other.opencode.asking.add("bash")
     other.script(({ lastUser }) => (lastUser === "GO ON" ? { tools: [{ name: "bash", args: {} }] } : undefined))
-    other.host.say(sessionID, "GO ON")
+    other.opencode.say(sessionID, "GO ON")
     await rig.clock.advance(1000)
-    expect(await other.host.openAsks()).toMatchObject([{ sessionID, what: "bash" }])
+    expect(await other.opencode.openAsks()).toMatchObject([{ sessionID, what: "bash" }])
     await rig.clock.advance(30_000)
     expect(other.manager.list(rig.parent)).toMatchObject([{ task: { id, status: "error" } }])
-    expect(await other.host.openAsks()).toEqual([])
+    expect(await other.opencode.openAsks()).toEqual([])
   })
 
   test("another process takes over a dead process's task in time even if the clock was set back", async () => {
@@ -426,11 +426,11 @@ describe("another process on the project", () => {
     const { rig, id, sessionID } = await running()
     const { other } = second(rig)
     await other.manager.recover()
-    rig.host.onCall = (method) => (method === "persona" ? { fail: new OpencodeError("no") } : undefined)
+    rig.opencode.onCall = (method) => (method === "persona" ? { fail: new OpencodeError("no") } : undefined)
     await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
     await rig.clock.advance(20_000)
     expect(other.manager.list(rig.parent)).toMatchObject([{ task: { status: "cancelled" } }])
-    expect((await rig.host.session(sessionID))?.record?.task.delivery.state).toBe("pending")
+    expect((await rig.opencode.session(sessionID))?.record?.task.delivery.state).toBe("pending")
     rig.crash()
     await rig.clock.advance(30_000)
     expect(rig.notices()).toHaveLength(1)
@@ -456,12 +456,12 @@ describe("another process on the project", () => {
     const { rig, id } = await running()
     const { other } = second(rig)
     await other.manager.recover()
-    other.host.onCall = (method) => (method === "session" ? { fail: new OpencodeError("busy") } : undefined)
+    other.opencode.onCall = (method) => (method === "session" ? { fail: new OpencodeError("busy") } : undefined)
     await other.manager.ready(rig.parent)
     await rig.clock.advance(30_000)
     expect(other.manager.list(rig.parent)).toMatchObject([{ task: { id } }])
     rig.crash()
-    other.host.onCall = () => undefined
+    other.opencode.onCall = () => undefined
     await rig.clock.advance(30_000)
     expect(other.manager.list(rig.parent)).toMatchObject([{ task: { id, status: "error" } }])
     expect(rig.notices()).toHaveLength(1)
@@ -497,9 +497,9 @@ describe("another process on the project", () => {
     for (const finished of [true, false]) {
       const { rig, id, sessionID } = await running()
       rig.crash()
-      const last = rig.host.stored(sessionID).messages.at(-1)
+      const last = rig.opencode.stored(sessionID).messages.at(-1)
       if (finished) Object.assign(last ?? {}, { finish: "stop", completedAt: rig.clock.now() })
-      const share = { clock: rig.clock, database: rig.host.database }
+      const share = { clock: rig.clock, database: rig.opencode.database }
       const [one, two] = [new Rig({ share }), new Rig({ share })]
       const recovering = [one.manager.recover()]
       await rig.clock.advance(1)
@@ -507,7 +507,7 @@ describe("another process on the project", () => {
       await Promise.all(recovering)
       await rig.clock.advance(60_000)
       expect(rig.notices()).toHaveLength(1)
-      const record = (await one.host.session(sessionID))?.record?.task
+      const record = (await one.opencode.session(sessionID))?.record?.task
       expect(record).toMatchObject({ id, status: finished ? "completed" : "error", delivery: { state: "confirmed" } })
     }
   })
@@ -516,7 +516,7 @@ describe("another process on the project", () => {
     const { rig, sessionID } = await running()
     const { other } = second(rig)
     await other.manager.recover()
-    rig.host.deleteByUser(sessionID)
+    rig.opencode.deleteByUser(sessionID)
     await other.manager.ready(rig.parent)
     expect(other.manager.list(rig.parent)).toEqual([])
   })
@@ -525,17 +525,17 @@ describe("another process on the project", () => {
     const { rig, id, sessionID } = await running({ stallTimeout: 0, taskTimeout: 0 })
     const { other } = second(rig)
     const fail = new OpencodeError("taken over", { takenOver: true })
-    rig.host.onCall = (method) => (method === "saveRecord" ? { fail } : undefined)
-    rig.host.database.strangers = true
+    rig.opencode.onCall = (method) => (method === "saveRecord" ? { fail } : undefined)
+    rig.opencode.database.strangers = true
     await rig.clock.advance(LEASE_MS)
-    await other.host.saveRecord(sessionID, rig.task(id))
-    rig.host.calls.length = 0
+    await other.opencode.saveRecord(sessionID, rig.task(id))
+    rig.opencode.calls.length = 0
     await expect(rig.manager.cancel({ type: "all" }, rig.caller)).rejects.toThrow("run by another OpenCode process")
-    expect(rig.host.isWorking(sessionID)).toBe(false)
-    rig.host.abortByUser(sessionID)
+    expect(rig.opencode.isWorking(sessionID)).toBe(false)
+    rig.opencode.abortByUser(sessionID)
     await rig.clock.advance(20_000)
     expect(rig.task(id).status).toBe("running")
-    expect(rig.host.calls).not.toContain("saveRecord")
+    expect(rig.opencode.calls).not.toContain("saveRecord")
     expect(rig.errors()).toEqual([])
   })
 
@@ -547,9 +547,9 @@ describe("another process on the project", () => {
     const { sessionID } = "after" in request ? await rig.launch(request) : rig.task(id)
     await rig.clock.advance(1000)
     for (let look = 0; look < 3; look++) {
-      const seenAt = (await rig.host.session(sessionID))?.record?.owner.seenAt ?? 0
+      const seenAt = (await rig.opencode.session(sessionID))?.record?.owner.seenAt ?? 0
       await rig.clock.advance(LEASE_MS - 1000)
-      expect((await rig.host.session(sessionID))?.record?.owner.seenAt).toBeGreaterThan(seenAt)
+      expect((await rig.opencode.session(sessionID))?.record?.owner.seenAt).toBeGreaterThan(seenAt)
     }
   })
 
@@ -563,15 +563,15 @@ describe("another process on the project", () => {
     expect(await other.manager.output(id, rig.caller)).toMatchObject({ firstLook: false, answer: "ok" })
     await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
     await rig.clock.advance(20_000)
-    expect((await rig.host.session(sessionID))?.record?.task.run.generation).toBe(1)
-    expect(other.host.calls).not.toContain("saveRecord")
+    expect((await rig.opencode.session(sessionID))?.record?.task.run.generation).toBe(1)
+    expect(other.opencode.calls).not.toContain("saveRecord")
   })
 
   test("another process cannot resume a task whose end its owner has not reported yet", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
-    const { undoneFrom, messages } = rig.host.stored(rig.parent)
-    rig.host.stored(rig.parent).undoneFrom = messages[0]?.id
+    const { undoneFrom, messages } = rig.opencode.stored(rig.parent)
+    rig.opencode.stored(rig.parent).undoneFrom = messages[0]?.id
     await rig.clock.until(() => rig.task(id).status === "completed")
     await rig.clock.advance(5000)
     const { other } = second(rig)
@@ -579,7 +579,7 @@ describe("another process on the project", () => {
     const resume = () => other.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
     await expect(resume()).rejects.toThrow("ended in another OpenCode process, which has not told of that yet")
     expect(other.task(id, rig.parent).status).toBe("completed")
-    rig.host.stored(rig.parent).undoneFrom = undoneFrom
+    rig.opencode.stored(rig.parent).undoneFrom = undoneFrom
     await rig.ended(id)
     await rig.clock.advance(15_000)
     await other.manager.ready(rig.parent)
@@ -589,7 +589,7 @@ describe("another process on the project", () => {
 
   test("a process renews the lease of its running task regularly", async () => {
     const { rig, task } = await running({ stallTimeout: 0 })
-    const seen = async () => (await rig.host.session(task.sessionID))?.record?.owner.seenAt ?? 0
+    const seen = async () => (await rig.opencode.session(task.sessionID))?.record?.owner.seenAt ?? 0
     const before = await seen()
     await rig.clock.advance(LEASE_MS)
     expect((await seen()) - before).toBeGreaterThan(LEASE_MS / 2)
@@ -598,8 +598,8 @@ describe("another process on the project", () => {
 
 test("the fake host's second process counts as a process of its own", () => {
   const rig = new Rig()
-  const host = new FakeHost({ clock: rig.clock, database: rig.host.database, instance: "another" })
-  expect(host.ownership(rig.host.owner)).toBe("alive")
-  rig.host.kill()
-  expect(host.ownership(rig.host.owner)).toBe("dead")
+  const opencode = new FakeApi({ clock: rig.clock, database: rig.opencode.database, instance: "another" })
+  expect(opencode.ownership(rig.opencode.owner)).toBe("alive")
+  rig.opencode.kill()
+  expect(opencode.ownership(rig.opencode.owner)).toBe("dead")
 })

@@ -29,7 +29,7 @@ describe("a resume", () => {
     await rig.clock.advance(60_000)
     expect(rig.notices()).toHaveLength(2)
     expect(rig.notices()[1]?.visible).toBe("✓ **Resume #1 completed in 1s.**\nTask Progress: 1/1")
-    expect(rig.host.toasts.map(({ title }) => title)).toContain("Resume #1 started")
+    expect(rig.opencode.toasts.map(({ title }) => title)).toContain("Resume #1 started")
     expect(rig.timers.pending).toBe(0)
   })
 
@@ -39,23 +39,23 @@ describe("a resume", () => {
     rig.onPrompt("AGAIN", { hang: true })
     await rig.launch({ prompt: "HANGS" })
     await rig.clock.advance(100)
-    rig.host.onCall = (method) => (method === "abort" ? { slow: 2000 } : undefined)
+    rig.opencode.onCall = (method) => (method === "abort" ? { slow: 2000 } : undefined)
     const clearing = rig.manager.clear(rig.parent)
     await rig.clock.advance(100)
     await resume()
     await rig.clock.advance(200)
-    expect(rig.host.isWorking(task.sessionID)).toBe(true)
+    expect(rig.opencode.isWorking(task.sessionID)).toBe(true)
     await rig.clock.advance(20_000)
     expect(await clearing).toMatchObject({ cleared: 2 })
     expect(rig.manager.list(rig.parent)).toEqual([])
-    expect(rig.host.isWorking(task.sessionID)).toBe(false)
-    expect(rig.host.stored(task.sessionID).metadata).toEqual({})
+    expect(rig.opencode.isWorking(task.sessionID)).toBe(false)
+    expect(rig.opencode.stored(task.sessionID).metadata).toEqual({})
   })
 
   test("a resume does not begin if the calling turn is stopped meanwhile", async () => {
     const { rig, task } = await completed()
     const turn = new AbortController()
-    rig.host.onCall = (method) => (method === "session" ? { slow: 2000 } : undefined)
+    rig.opencode.onCall = (method) => (method === "session" ? { slow: 2000 } : undefined)
     const resuming = rig.manager.resume(task.id, { prompt: "AGAIN" }, { ...rig.caller, abort: turn.signal })
     const refused = expect(resuming).rejects.toThrow("The task is as it was.")
     await rig.clock.advance(100)
@@ -63,7 +63,7 @@ describe("a resume", () => {
     await rig.clock.advance(20_000)
     await refused
     expect(rig.task(task.id)).toMatchObject({ status: "completed", run: { generation: 0 } })
-    expect(rig.host.isWorking(task.sessionID)).toBe(false)
+    expect(rig.opencode.isWorking(task.sessionID)).toBe(false)
   })
 
   test("a resume does not begin if the calling agent has ended and is just being stopped", async () => {
@@ -75,7 +75,7 @@ describe("a resume", () => {
     const { id } = (await rig.manager.launch(request, caller)).view.task
     const child = () => rig.view(id, parent.sessionID).task
     await rig.clock.until(() => child().status === "completed")
-    rig.host.onCall = (method) => (method === "abort" ? { slow: 2000 } : undefined)
+    rig.opencode.onCall = (method) => (method === "abort" ? { slow: 2000 } : undefined)
     const cancelling = rig.manager.cancel({ type: "task", reference: parent.id }, rig.caller)
     await rig.clock.advance(100)
     const resuming = rig.manager.resume(id, { prompt: "AGAIN" }, caller)
@@ -121,7 +121,7 @@ describe("a resume", () => {
     const rig = new Rig()
     rig.onPrompt("AGAIN", { text: "second answer", delay: 1000 })
     const { id } = await rig.launch()
-    rig.host.onCall = (method) => (method === "persona" ? { slow: 300 } : undefined)
+    rig.opencode.onCall = (method) => (method === "persona" ? { slow: 300 } : undefined)
     await rig.clock.until(() => rig.task(id).status === "completed")
     await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
     await rig.ended(id)
@@ -142,7 +142,7 @@ describe("a resume", () => {
 
   test("a resume whose prompt OpenCode rejects ends as failed", async () => {
     const { rig, task, resume } = await completed()
-    rig.host.onCall = (method, sessionID) =>
+    rig.opencode.onCall = (method, sessionID) =>
       method === "prompt" && sessionID === task.sessionID ? { fail: new OpencodeError("no") } : undefined
     await resume()
     expect((await rig.ended(task.id)).outcome?.reason).toEqual({
@@ -200,8 +200,8 @@ describe("a refused resume", () => {
 
   test("a resume is refused with advice if the task's session was deleted", async () => {
     const { rig, task, resume } = await completed()
-    rig.host.onEvent = () => "lose"
-    rig.host.deleteByUser(task.sessionID)
+    rig.opencode.onEvent = () => "lose"
+    rig.opencode.deleteByUser(task.sessionID)
     await expect(resume()).rejects.toThrow(
       `The session of task ${task.id} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
     )
@@ -210,7 +210,7 @@ describe("a refused resume", () => {
 
   test("a resume is refused if the task is cleared meanwhile", async () => {
     const { rig, resume } = await completed()
-    rig.host.onCall = (method) => (method === "session" ? { slow: 100 } : undefined)
+    rig.opencode.onCall = (method) => (method === "session" ? { slow: 100 } : undefined)
     const resuming = expect(resume()).rejects.toThrow("was cleared meanwhile")
     await rig.manager.clear(rig.parent)
     await rig.clock.advance(100)

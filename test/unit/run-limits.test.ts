@@ -12,7 +12,7 @@ describe("a run over a limit", () => {
     const { id, sessionID } = await rig.launch()
     const task = await rig.ended(id)
     await rig.clock.advance(1000)
-    expect((await rig.host.activity()).has(sessionID)).toBe(false)
+    expect((await rig.opencode.activity()).has(sessionID)).toBe(false)
     expect(rig.notices()).toHaveLength(1)
     return { rig, task }
   }
@@ -48,7 +48,7 @@ describe("a run over a limit", () => {
 
 test("answers of which only the end was heard are verified with OpenCode before they count as empty", async () => {
   const rig = new Rig()
-  rig.host.onEvent = ({ type }) => (type === "tool" || type === "text" || type === "text-delta" ? "lose" : undefined)
+  rig.opencode.onEvent = ({ type }) => (type === "tool" || type === "text" || type === "text-delta" ? "lose" : undefined)
   rig.script(({ lastUser, toolResults }) => {
     if (!lastUser.includes("FIND")) return undefined
     return toolResults.length < 6 ? { tools: [{ name: "read", args: {} }] } : { text: "found" }
@@ -60,7 +60,7 @@ test("answers of which only the end was heard are verified with OpenCode before 
 
 test("a cancelled run's figures come from its messages, and are minimums if a step was cut off", async () => {
   const rig = new Rig()
-  rig.host.onEvent = ({ type }) => (type === "tool" || type === "answered" ? "lose" : undefined)
+  rig.opencode.onEvent = ({ type }) => (type === "tool" || type === "answered" ? "lose" : undefined)
   rig.script(({ lastUser, toolResults }) => {
     if (!lastUser.includes("FIND")) return undefined
     return toolResults.length < 2 ? { tools: [{ name: "read", args: {} }] } : { hang: true, text: "so far" }
@@ -71,7 +71,7 @@ test("a cancelled run's figures come from its messages, and are minimums if a st
   expect(view?.task.outcome).toMatchObject({ toolCalls: 2, usage: { output: 40, atLeast: true } })
   await rig.ended(id)
   await rig.clock.advance(20_000)
-  expect((await rig.host.session(rig.task(id).sessionID))?.record?.task.outcome).toEqual(rig.task(id).outcome)
+  expect((await rig.opencode.session(rig.task(id).sessionID))?.record?.task.outcome).toEqual(rig.task(id).outcome)
 })
 
 test.each([
@@ -83,9 +83,9 @@ test.each([
   rig.onPrompt("FIND", HANG)
   await rig.launch()
   await rig.clock.advance(60_000)
-  rig.host.calls.length = 0
+  rig.opencode.calls.length = 0
   await rig.clock.advance(120_000)
-  expect(rig.host.calls.filter((call) => call === "activity")).toHaveLength(120_000 / ms)
+  expect(rig.opencode.calls.filter((call) => call === "activity")).toHaveLength(120_000 / ms)
 })
 
 test("answers whose end is reported before their content do not count as empty", async () => {
@@ -94,8 +94,8 @@ test("answers whose end is reported before their content do not count as empty",
   const { id, sessionID } = await rig.launch()
   await rig.clock.advance(100)
   for (const messageID of ["msg_1", "msg_2", "msg_3", "msg_4"]) {
-    rig.host.tell({ type: "answered", sessionID, messageID, usage: NO_USAGE, finish: "called" })
-    rig.host.tell({ type: "tool", sessionID, messageID, callID: `call of ${messageID}`, tool: "read", state: "ended" })
+    rig.opencode.tell({ type: "answered", sessionID, messageID, usage: NO_USAGE, finish: "called" })
+    rig.opencode.tell({ type: "tool", sessionID, messageID, callID: `call of ${messageID}`, tool: "read", state: "ended" })
   }
   await rig.clock.advance(100)
   expect(rig.task(id).status).toBe("running")
@@ -106,16 +106,16 @@ test("a time limit holds without constant retries even if OpenCode does not repo
   rig.onPrompt("FIND", HANG)
   const { id } = await rig.launch()
   await rig.clock.advance(1000)
-  rig.host.onCall = (method) => (method === "activity" ? { fail: new OpencodeError("HTTP 500") } : undefined)
+  rig.opencode.onCall = (method) => (method === "activity" ? { fail: new OpencodeError("HTTP 500") } : undefined)
   await rig.clock.advance(120_000)
   expect(rig.task(id).outcome?.reason?.code).toBe("timeout")
-  expect(rig.host.logs.filter(({ message }) => message === "could not look at the host").length).toBeLessThan(60)
+  expect(rig.opencode.logs.filter(({ message }) => message === "could not look at the host").length).toBeLessThan(60)
 })
 
 describe("the limit on silence", () => {
   test("a run is not silent while a tool runs, a question waits or OpenCode retries", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000, permissionTimeout: 0 } })
-    rig.host.asking.add("bash")
+    rig.opencode.asking.add("bash")
     rig.onPrompt("TOOL", { tools: [{ name: "build", args: { ms: 20_000 } }] })
     rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
     rig.onPrompt("RETRY", { status: 503 })
@@ -143,7 +143,7 @@ describe("the limit on silence", () => {
     const replies = [HALF, HANG]
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(1000)
-    rig.host.conclude(sessionID, { status: 429, body: { error: { message: "Rate limit. Try again in 60s" } } })
+    rig.opencode.conclude(sessionID, { status: 429, body: { error: { message: "Rate limit. Try again in 60s" } } })
     await rig.clock.advance(110_000)
     expect(rig.task(id)).toMatchObject({ status: "running", run: { parkedTimes: 1 } })
     await rig.clock.advance(20_000)
@@ -152,7 +152,7 @@ describe("the limit on silence", () => {
 
   test("a half-written tool call is found in OpenCode if no event reported it", async () => {
     const rig = new Rig({ options: { stallTimeout: 60_000 } })
-    rig.host.onEvent = ({ type }) => (type === "tool" ? "lose" : undefined)
+    rig.opencode.onEvent = ({ type }) => (type === "tool" ? "lose" : undefined)
     rig.onPrompt("FIND", { ...HALF, delay: 50_000 })
     const { id } = await rig.launch()
     await rig.clock.advance(120_000)
@@ -170,7 +170,7 @@ describe("the limit on silence", () => {
     )
     await rig.launch({ prompt: "FIRST" })
     const { id, sessionID } = await rig.launch()
-    rig.host.onCall = (method, session) => (method === "prompt" && session === sessionID ? { slow: 500 } : undefined)
+    rig.opencode.onCall = (method, session) => (method === "prompt" && session === sessionID ? { slow: 500 } : undefined)
     const task = await rig.ended(id)
     expect((task.run.startedAt ?? 0) - task.run.createdAt).toBeGreaterThan(15_000)
     expect(task.status).toBe("completed")
@@ -186,7 +186,7 @@ describe("the limit on silence", () => {
     const outer = await rig.launch()
     const own = await rig.launch({ prompt: "OWN" }, outer.sessionID)
     await rig.clock.advance(15_000)
-    rig.host.onCall = (method, session) =>
+    rig.opencode.onCall = (method, session) =>
       method === "prompt" && session === outer.sessionID ? { slow: 2000 } : undefined
     await rig.clock.until(() => rig.task(own.id, outer.sessionID).status === "completed")
     await rig.manager.ready(rig.parent)
@@ -203,7 +203,7 @@ describe("the limit on silence", () => {
 
   test("silence is verified with OpenCode before it ends a run, since events may be lost", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000 } })
-    rig.host.onEvent = () => "lose"
+    rig.opencode.onEvent = () => "lose"
     rig.script(({ lastUser, toolResults }) => {
       if (!lastUser.includes("FIND")) return undefined
       return toolResults.length < 4 ? { tools: [{ name: "read", args: {} }], delay: 4000 } : { text: "found" }
@@ -214,20 +214,20 @@ describe("the limit on silence", () => {
 
   test("silence is verified only once at a time, however slow OpenCode is", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000 } })
-    rig.host.onEvent = () => "lose"
-    rig.host.onCall = (method) => (method === "lastMessage" ? { slow: 250 } : undefined)
+    rig.opencode.onEvent = () => "lose"
+    rig.opencode.onCall = (method) => (method === "lastMessage" ? { slow: 250 } : undefined)
     rig.script(({ lastUser, toolResults }) => {
       if (!lastUser.includes("FIND")) return undefined
       return toolResults.length < 4 ? { tools: [{ name: "read", args: {} }], delay: 4000 } : { text: "found" }
     })
     expect((await rig.ended((await rig.launch()).id)).status).toBe("completed")
-    expect(rig.host.calls.filter((method) => method === "lastMessage").length).toBeLessThan(6)
+    expect(rig.opencode.calls.filter((method) => method === "lastMessage").length).toBeLessThan(6)
   })
 
   test("a run is not silent if OpenCode shows a running tool or a question without an event", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000, permissionTimeout: 0 } })
-    rig.host.onEvent = () => "lose"
-    rig.host.asking.add("bash")
+    rig.opencode.onEvent = () => "lose"
+    rig.opencode.asking.add("bash")
     rig.onPrompt("TOOL", { tools: [{ name: "build", args: { ms: 20_000 } }] })
     rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
     const tool = await rig.launch({ prompt: "TOOL" })

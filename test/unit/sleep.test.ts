@@ -31,13 +31,13 @@ describe("a machine that sleeps", () => {
     await rig.clock.sleep(0)
     const late = rig.clock.now() + NIGHT_MS
     rig.timers.now = () => late
-    rig.host.tell({ type: "answered", sessionID, messageID: "msg_x", usage: NO_USAGE, finish: "called" })
+    rig.opencode.tell({ type: "answered", sessionID, messageID: "msg_x", usage: NO_USAGE, finish: "called" })
     expect(rig.task(id).status).toBe("running")
   })
 
   test("an open question keeps its remaining time to be answered while the machine sleeps", async () => {
     const rig = new Rig({ options: { permissionTimeout: 60_000 } })
-    rig.host.asking.add("bash")
+    rig.opencode.asking.add("bash")
     rig.onPrompt("FIND", { tools: [{ name: "bash", args: {} }] })
     const { id } = await rig.launch()
     await rig.clock.advance(30_000)
@@ -45,7 +45,7 @@ describe("a machine that sleeps", () => {
     await rig.clock.advance(25_000)
     expect(rig.view(id).phase).toBe("waiting for permission")
     await rig.clock.advance(10_000)
-    expect(rig.host.calls).toContain("refuse")
+    expect(rig.opencode.calls).toContain("refuse")
   })
 
   test("a last word keeps its remaining time while the machine sleeps", async () => {

@@ -15,7 +15,7 @@ const running = async (count = 1, options: object = {}) => {
   if (!first) throw new Error("no task")
   return { rig, tasks, first }
 }
-const busy = async (rig: Rig) => [...(await rig.host.activity()).keys()].filter((id) => id !== rig.parent)
+const busy = async (rig: Rig) => [...(await rig.opencode.activity()).keys()].filter((id) => id !== rig.parent)
 
 describe("a cancel", () => {
   test("a cancel ends a task once, stops its session, and leaves its text readable", async () => {
@@ -48,11 +48,11 @@ describe("a cancel", () => {
   test("a queued task is cancelled without any request to its session", async () => {
     const { rig } = await running(1, { maxConcurrentTasks: 1 })
     const queued = await rig.launch()
-    rig.host.calls.length = 0
+    rig.opencode.calls.length = 0
     await rig.manager.cancel({ type: "task", reference: queued.id }, rig.caller)
-    expect(rig.host.calls).not.toContain("abort")
+    expect(rig.opencode.calls).not.toContain("abort")
     await rig.ended(queued.id)
-    expect(rig.host.stored(queued.sessionID).messages).toEqual([])
+    expect(rig.opencode.stored(queued.sessionID).messages).toEqual([])
     expect(rig.notices()[0]?.visible).toContain("cancelled after 0ms")
   })
 
@@ -92,7 +92,7 @@ describe("a cancel", () => {
 
   test("a cancel takes effect at once and returns in bounded time even when OpenCode never answers", async () => {
     const { rig, first } = await running()
-    rig.host.onCall = (method) => (method === "abort" ? { slow: 60_000 } : undefined)
+    rig.opencode.onCall = (method) => (method === "abort" ? { slow: 60_000 } : undefined)
     const cancelling = rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.settle()
     expect(rig.task(first.id).status).toBe("cancelled")
@@ -103,7 +103,7 @@ describe("a cancel", () => {
   test("a cancel stops the child session even when OpenCode fails to do so at first", async () => {
     const { rig, first } = await running()
     let failures = 2
-    rig.host.onCall = (method) => (method === "abort" && failures-- > 0 ? { fail: new OpencodeError("no") } : undefined)
+    rig.opencode.onCall = (method) => (method === "abort" && failures-- > 0 ? { fail: new OpencodeError("no") } : undefined)
     const cancelling = rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.ended(first.id)
     await rig.clock.advance(1000)
@@ -113,46 +113,46 @@ describe("a cancel", () => {
 
   test("a task stays cancelled even when OpenCode never stops its session, and the log says so", async () => {
     const { rig, first } = await running()
-    rig.host.onCall = (method) => (method === "abort" ? { fail: new OpencodeError("no") } : undefined)
+    rig.opencode.onCall = (method) => (method === "abort" ? { fail: new OpencodeError("no") } : undefined)
     const cancelling = rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.ended(first.id)
     await rig.clock.advance(10_000)
     expect(await cancelling).toHaveLength(1)
     const warning = { level: "warn", message: "could not stop a session" }
-    expect(rig.host.logs).toContainEqual(expect.objectContaining(warning))
+    expect(rig.opencode.logs).toContainEqual(expect.objectContaining(warning))
     expect(rig.timers.pending).toBe(0)
   })
 
   test("a cancel refuses open questions first, so that none stays open for ever", async () => {
     const { rig } = await running()
-    rig.host.asking.add("bash")
+    rig.opencode.asking.add("bash")
     rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
     await rig.launch({ prompt: "ASK" })
     await rig.clock.advance(100)
-    expect(await rig.host.openAsks()).toHaveLength(1)
-    rig.host.calls.length = 0
+    expect(await rig.opencode.openAsks()).toHaveLength(1)
+    rig.opencode.calls.length = 0
     await rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.clock.advance(100)
-    expect(await rig.host.openAsks()).toEqual([])
-    expect(rig.host.calls.indexOf("refuse")).toBeLessThan(rig.host.calls.lastIndexOf("abort"))
+    expect(await rig.opencode.openAsks()).toEqual([])
+    expect(rig.opencode.calls.indexOf("refuse")).toBeLessThan(rig.opencode.calls.lastIndexOf("abort"))
     expect(await busy(rig)).toEqual([])
   })
 
   test("a task that is cancelled just as its turn comes never begins", async () => {
     const { rig, first } = await running(1, { maxConcurrentTasks: 1 })
     const queued = await rig.launch()
-    rig.host.onCall = (method) => (method === "saveRecord" ? { slow: 500 } : undefined)
+    rig.opencode.onCall = (method) => (method === "saveRecord" ? { slow: 500 } : undefined)
     await rig.manager.cancel({ type: "task", reference: first.id }, rig.caller)
     expect(rig.view(queued.id).phase).toBe("working")
     await rig.manager.cancel({ type: "task", reference: queued.id }, rig.caller)
     await rig.clock.advance(10_000)
-    expect(rig.host.stored(queued.sessionID).messages).toEqual([])
+    expect(rig.opencode.stored(queued.sessionID).messages).toEqual([])
   })
 
   test("a task that is cancelled while its prompt is being sent is stopped", async () => {
     const { rig, first } = await running(1, { maxConcurrentTasks: 1 })
     const queued = await rig.launch()
-    rig.host.onCall = (method, sessionID) =>
+    rig.opencode.onCall = (method, sessionID) =>
       method === "prompt" && sessionID === queued.sessionID ? { slow: 500 } : undefined
     await rig.manager.cancel({ type: "task", reference: first.id }, rig.caller)
     await rig.clock.advance(100)
@@ -174,7 +174,7 @@ describe("a clear", () => {
     expect(rig.manager.list(rig.parent)).toEqual([])
     expect(rig.notices()).toHaveLength(told)
     expect(await busy(rig)).toEqual([])
-    for (const { sessionID } of [...tasks, done]) expect(rig.host.stored(sessionID).metadata).toEqual({})
+    for (const { sessionID } of [...tasks, done]) expect(rig.opencode.stored(sessionID).metadata).toEqual({})
     expect(rig.timers.pending).toBe(0)
     expect(await rig.manager.clear(rig.parent)).toEqual({ cleared: 0, stopped: 0 })
   })
@@ -191,14 +191,14 @@ describe("a clear", () => {
 
   test("superagents_clear drops a notification that is not yet delivered", async () => {
     const { rig, first } = await running()
-    rig.host.onCall = (method) => (method === "persona" ? { fail: new OpencodeError("not now") } : undefined)
+    rig.opencode.onCall = (method) => (method === "persona" ? { fail: new OpencodeError("not now") } : undefined)
     await rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.clock.advance(100)
     await rig.manager.clear(rig.parent)
-    rig.host.onCall = () => undefined
+    rig.opencode.onCall = () => undefined
     await rig.clock.advance(600_000)
     expect(rig.notices()).toEqual([])
-    expect(rig.host.stored(first.sessionID).metadata).toEqual({})
+    expect(rig.opencode.stored(first.sessionID).metadata).toEqual({})
     expect(rig.timers.pending).toBe(0)
   })
 
@@ -217,11 +217,11 @@ describe("a deleted parent", () => {
     const other = rig.openParent()
     await rig.clock.advance(100)
     expect(await busy(rig)).toHaveLength(2)
-    rig.host.deleteByUser(rig.parent)
+    rig.opencode.deleteByUser(rig.parent)
     await rig.clock.advance(60_000)
     expect(rig.manager.list(rig.parent)).toEqual([])
     expect(await busy(rig)).not.toContain(fork.sessionID)
-    expect(rig.host.database.sessions.has(first.sessionID)).toBe(false)
+    expect(rig.opencode.database.sessions.has(first.sessionID)).toBe(false)
     expect(rig.notices(other)).toEqual([])
     expect(rig.timers.pending).toBe(0)
     expect(rig.errors()).toEqual([])
@@ -276,7 +276,7 @@ describe("the tasks of an ended task", () => {
     const outer = await rig.launch({ prompt: "OUTER" })
     await rig.launch({ prompt: "INNER" }, outer.sessionID)
     // The messages are read before the news comes, and handed over after it was told.
-    rig.host.onCall = (method, sessionID) =>
+    rig.opencode.onCall = (method, sessionID) =>
       method === "session" && sessionID === outer.sessionID ? { slow: 1500 } : undefined
     await rig.ended(outer.id)
     expect((await rig.manager.output(outer.id, rig.caller)).answer).toBe("the outer answer")

@@ -145,9 +145,9 @@ describe("the task tool", () => {
     expect(output).toContain(`Background task launched. Task ID: ${id} (find it)\n`)
     expect(output).toContain("You will be told when it ends")
     expect(metadata).toEqual({ taskId: id, sessionId: view?.task.sessionID, status: "running" })
-    expect(rig.host.stored(view?.task.sessionID ?? "").messages).toEqual([])
+    expect(rig.opencode.stored(view?.task.sessionID ?? "").messages).toEqual([])
     await rig.clock.advance(1)
-    expect(rig.host.stored(view?.task.sessionID ?? "").messages[0]?.parts[0]).toMatchObject({ text: "FIND" })
+    expect(rig.opencode.stored(view?.task.sessionID ?? "").messages[0]?.parts[0]).toMatchObject({ text: "FIND" })
   })
 
   test("the task tool resumes a completed task", async () => {

@@ -8,7 +8,7 @@ import { Rig } from "../support/rig.ts"
 /** A session that stands by itself, and runs in it as the board begins them. */
 const standing = (options: ConstructorParameters<typeof Rig>[0] = {}) => {
   const rig = new Rig(options)
-  const sessionID = rig.host.openSession()
+  const sessionID = rig.opencode.openSession()
   const runs = () => new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
   const start = async (prompt: string, agent = "general") => {
     await rig.manager.unattended.run({ sessionID, agent, description: "#5 Migrate", prompt })
@@ -35,7 +35,7 @@ describe("an unattended run", () => {
       refused: [],
     })
     expect(rig.manager.taskIn(sessionID)?.task.delivery).toEqual({ state: "none" })
-    expect(rig.host.toasts).toEqual([])
+    expect(rig.opencode.toasts).toEqual([])
     expect(rig.notices(sessionID)).toEqual([])
     expect(rig.manager.list(rig.parent)).toEqual([])
     expect(rig.errors()).toEqual([])
@@ -50,7 +50,7 @@ describe("an unattended run", () => {
     const second = await start("WORK", "plan")
     expect(second.task).toMatchObject({ id: first.task.id, agent: "plan", status: "resumed", run: { generation: 1 } })
     await ended()
-    const asked = rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")
+    const asked = rig.opencode.stored(sessionID).messages.filter(({ role }) => role === "user")
     expect(asked.map(({ agent }) => agent)).toEqual(["general", "plan"])
     expect(asked.map(({ id }) => taskOfMessage(id))).toEqual([first.task.id, first.task.id])
     expect(asked.every(({ id }) => rig.manager.unattended.wrote(id))).toBe(true)
@@ -64,7 +64,7 @@ describe("an unattended run", () => {
     await start("WORK")
     await ended()
     await rig.clock.advance(5000)
-    const other = new Rig({ options: rig.options as never, share: { clock: rig.clock, database: rig.host.database } })
+    const other = new Rig({ options: rig.options as never, share: { clock: rig.clock, database: rig.opencode.database } })
     const theirs = new ManagerRuns(other.manager, Promise.resolve(), rig.clock)
     await other.manager.recover()
     expect(theirs.of(sessionID)?.result).toMatchObject({ status: "completed" })
@@ -123,7 +123,7 @@ describe("an unattended run", () => {
   test("an unattended run uses no session's slot, and tasks that it launches are its children", async () => {
     const { rig, sessionID, start } = standing({ options: { maxConcurrentTasks: 1 } })
     rig.onPrompt("WORK", { hang: true })
-    const other = rig.host.openSession()
+    const other = rig.opencode.openSession()
     await start("WORK")
     await rig.manager.unattended.run({
       sessionID: other,
@@ -195,7 +195,7 @@ describe("a user's message in its session", () => {
     const time = (BigInt(rig.clock.now()) * 4096n).toString(16).padStart(12, "0").slice(-12)
     const messageID = `msg_${time}UsersOwn${String(++count).padStart(6, "0")}`
     const parts = [{ id: `prt_${messageID.slice(4)}`, text }]
-    await rig.host.prompt({ sessionID, messageID, agent: "general", parts })
+    await rig.opencode.prompt({ sessionID, messageID, agent: "general", parts })
     await runs().adopt({ sessionID, agent: "general", description: "#5 Migrate" }, messageID)
   }
 
@@ -212,7 +212,7 @@ describe("a user's message in its session", () => {
     await ended()
     expect(rig.manager.taskIn(sessionID)?.whole.usage.cost).toBeCloseTo(0.002)
     expect(runs().of(sessionID)).toMatchObject({ byPerson: true, result: { status: "completed" } })
-    const asked = rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")
+    const asked = rig.opencode.stored(sessionID).messages.filter(({ role }) => role === "user")
     expect(asked).toHaveLength(2)
     expect(rig.errors()).toEqual([])
   })

@@ -6,10 +6,10 @@ const undone = async (more: object = {}) => {
   const rig = new Rig({ options: { permissionTimeout: 0, ...more } })
   rig.onPrompt("FIND", { text: "the answer", delay: 1000 })
   const { id } = await rig.launch()
-  const later = rig.host.say(rig.parent, "never mind")
+  const later = rig.opencode.say(rig.parent, "never mind")
   await rig.clock.advance(500)
-  rig.host.undo(rig.parent, later)
-  const kept = () => rig.host.stored(rig.parent).messages.some((message) => message.id === later)
+  rig.opencode.undo(rig.parent, later)
+  const kept = () => rig.opencode.stored(rig.parent).messages.some((message) => message.id === later)
   return { rig, id, later, kept }
 }
 
@@ -18,7 +18,7 @@ describe("a parent's undone messages", () => {
     const { rig, id, kept } = await undone()
     await rig.clock.advance(60_000)
     expect([rig.task(id).status, kept(), rig.notices().length]).toEqual(["completed", true, 0])
-    rig.host.redo(rig.parent)
+    rig.opencode.redo(rig.parent)
     await rig.clock.advance(100)
     expect([kept(), rig.notices().length]).toEqual([true, 1])
     expect(rig.task(id).delivery.state).toBe("confirmed")
@@ -27,7 +27,7 @@ describe("a parent's undone messages", () => {
   test("a notification that waits for an undo arrives when the user goes on without the undone message", async () => {
     const { rig, kept } = await undone()
     await rig.clock.advance(10_000)
-    rig.host.say(rig.parent, "something else")
+    rig.opencode.say(rig.parent, "something else")
     await rig.clock.advance(10_000)
     expect([kept(), rig.notices().length]).toEqual([false, 1])
   })
@@ -35,24 +35,24 @@ describe("a parent's undone messages", () => {
   test("the end of an undo is noticed even when no event reports the redo", async () => {
     const { rig } = await undone()
     await rig.clock.advance(10_000)
-    rig.host.onEvent = () => "lose"
-    rig.host.redo(rig.parent)
+    rig.opencode.onEvent = () => "lose"
+    rig.opencode.redo(rig.parent)
     await rig.clock.advance(10_000)
     expect(rig.notices()).toHaveLength(1)
   })
 
   test("a hint about an open question waits while the parent has undone messages", async () => {
     const rig = new Rig({ options: { permissionTimeout: 0 } })
-    rig.host.asking.add("bash")
+    rig.opencode.asking.add("bash")
     rig.onPrompt("FIND", { tools: [{ name: "bash", args: {} }] })
     await rig.launch()
-    const later = rig.host.say(rig.parent, "never mind")
+    const later = rig.opencode.say(rig.parent, "never mind")
     await rig.clock.advance(500)
-    rig.host.undo(rig.parent, later)
-    const hints = () => JSON.stringify(rig.host.stored(rig.parent).messages).split("waits for the user").length - 1
+    rig.opencode.undo(rig.parent, later)
+    const hints = () => JSON.stringify(rig.opencode.stored(rig.parent).messages).split("waits for the user").length - 1
     await rig.clock.advance(60_000)
     expect(hints()).toBe(0)
-    rig.host.redo(rig.parent)
+    rig.opencode.redo(rig.parent)
     await rig.clock.advance(60_000)
     expect(hints()).toBe(1)
   })
@@ -61,23 +61,23 @@ describe("a parent's undone messages", () => {
     "messages undone just as %s is being made are not deleted by it",
     async (what) => {
       const rig = new Rig({ options: { permissionTimeout: 0 } })
-      rig.host.asking.add("bash")
+      rig.opencode.asking.add("bash")
       rig.onPrompt("FIND", what === "a notification" ? { text: "the answer" } : { tools: [{ name: "bash", args: {} }] })
-      const later = rig.host.say(rig.parent, "never mind")
+      const later = rig.opencode.say(rig.parent, "never mind")
       await rig.clock.advance(1000)
       let making = false
-      rig.host.onCall = (method, session) => {
+      rig.opencode.onCall = (method, session) => {
         if (method !== "persona" || session !== rig.parent) return undefined
         making = true
         return { slow: 1000 }
       }
       await rig.launch()
       await rig.clock.until(() => making)
-      rig.host.undo(rig.parent, later)
+      rig.opencode.undo(rig.parent, later)
       await rig.clock.advance(60_000)
-      const said = () => rig.host.stored(rig.parent).messages
+      const said = () => rig.opencode.stored(rig.parent).messages
       expect(said().at(-2)?.id).toBe(later)
-      rig.host.redo(rig.parent)
+      rig.opencode.redo(rig.parent)
       await rig.clock.advance(60_000)
       expect(JSON.stringify(said().slice(said().findIndex(({ id }) => id === later)))).toContain("Automatic message")
     },
@@ -96,17 +96,17 @@ describe("an undone launch", () => {
     const works = await rig.launch({ prompt: "WORKS", description: "works on" })
     await rig.ended((await rig.launch({ prompt: "ENDS", description: "has ended" })).id)
     await rig.clock.advance(2000)
-    rig.host.toasts.length = 0
+    rig.opencode.toasts.length = 0
     return { rig, works, from: `${CALL}_${rig.parent}` }
   }
 
   test("an undo of a launch warns once which agents still work and which edits stay", async () => {
     const { rig, from } = await launched()
-    rig.host.undo(rig.parent, from, { reset: ["src/b.ts"] })
+    rig.opencode.undo(rig.parent, from, { reset: ["src/b.ts"] })
     await rig.clock.advance(2000)
-    rig.host.writeMetadata(rig.parent, { changed: "otherwise" })
+    rig.opencode.writeMetadata(rig.parent, { changed: "otherwise" })
     await rig.clock.advance(2000)
-    expect(rig.host.toasts).toEqual([
+    expect(rig.opencode.toasts).toEqual([
       {
         title: "Background agents are not undone",
         message: "Still at work: works on (/tasks stops them). Their edits stay: a.ts, b.ts, c.ts",
@@ -117,22 +117,22 @@ describe("an undone launch", () => {
 
   test("an undo's warning leaves out edits that the undo has reset itself", async () => {
     const { rig, from } = await launched()
-    rig.host.undo(rig.parent, from, { reset: ["b.ts"] })
+    rig.opencode.undo(rig.parent, from, { reset: ["b.ts"] })
     await rig.clock.advance(2000)
-    expect(rig.host.toasts[0]?.message).toContain("Their edits stay: a.ts, c.ts")
+    expect(rig.opencode.toasts[0]?.message).toContain("Their edits stay: a.ts, c.ts")
   })
 
   test("an undo that takes back no launch, or one already taken back, gives no warning", async () => {
     const { rig, from } = await launched()
     const later = "msg_later"
-    rig.host.undo(rig.parent, later)
+    rig.opencode.undo(rig.parent, later)
     await rig.clock.advance(2000)
-    expect(rig.host.toasts).toEqual([])
-    rig.host.undo(rig.parent, from)
+    expect(rig.opencode.toasts).toEqual([])
+    rig.opencode.undo(rig.parent, from)
     await rig.clock.advance(2000)
-    rig.host.undo(rig.parent, later)
+    rig.opencode.undo(rig.parent, later)
     await rig.clock.advance(2000)
-    expect(rig.host.toasts).toHaveLength(1)
+    expect(rig.opencode.toasts).toHaveLength(1)
   })
 
   test.each([
@@ -140,18 +140,18 @@ describe("an undone launch", () => {
     ["warns of no redo where OpenCode keeps no snapshots", { restores: false }, 0],
   ])("an undo of a launching message %s", async (_what, undone, warnings) => {
     const { rig, works, from } = await launched()
-    rig.host.undo(rig.parent, from, undone)
-    rig.host.conclude(works.sessionID, edits("/project/d.ts"))
+    rig.opencode.undo(rig.parent, from, undone)
+    rig.opencode.conclude(works.sessionID, edits("/project/d.ts"))
     await rig.clock.advance(5000)
-    rig.host.conclude(works.sessionID, edits("/project/e.ts"))
+    rig.opencode.conclude(works.sessionID, edits("/project/e.ts"))
     await rig.clock.advance(5000)
-    const warned = rig.host.toasts.filter(({ title }) => title === "A redo would reset a background agent's edits")
+    const warned = rig.opencode.toasts.filter(({ title }) => title === "A redo would reset a background agent's edits")
     expect(warned).toHaveLength(warnings)
     if (warnings > 0) expect(warned[0]?.message).toContain("works on has edited d.ts since your undo")
-    rig.host.redo(rig.parent)
-    rig.host.conclude(works.sessionID, edits("/project/f.ts"))
+    rig.opencode.redo(rig.parent)
+    rig.opencode.conclude(works.sessionID, edits("/project/f.ts"))
     await rig.clock.advance(5000)
-    expect(rig.host.toasts.slice(1 + warnings)).toEqual([])
+    expect(rig.opencode.toasts.slice(1 + warnings)).toEqual([])
   })
 })
 
@@ -166,9 +166,9 @@ describe("a child's undone prompt", () => {
     const { promptID } = rig.task(id).run
     const own = more.stops ? undefined : await rig.launch({ prompt: "OWN" }, sessionID)
     await rig.clock.advance(1000)
-    if (more.stops) rig.host.abortByUser(sessionID)
+    if (more.stops) rig.opencode.abortByUser(sessionID)
     await rig.clock.advance(100)
-    rig.host.undo(sessionID, promptID)
+    rig.opencode.undo(sessionID, promptID)
     await rig.clock.advance(60_000)
     expect(rig.task(id).status).toBe("running")
     return { rig, id, sessionID, promptID, own }
@@ -178,9 +178,9 @@ describe("a child's undone prompt", () => {
     "an undone child prompt is replaced by the user's next one (agent was at work: %s)",
     async (stops) => {
       const { rig, id, sessionID, own } = await rewritten({ stops })
-      const better = rig.host.say(sessionID, BETTER)
+      const better = rig.opencode.say(sessionID, BETTER)
       await rig.clock.advance(20_000)
-      if (own) rig.host.conclude(own.sessionID, { text: "done" })
+      if (own) rig.opencode.conclude(own.sessionID, { text: "done" })
       const task = await rig.ended(id)
       expect(task).toMatchObject({ status: "completed", run: { promptID: better } })
       expect((await rig.manager.output(id, rig.caller)).answer).toBe(own ? "ok" : "the better answer")
@@ -190,7 +190,7 @@ describe("a child's undone prompt", () => {
   test("an undone child prompt is replaced by the next one even when a message is sent meanwhile", async () => {
     const { rig, id, sessionID } = await rewritten({ stops: true })
     rig.onPrompt("say more", { text: "the better answer, and more" })
-    const better = rig.host.say(sessionID, BETTER)
+    const better = rig.opencode.say(sessionID, BETTER)
     await rig.manager.tell(id, "say more", rig.caller)
     expect(await rig.ended(id)).toMatchObject({ status: "completed", run: { promptID: better } })
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("the better answer, and more")
@@ -208,11 +208,11 @@ describe("a child's undone prompt", () => {
     rig.onPrompt(BETTER, { text: "the better answer" })
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(100)
-    rig.host.onEvent = () => "lose"
-    rig.host.abortByUser(sessionID)
+    rig.opencode.onEvent = () => "lose"
+    rig.opencode.abortByUser(sessionID)
     await rig.clock.advance(100)
-    rig.host.undo(sessionID, rig.task(id).run.promptID)
-    const better = rig.host.say(sessionID, BETTER)
+    rig.opencode.undo(sessionID, rig.task(id).run.promptID)
+    const better = rig.opencode.say(sessionID, BETTER)
     await rig.clock.advance(500)
     rig.restart()
     await rig.manager.recover()
@@ -222,7 +222,7 @@ describe("a child's undone prompt", () => {
 
   test("a task whose child prompt is undone and then redone counts as stopped by the user", async () => {
     const { rig, id, sessionID } = await rewritten({ stops: true })
-    rig.host.redo(sessionID)
+    rig.opencode.redo(sessionID)
     await rig.clock.advance(20_000)
     expect(rig.task(id)).toMatchObject({ status: "cancelled", outcome: { reason: { code: "aborted" } } })
   })

@@ -14,7 +14,7 @@ const rigged = (options: object = {}) => {
   return rig
 }
 const promptOf = (rig: Rig, sessionID: string) => {
-  const part = rig.host.stored(sessionID).messages[0]?.parts[0]
+  const part = rig.opencode.stored(sessionID).messages[0]?.parts[0]
   return part?.type === "text" ? part.text : undefined
 }
 
@@ -79,7 +79,7 @@ describe("a task with dependencies", () => {
     expect(rig.task(d.id).status).toBe("completed")
     expect([b, c].map(({ id }) => rig.task(id).delivery)).toMatchObject([{ wake: false }, { wake: true }])
     expect(rig.notices()).toHaveLength(4)
-    expect([b, c].map(({ sessionID }) => rig.host.stored(sessionID).messages)).toEqual([[], []])
+    expect([b, c].map(({ sessionID }) => rig.opencode.stored(sessionID).messages)).toEqual([[], []])
   })
 
   test("a waiting task that is cancelled with the others ends as cancelled and wakes nobody", async () => {
@@ -118,8 +118,8 @@ describe("a task with dependencies", () => {
     const b = await rig.launch({ prompt: "DOES b", after: [a.id, slow.id] })
     await rig.clock.advance(1000)
     const before = rig.answers().length
-    const { metadata } = rig.host.stored(a.sessionID)
-    rig.host.writeMetadata(a.sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
+    const { metadata } = rig.opencode.stored(a.sessionID)
+    rig.opencode.writeMetadata(a.sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
     expect((await rig.ended(b.id)).outcome?.reason?.text).toContain("which was cleared")
     await rig.clock.advance(1000)
     expect(rig.answers()).toHaveLength(before + 1)
@@ -144,7 +144,7 @@ describe("a task with dependencies", () => {
     await rig.manager.recover()
     const task = await rig.ended(b.id)
     expect(task.status).not.toBe("completed")
-    expect(rig.host.stored(b.sessionID).messages).toEqual([])
+    expect(rig.opencode.stored(b.sessionID).messages).toEqual([])
     expect(rig.notices()).toHaveLength(2)
   })
 
@@ -188,7 +188,7 @@ describe("a refused or failed dependency", () => {
   test("a waiting task ends when the other fails while its session is created", async () => {
     const rig = rigged()
     const a = await rig.launch({ prompt: "FAILS" })
-    rig.host.onCall = (method) => (method === "createSession" ? { slow: 5000 } : undefined)
+    rig.opencode.onCall = (method) => (method === "createSession" ? { slow: 5000 } : undefined)
     const launching = rig.launch({ prompt: "DOES b", after: [a.id] })
     await rig.ended(a.id)
     await rig.clock.advance(6000)
@@ -212,7 +212,7 @@ test("a waiting task gets the answers even when the other tasks are dropped befo
   const a = await rig.launch({ prompt: "DOES a" })
   await rig.ended(a.id)
   let slow = true
-  rig.host.onCall = (method, session) =>
+  rig.opencode.onCall = (method, session) =>
     method === "prompt" && session !== rig.parent && slow ? { slow: 400 } : undefined
   const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
   await rig.clock.advance(0)
@@ -233,7 +233,7 @@ test("the refusal to wait for a failed task says what can be done", async () => 
 
 describe("dependencies within one message", () => {
   const slow = (rig: Rig) => {
-    rig.host.onCall = (method) => (method === "createSession" ? { slow: 500 } : undefined)
+    rig.opencode.onCall = (method) => (method === "createSession" ? { slow: 500 } : undefined)
   }
 
   test("a launch can wait for a batch whose tasks are launched by the same message", async () => {

@@ -48,7 +48,7 @@ export type BoardSetup = {
   /** OpenCode's state folder, for this installation's own files. */
   readonly state: string
   readonly signer: Signer
-  readonly host: Pick<
+  readonly opencode: Pick<
     OpencodeApi,
     "agents" | "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID"
   >
@@ -80,7 +80,7 @@ export class TaskBoard implements Board {
   readonly #listeners = new Set<() => void>()
 
   constructor(setup: BoardSetup) {
-    const { options, project, directory, state, signer, host, threads, runs, clock, processes, isBackground } = setup
+    const { options, project, directory, state, signer, opencode, threads, runs, clock, processes, isBackground } = setup
     this.#setup = setup
     this.#store = new Store({
       project,
@@ -89,10 +89,10 @@ export class TaskBoard implements Board {
       signer,
       processes,
       now: () => clock.now(),
-      warn: (message) => host.log("warn", message),
+      warn: (message) => opencode.log("warn", message),
     })
-    this.#world = new BoardContext({ host, runs, clock, options, store: this.#store })
-    this.#threads = new ThreadMaker(project, threads, host.log.bind(host), clock)
+    this.#world = new BoardContext({ opencode, runs, clock, options, store: this.#store })
+    this.#threads = new ThreadMaker(project, threads, opencode.log.bind(opencode), clock)
     const change = (command: BoardCommand) => this.#do(command)
     const read = () => this.#read()
     this.purse = new PurseApi({ read, change, runs, now: () => clock.now() })
@@ -100,7 +100,7 @@ export class TaskBoard implements Board {
       purse: new PurseManager({ ...setup, store: this.#store, change, nightly: options.purse }),
       store: this.#store,
       runs,
-      host,
+      opencode,
       clock,
       schedule: this.#world.schedule,
       maxConcurrentRuns: options.maxConcurrentRuns,
@@ -193,7 +193,7 @@ export class TaskBoard implements Board {
 
   async notifyUser(message: string, by: Actor): Promise<BoardTask> {
     const task = taskOf(await this.#do({ type: "notify", message, by }))
-    this.#setup.host.toast({ title: headOf(task), message: oneLine(message, message.length), variant: "warning" })
+    this.#setup.opencode.toast({ title: headOf(task), message: oneLine(message, message.length), variant: "warning" })
     return task
   }
 

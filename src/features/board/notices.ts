@@ -11,11 +11,11 @@ import { headOf } from "./task.ts"
 
 /** Shows toasts about decisions that only a user can make, each once per process. */
 export class BoardToasts {
-  readonly #host: Pick<OpencodeApi, "toast" | "log">
+  readonly #opencode: Pick<OpencodeApi, "toast" | "log">
   readonly #said = new Set<string>()
 
-  constructor(host: Pick<OpencodeApi, "toast" | "log">) {
-    this.#host = host
+  constructor(opencode: Pick<OpencodeApi, "toast" | "log">) {
+    this.#opencode = opencode
   }
 
   /** Shows a toast about unverified or lost tasks that no toast has reported yet. */
@@ -51,8 +51,8 @@ export class BoardToasts {
   }
 
   #say(message: string): void {
-    this.#host.log("warn", message)
-    this.#host.toast({ title: "Board", message, variant: "warning" })
+    this.#opencode.log("warn", message)
+    this.#opencode.toast({ title: "Board", message, variant: "warning" })
   }
 }
 

@@ -11,7 +11,7 @@ type BoardSetup = Pick<Setup, "connection" | "options" | "clock" | "manager" | "
 
 /** The project's board. Loaded only with the option `board`. */
 export function openBoard({ connection, options, clock, manager, recovered, board: own }: BoardSetup): TaskBoard {
-  const { directory, worktree, host, signer } = connection
+  const { directory, worktree, opencode, signer } = connection
   const project = mainCheckout(worktree, directory)
   const board = new TaskBoard({
     options: own,
@@ -19,7 +19,7 @@ export function openBoard({ connection, options, clock, manager, recovered, boar
     directory,
     state: stateFolder(),
     signer,
-    host,
+    opencode,
     threads: connection.threads(project),
     runs: new ManagerRuns(manager, recovered, clock),
     clock,

@@ -18,7 +18,7 @@ const LATE_MS = 120_000
 export type RoundTimerPorts = {
   readonly schedule: Schedule
   readonly clock: Clock
-  readonly host: Pick<OpencodeApi, "toast" | "log">
+  readonly opencode: Pick<OpencodeApi, "toast" | "log">
 }
 
 /** Starts the rounds of the board's schedule. */
@@ -57,10 +57,10 @@ export class RoundTimer {
   }
 
   #sayMissed(due: number, now: number): void {
-    const { host, schedule } = this.#ports
+    const { opencode, schedule } = this.#ports
     const message = `The round of ${schedule.text(due, now)} was missed; it is made up for now.`
-    host.log("info", message)
-    host.toast({ title: "Board", message, variant: "info" })
+    opencode.log("info", message)
+    opencode.toast({ title: "Board", message, variant: "info" })
   }
 }
 
@@ -86,7 +86,7 @@ const HEARTBEAT_MS = 20_000
 export type SchedulerPorts = {
   readonly store: Pick<Store, "read" | "look" | "exists" | "watch" | "lease" | "isLeased" | "find">
   readonly runs: Runs
-  readonly host: Pick<OpencodeApi, "toast" | "log">
+  readonly opencode: Pick<OpencodeApi, "toast" | "log">
   readonly clock: Clock
   readonly schedule: Schedule
   /** Most runs at once; 0 for any number. */
@@ -131,7 +131,7 @@ export class BoardScheduler {
 
   constructor(ports: SchedulerPorts) {
     this.#ports = ports
-    this.#notices = new BoardToasts(ports.host)
+    this.#notices = new BoardToasts(ports.opencode)
     this.#rounds = new RoundTimer(ports)
     ports.runs.listen(() => {
       this.look()
@@ -177,7 +177,7 @@ export class BoardScheduler {
     try {
       await this.#lookAround()
     } catch (error) {
-      this.#ports.host.log("warn", "the board could not be looked at", { error: messageOf(error) })
+      this.#ports.opencode.log("warn", "the board could not be looked at", { error: messageOf(error) })
     }
     if (!this.#stopped) this.#cancelTimer = this.#ports.clock.after(this.#pause(), () => void this.beat())
   }
@@ -209,7 +209,7 @@ export class BoardScheduler {
       try {
         if (this.#lease && !this.#stopped) await this.#look()
       } catch (error) {
-        this.#ports.host.log("warn", "the board could not be worked on", { error: messageOf(error) })
+        this.#ports.opencode.log("warn", "the board could not be worked on", { error: messageOf(error) })
         return
       }
     } while (this.#again)
@@ -247,7 +247,7 @@ export class BoardScheduler {
   }
 
   async #holdLease(): Promise<void> {
-    const { store, runs, host } = this.#ports
+    const { store, runs, opencode } = this.#ports
     if (this.#lease) {
       if (await this.#lease.holds()) return this.#lease.renew()
       this.#lease = undefined
@@ -259,7 +259,7 @@ export class BoardScheduler {
     await runs.refresh()
     if (this.#stopped) return lease.release()
     this.#lease = lease
-    host.log("info", "this process runs the board's tasks")
+    opencode.log("info", "this process runs the board's tasks")
   }
 
   async #look(): Promise<void> {
@@ -327,7 +327,7 @@ export class BoardScheduler {
   }
 
   async #begin(state: BoardState, task: BoardTask): Promise<void> {
-    const { runs, clock, change, host, store, threadOf } = this.#ports
+    const { runs, clock, change, opencode, store, threadOf } = this.#ports
     const { id } = task
     const byClock = runStateOf(state, id).wake?.cause === "clock"
     let sessionID = ""
@@ -343,7 +343,7 @@ export class BoardScheduler {
       this.#flights.set(sessionID, { id, byClock })
       await this.#ports.purse.pay(id, sessionID)
       await runs.start({ sessionID, agent: present.owner, description: headOf(present), prompt: TASK_WORK_PROMPT })
-      host.log("info", "a run of a board task has begun", { task: id, session: sessionID })
+      opencode.log("info", "a run of a board task has begun", { task: id, session: sessionID })
     } catch (error) {
       this.#flights.delete(sessionID)
       // Other runs have just used up the budget. The task has not failed, and another look records the refusal.

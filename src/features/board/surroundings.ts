@@ -9,7 +9,7 @@ import type { Store } from "./store/store.ts"
 import type { BoardTask } from "./task.ts"
 
 export type BoardContextPorts = {
-  readonly host: Pick<OpencodeApi, "agents" | "toast" | "log">
+  readonly opencode: Pick<OpencodeApi, "agents" | "toast" | "log">
   readonly runs: Runs
   readonly clock: Clock
   readonly options: BoardOptions
@@ -30,14 +30,14 @@ export class BoardContext {
 
   constructor(ports: BoardContextPorts) {
     this.#ports = ports
-    this.schedule = scheduleFrom(ports.options.schedule, ports.host)
+    this.schedule = scheduleFrom(ports.options.schedule, ports.opencode)
   }
 
   /** Agents that may own tasks: all visible agents, or those of them that the option names. */
   async agents(): Promise<readonly BoardAgent[]> {
     const { agents: allowed } = this.#ports.options
     try {
-      const all = (await this.#ports.host.agents()).filter(({ hidden }) => !hidden)
+      const all = (await this.#ports.opencode.agents()).filter(({ hidden }) => !hidden)
       this.#sayMissing(all.map(({ name }) => name))
       this.#agents = all
         .filter(({ name }) => allowed?.includes(name) ?? true)
@@ -89,14 +89,14 @@ export class BoardContext {
     if (missing.length === 0 || this.#saidMissing) return
     this.#saidMissing = true
     const message = `Option "board.agents": OpenCode has no agent ${listed(missing.map((name) => `"${name}"`))}. It has: ${listed(all, 20)}.`
-    this.#ports.host.log("warn", message)
+    this.#ports.opencode.log("warn", message)
   }
 }
 
-function scheduleFrom(pattern: string, host: BoardContextPorts["host"]): Schedule {
+function scheduleFrom(pattern: string, opencode: BoardContextPorts["opencode"]): Schedule {
   return scheduleOf(pattern, (why) => {
     const message = `Option "board.schedule" is "${pattern}", which is no cron pattern (${why}). Using "${DEFAULT_SCHEDULE}".`
-    host.log("warn", message)
-    host.toast({ title: "superagents: check your options", message, variant: "warning" })
+    opencode.log("warn", message)
+    opencode.toast({ title: "superagents: check your options", message, variant: "warning" })
   })
 }

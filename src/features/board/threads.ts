@@ -176,7 +176,7 @@ export class ThreadPrompts {
 }
 
 type ConversationsPorts = ThreadPromptPorts & {
-  readonly host: Pick<OpencodeApi, "log">
+  readonly opencode: Pick<OpencodeApi, "log">
   readonly runs: Runs
   readonly change: (command: BoardCommand) => Promise<BoardChange>
 }
@@ -218,7 +218,7 @@ export class Conversations {
     try {
       return await work()
     } catch (error) {
-      this.#ports.host.log("warn", `the board: ${what} failed`, { error: String(error) })
+      this.#ports.opencode.log("warn", `the board: ${what} failed`, { error: String(error) })
       return undefined
     }
   }

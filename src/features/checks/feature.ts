@@ -16,11 +16,11 @@ const MOST_CHARS = 16_000
 
 /** Runs a task's check, a shell command. Returns undefined if the task has no check, or the check was stopped. */
 export async function verify(
-  { host, options }: Runtime,
+  { opencode, options }: Runtime,
   task: Task,
   submission: Submission,
 ): Promise<Verdict | undefined> {
-  const result = await resultOf(host, task, submission, options.checkTimeout || task.run.timeout)
+  const result = await resultOf(opencode, task, submission, options.checkTimeout || task.run.timeout)
   if (!result || result.passed) return result && { ok: true, finding: { check: result } }
   const { command, how, runs, output = "" } = result
   const lacks = NOT_FOUND.test(output) ? await submission.lacks() : undefined
@@ -46,7 +46,7 @@ export async function verify(
  * Runs the check. `timeLimit`: limit of the check itself, because the run's own limit no longer applies before a merge.
  */
 async function resultOf(
-  host: Runtime["host"],
+  opencode: Runtime["opencode"],
   task: Task,
   submission: Submission,
   timeLimit: number,
@@ -63,7 +63,7 @@ async function resultOf(
   const { tests } = ranOf(command, ended.exitCode, ended.output)
   const passed = ended.exitCode === 0
   const output = tail(lastLines(ended.output, MOST_LINES), MOST_CHARS)
-  host.log("info", "task checked", { task: task.id, command, passed, runs })
+  opencode.log("info", "task checked", { task: task.id, command, passed, runs })
   return submission.inspected({
     command,
     passed,

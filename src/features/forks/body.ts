@@ -8,7 +8,7 @@ import type { Options } from "../../options/options.ts"
 import { copiedTasks, copiedText } from "./copied.ts"
 import { type ForkRequest, forkContext, type WholeRequest } from "./fork.ts"
 import { RequestPrefixes } from "./opencode/beginnings.ts"
-import type { ForkHost } from "./ports.ts"
+import type { ForkApi } from "./ports.ts"
 
 type Given = {
   readonly fork?: boolean | "whole"
@@ -20,11 +20,11 @@ type Given = {
 /** Creates the feature's part of a plugin instance. `open` is called when a fork, or a history, is requested first. */
 export function forkBody(
   runtime: Runtime,
-  open: (prefixes: RequestPrefixes | undefined) => Promise<ForkHost>,
+  open: (prefixes: RequestPrefixes | undefined) => Promise<ForkApi>,
 ): FeatureBody {
   const { options } = runtime
   const requests = options.fork.whole === "never" ? undefined : new RequestPrefixes()
-  let opened: Promise<ForkHost> | undefined
+  let opened: Promise<ForkApi> | undefined
   const forks = () => {
     // A module that could not be loaded is tried again by the next call.
     opened ??= open(requests).catch((error) => {
@@ -61,15 +61,15 @@ type NewFork = {
 /**
  * Creates a session with the parent's history. The prompt's id is new, so that it sorts after the copied messages.
  */
-async function newFork(runtime: Runtime, forks: ForkHost, asked: NewFork): Promise<Task> {
-  const { host, models, clock, options, isThread } = runtime
+async function newFork(runtime: Runtime, forks: ForkApi, asked: NewFork): Promise<Task> {
+  const { opencode, models, clock, options, isThread } = runtime
   const { draft, rules } = asked
   const title = `${draft.description} (@${draft.agent} background fork)`
   const { sessionID, info } = await forkContext(
-    { forks, models, host, isThread },
+    { forks, models, opencode, isThread },
     { draft, title, rules: rules.rules, whole: wholeOf(runtime, asked), limits: limitsOf(options.fork) },
   )
-  const promptID = host.messageID("prompt", draft.id, 0, clock.now())
+  const promptID = opencode.messageID("prompt", draft.id, 0, clock.now())
   return { ...draft, sessionID, fork: info, run: { ...draft.run, promptID } }
 }
 

@@ -3,7 +3,7 @@ import type { FeatureBody, Runtime } from "../../core/feature.ts"
 import { nameOf } from "../../core/summary.ts"
 import type { Task } from "../../core/task.ts"
 import { count } from "../../lib/text.ts"
-import type { ForkHost, HistoryPart, ToolHistoryPart } from "./ports.ts"
+import type { ForkApi, HistoryPart, ToolHistoryPart } from "./ports.ts"
 
 const TASK_ID = /\bbg_[a-z0-9]{8}\b/g
 
@@ -13,7 +13,7 @@ const TASK_ID = /\bbg_[a-z0-9]{8}\b/g
  */
 export async function copiedTasks(
   store: Runtime["store"],
-  forks: () => Promise<Pick<ForkHost, "history">>,
+  forks: () => Promise<Pick<ForkApi, "history">>,
   { sessionID, messageID }: Parameters<NonNullable<FeatureBody["copied"]>>[0],
 ): Promise<readonly Task[]> {
   if (store.bySession(sessionID)) return []

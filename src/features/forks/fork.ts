@@ -3,7 +3,7 @@ import type { Model, Task, TaskDraft } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { CutResult } from "./cut.ts"
 import { digest, paramsOf } from "./digest.ts"
-import type { ForkHost, HistoryMessage, WeighedMessages } from "./ports.ts"
+import type { ForkApi, HistoryMessage, WeighedMessages } from "./ports.ts"
 import { type PreambleFacts, preamble } from "./preamble.ts"
 import { estimating, type Meter, tokensOf, weighText, type Yield } from "./tokens.ts"
 import { type Trimmed, trim } from "./trim.ts"
@@ -55,9 +55,9 @@ type ForkInfo = NonNullable<Task["fork"]>
 export type Forked = { readonly sessionID: string; readonly info: ForkInfo }
 
 export type ForkPorts = {
-  readonly forks: ForkHost
+  readonly forks: ForkApi
   readonly models: ModelFacts
-  readonly host: Pick<OpencodeApi, "prompt" | "deleteSession" | "messageID">
+  readonly opencode: Pick<OpencodeApi, "prompt" | "deleteSession" | "messageID">
   /** Whether the session is a board's thread, whose system prompt no other session can share. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
 }
@@ -67,7 +67,7 @@ export type ForkPorts = {
  * failure, rejects with an `OpencodeError` and deletes the new session; the parent's session is only read.
  */
 export async function forkContext(ports: ForkPorts, request: ForkRequest): Promise<Forked> {
-  const { forks, host } = ports
+  const { forks, opencode } = ports
   const { draft, title } = request
   const { parentID, agent, model } = draft
   const { messages, tokens, rules, text, info } = await inheritance(ports, request)
@@ -76,9 +76,9 @@ export async function forkContext(ports: ForkPorts, request: ForkRequest): Promi
   try {
     const id = [draft.id, draft.run.generation, draft.run.createdAt] as const
     const parts = [{ text, synthetic: true }]
-    await host.prompt({ sessionID, messageID: host.messageID("preamble", ...id), agent, model, noReply: true, parts })
+    await opencode.prompt({ sessionID, messageID: opencode.messageID("preamble", ...id), agent, model, noReply: true, parts })
   } catch (error) {
-    await host.deleteSession(sessionID).catch(() => {})
+    await opencode.deleteSession(sessionID).catch(() => {})
     throw error
   }
   return { sessionID, info }
@@ -93,9 +93,9 @@ type Inheritance = {
   readonly info: ForkInfo
 }
 
-async function inheritance({ forks: host, models, isThread }: ForkPorts, request: ForkRequest): Promise<Inheritance> {
+async function inheritance({ forks, models, isThread }: ForkPorts, request: ForkRequest): Promise<Inheritance> {
   const { draft, whole } = request
-  const history = await host.history(draft.parentID, draft.parentMessageID)
+  const history = await forks.history(draft.parentID, draft.parentMessageID)
   const pause = sliced(SLICE_MS)
   if (!whole) return trimmed(models, request, history, pause)
   const uncut = await weighUncut(history, draft.model, estimating(pause))
@@ -104,7 +104,7 @@ async function inheritance({ forks: host, models, isThread }: ForkPorts, request
     draft.model && models.prices(draft.model),
   ])
   if (whole.choice === "asked") {
-    const problem = why ?? (await apart(host, request, whole, { messages: history, tokens: uncut.tokens }))
+    const problem = why ?? (await apart(forks, request, whole, { messages: history, tokens: uncut.tokens }))
     if (problem === undefined) return uncutFork(history, uncut, whole, prices)
     const fork = await trimmed(models, request, history, pause)
     return { ...fork, info: { ...fork.info, why: problem } }
@@ -112,7 +112,7 @@ async function inheritance({ forks: host, models, isThread }: ForkPorts, request
   const fork = await trimmed(models, request, history, pause)
   const { tokens, before, told } = uncut
   if (why !== undefined || !prices || !told || !isCheaper(tokens, before + fork.info.tokens, prices)) return fork
-  if (await apart(host, request, whole, { messages: history, tokens })) return fork
+  if (await apart(forks, request, whole, { messages: history, tokens })) return fork
   const ride = uncutFork(history, uncut, whole, prices)
   return { ...ride, info: { ...ride.info, why: CHOSEN } }
 }
@@ -122,12 +122,12 @@ async function inheritance({ forks: host, models, isThread }: ForkPorts, request
  * Called last, because the comparison creates a session.
  */
 async function apart(
-  host: ForkHost,
+  forks: ForkApi,
   { draft: { parentID, agent, model }, title }: ForkRequest,
   { rules, briefed }: WholeRequest,
   history: WeighedMessages,
 ): Promise<string | undefined> {
-  const isAlike = await host.beginsAlike?.({ parentID, title, agent, model, rules }, history, briefed)
+  const isAlike = await forks.beginsAlike?.({ parentID, title, agent, model, rules }, history, briefed)
   return isAlike === false ? APART : undefined
 }
 

@@ -72,7 +72,7 @@ export type NewFork = NewSession &
   }
 
 /** Calls of OpenCode that only forks need. Methods reject with `OpencodeError` only. */
-export interface ForkHost {
+export interface ForkApi {
   /**
    * The messages before `messageID` as the model sees them. Rejects with `notFound` where the session or the message is
    * missing.

@@ -41,7 +41,7 @@ export function openHosts({
   clock,
   kinds,
 }: Pick<Setup, "connection" | "options" | "clock" | "kinds">): OpencodeLayer {
-  const { host, userActions, instance, directory } = connection
+  const { opencode, userActions, instance, directory } = connection
   const hosts: Hosts = new Hosts({
     openRemote,
     clock,
@@ -50,8 +50,8 @@ export function openHosts({
     sign: (sessionID, uiMetadata) => connection.sign(sessionID, uiMetadata),
     cleanupQueue: cleanupQueueIn(CLEANUP_QUEUE, directory),
     settings: options.hosts ?? {},
-    log: (text, fields) => host.log("info", text, fields),
-    toast: (title, message) => options.toasts && host.toast({ title, message, variant: "info" }),
+    log: (text, fields) => opencode.log("info", text, fields),
+    toast: (title, message) => options.toasts && opencode.toast({ title, message, variant: "info" }),
   })
   const kind = hostKind(hosts, () => kindOf(kinds, "worktree").open("worktree"), options)
   hosts.pay = async (remote) => {
@@ -61,7 +61,7 @@ export function openHosts({
   }
   return {
     kind,
-    host: RemoteHost.over(host, hosts),
+    opencode: RemoteHost.over(opencode, hosts),
     userActions: override(userActions, {
       question: (ask) => hosts.asked(ask, (server, there) => server.question(there)) ?? userActions.question(ask),
       answer: (ask, reply) =>

@@ -42,7 +42,7 @@ export class FallbackModels {
     this.#choosing = true
     this.#runtime.background.run("choose another model", async () => {
       try {
-        const known = await this.#runtime.host.models()
+        const known = await this.#runtime.opencode.models()
         this.#tellUnknown(known)
         for (const { id } of due) this.#switch(id, known, why)
       } finally {
@@ -70,15 +70,15 @@ export class FallbackModels {
   }
 
   #tellUnknown(known: readonly string[]): void {
-    const { host, options } = this.#runtime
+    const { opencode, options } = this.#runtime
     const unknown = Object.values(options.fallbackModels)
       .flat()
       .filter((name) => !known.includes(name))
     if (unknown.length === 0 || this.#toldUnknown) return
     this.#toldUnknown = true
     const message = `Option "fallbackModels": OpenCode has no model ${listed(unknown)}: passed over.`
-    host.log("warn", message)
-    host.toast({ title: "superagents: check your options", message, variant: "warning" })
+    opencode.log("warn", message)
+    opencode.toast({ title: "superagents: check your options", message, variant: "warning" })
   }
 
   #openFor(task: Task, known?: readonly string[]): string | undefined {

@@ -73,7 +73,7 @@ export class LimitNotices {
   }
 
   #announce(model: string): void {
-    const { clock, host, options } = this.#runtime
+    const { clock, opencode, options } = this.#runtime
     const breaker = this.#breakerOf(model)
     const parked = concerned(this.#runtime, model)
     if (!breaker || breaker.recovery || parked.length === 0) return
@@ -81,7 +81,7 @@ export class LimitNotices {
     this.#told.set(model, { at: now, opensAt: breaker.opensAt })
     const title = headline(model, breaker, now)
     const message = `${count(parked.length, "task")} ${are(parked)} parked and ${go(parked)} on by ${themselves(parked)}. /tasks: Go on now.`
-    if (options.toasts) host.toast({ title, message, variant: "warning" })
+    if (options.toasts) opencode.toast({ title, message, variant: "warning" })
     this.#tell(model, new Set(parked.map((task) => task.parentID)))
   }
 
@@ -89,12 +89,12 @@ export class LimitNotices {
     this.#owed.delete(model)
     const breaker = this.#breakerOf(model)
     if (!breaker || breaker.recovery) return
-    const { host, background } = this.#runtime
+    const { opencode, background } = this.#runtime
     for (const parentID of parents) {
       const note = noteTo(this.#runtime, parentID, model, breaker)
       if (note)
         background.run("tell of a limit", async () => {
-          if (!(await notifyIdle(host, note))) this.#owe(model, parentID)
+          if (!(await notifyIdle(opencode, note))) this.#owe(model, parentID)
         })
     }
   }

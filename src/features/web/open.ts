@@ -101,7 +101,7 @@ type PageSetup = Omit<Setup, "kinds"> & { readonly web: NonNullable<Options["web
 /** Adds this instance to the project's page. Loaded only with the option `web`. */
 export function openPage(setup: PageSetup): () => Promise<void> {
   const { connection, web, clock } = setup
-  const { worktree, directory, host } = connection
+  const { worktree, directory, opencode } = connection
   const source: Source = {
     folder: directory,
     agents: agentsOf(setup),
@@ -109,7 +109,7 @@ export function openPage(setup: PageSetup): () => Promise<void> {
     pages: () => connection.pages(),
     ...Object.assign({}, ...PARTS.map((part) => part.source(setup))),
   }
-  const log = host.log.bind(host)
+  const log = opencode.log.bind(opencode)
   return serve({ worktree, directory, options: web, source, clock, log })
 }
 
@@ -144,7 +144,7 @@ function agentsOf({ manager, connection }: PageSetup): Agents {
 }
 
 function personOf({ manager, options, connection }: PageSetup): PageUserActions {
-  const { userActions, host } = connection
+  const { userActions, opencode } = connection
   const [task, clear] = [taskTool(manager, options), clearTool(manager)]
   /** A caller for a user's actions. A user has no message in the session and needs no permission. */
   const callerIn = (sessionID: string) => ({ sessionID, messageID: "" })
@@ -157,10 +157,10 @@ function personOf({ manager, options, connection }: PageSetup): PageUserActions 
     conversations: () => userActions.conversations(),
     session: (sessionID) => userActions.session(sessionID),
     open: (title) => userActions.open(title),
-    discard: (sessionID) => host.deleteSession(sessionID),
+    discard: (sessionID) => opencode.deleteSession(sessionID),
     write: (word) => userActions.write(word),
-    agents: () => host.agents(),
-    models: () => host.models(),
+    agents: () => opencode.agents(),
+    models: () => opencode.models(),
     limits: limitsOf(options),
     spentToday: () => (options.maxCostPerDay > 0 ? manager.spentBy(NOBODY).day : undefined),
     async call(args, sessionID) {

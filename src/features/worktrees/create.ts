@@ -253,12 +253,12 @@ async function equip(
   equipping: Equipping,
 ): Promise<Equipped> {
   const { target, making, signal } = equipping
-  const { hostFolder, bounds = BOUNDS } = ports
+  const { configFolder, bounds = BOUNDS } = ports
   const room = bounds.one
-  const host = hostFolder
-    ? installedBy(from.top, worktree.top, from.prefix, hostFolder)
+  const host = configFolder
+    ? installedBy(from.top, worktree.top, from.prefix, configFolder)
     : ({ names: [], fromOwn: [] } as const)
-  const known = ports.settings.setup === "" ? await dependenciesOf(from, from.prefix, hostFolder) : undefined
+  const known = ports.settings.setup === "" ? await dependenciesOf(from, from.prefix, configFolder) : undefined
   const reserved = await withLock(sizesLock(ports), async () => {
     const lacks = known && (await lacksOf(ports, known))
     const isBrought = known !== undefined && lacks?.isAll !== true
@@ -269,8 +269,8 @@ async function equip(
   const names = [...new Set([...host.names, ...reserved.names])]
   const { placed, failed, more } = await copyEntries(from.top, worktree.top, names, room - reserved.bytes, signal)
   const all = [...placed]
-  for (const folder of hostFolder ? host.fromOwn : []) {
-    const { own, installs } = hostFolder as OpencodeFolder
+  for (const folder of configFolder ? host.fromOwn : []) {
+    const { own, installs } = configFolder as OpencodeFolder
     const there = installs.filter((name) => existsSync(join(own, name)))
     const brought = await copyEntries(own, join(worktree.top, folder), there, room, signal)
     all.push(...brought.placed.map((name) => join(folder, name)))
@@ -294,7 +294,7 @@ const SETUP = "The option worktree.setup names a command that installs it in eac
 export async function missingContentNote(ports: WorktreePorts, from: SourceCheckout): Promise<string | undefined> {
   const { setup, dependencies } = ports.settings
   if (setup !== "" || dependencies === "none") return undefined
-  return (await lacksOf(ports, await dependenciesOf(from, from.prefix, ports.hostFolder)))?.text
+  return (await lacksOf(ports, await dependenciesOf(from, from.prefix, ports.configFolder)))?.text
 }
 
 /** Names what a worktree will lack. `isAll`: none of the project's dependencies are copied. */

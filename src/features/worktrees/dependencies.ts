@@ -84,9 +84,9 @@ export async function ignoredNames(from: Checkout): Promise<readonly string[]> {
 }
 
 /** Dependencies of a checkout that git ignores, without the packages of OpenCode. `prefix`: the working folder. */
-export async function dependenciesOf(from: Checkout, prefix: string, host?: OpencodeFolder): Promise<Dependencies> {
-  const isHosts = (name: string) => host !== undefined && name.split("/").includes(host.name)
-  const names = (await ignoredNames(from)).filter((name) => !isHosts(name) && isDependency(from.top, name))
+export async function dependenciesOf(from: Checkout, prefix: string, configFolder?: OpencodeFolder): Promise<Dependencies> {
+  const isOpencodes = (name: string) => configFolder !== undefined && name.split("/").includes(configFolder.name)
+  const names = (await ignoredNames(from)).filter((name) => !isOpencodes(name) && isDependency(from.top, name))
   const folders = [...new Set(["", prefix])]
   const missing = (await Promise.all(folders.map((folder) => missingIn(from.top, folder, names)))).flat()
   return { names, bytes: await bytesOf(from.top, names), missing }

@@ -7,7 +7,7 @@ import type { PlaceKind, PlacePorts } from "../../runtime/places/place.ts"
 import { WORKTREES } from "../../runtime/places/root.ts"
 
 /** Git worktrees of the parent's repository on this machine. */
-const worktreeKind = (settings: Options["worktree"], { processes, commands, hostFolder }: PlacePorts): PlaceKind => ({
+const worktreeKind = (settings: Options["worktree"], { processes, commands, configFolder }: PlacePorts): PlaceKind => ({
   names: ["worktree"],
   described: `"worktree": a git worktree of its own, from your files as they are${ignoredIn(settings)}.`,
   called: () => "a git worktree of its own",
@@ -19,7 +19,7 @@ const worktreeKind = (settings: Options["worktree"], { processes, commands, host
   async open() {
     const { Worktrees } = await import("./worktrees.ts")
     const { keeper, isOthers } = commands
-    return new Worktrees({ root: WORKTREES, settings, processes, commands, hostFolder, keeper, isOthers })
+    return new Worktrees({ root: WORKTREES, settings, processes, commands, configFolder, keeper, isOthers })
   },
 })
 

@@ -38,7 +38,7 @@ export type WorktreePorts = {
   readonly root: string
   readonly settings: WorktreeSettings
   /** OpenCode's folder in a project, and the packages it installs there. */
-  readonly hostFolder?: OpencodeFolder
+  readonly configFolder?: OpencodeFolder
   /** Most bytes of copied dependencies, in one worktree and in all together. */
   readonly bounds?: Bounds
   readonly processes: Processes

@@ -43,8 +43,8 @@ export async function changesBetween(checkout: Checkout, from: string, to: strin
  * Files that OpenCode writes into its configuration folder at each start. They count as work only where git tracks
  * them.
  */
-const HOSTS_OWN = /(^|\/)\.opencode\/(bun\.lockb?|package-lock\.json|node_modules\/.*)$/
-const HOSTS_FOLDERS = ":(top,glob)**/.opencode/**"
+const INSTALLED_BY_OPENCODE = /(^|\/)\.opencode\/(bun\.lockb?|package-lock\.json|node_modules\/.*)$/
+const OPENCODE_FOLDERS = ":(top,glob)**/.opencode/**"
 
 /**
  * Splits changes into work and changes that stay out. OpenCode's own files stay out where this checkout does not track
@@ -55,15 +55,15 @@ export async function splitChanges(
   changes: readonly Change[],
 ): Promise<{ readonly work: readonly Change[]; readonly out: readonly Change[]; readonly ignored: readonly string[] }> {
   const hidden = changes.filter(isNewHidden).map(({ path }) => path)
-  const isAny = hidden.length > 0 || changes.some(({ path }) => HOSTS_OWN.test(path))
+  const isAny = hidden.length > 0 || changes.some(({ path }) => INSTALLED_BY_OPENCODE.test(path))
   if (!isAny) return { work: changes, out: [], ignored: [] }
-  const tracked = new Set(await gitList(["ls-files", "-z", "--", HOSTS_FOLDERS], gitOptions(checkout)))
+  const tracked = new Set(await gitList(["ls-files", "-z", "--", OPENCODE_FOLDERS], gitOptions(checkout)))
   const ignored = new Set(await ignoredOf(checkout, hidden))
-  const isOut = ({ path }: Change) => (HOSTS_OWN.test(path) && !tracked.has(path)) || ignored.has(path)
+  const isOut = ({ path }: Change) => (INSTALLED_BY_OPENCODE.test(path) && !tracked.has(path)) || ignored.has(path)
   return {
     work: changes.filter((change) => !isOut(change)),
     out: changes.filter(isOut),
-    ignored: [...ignored].filter((path) => !HOSTS_OWN.test(path)),
+    ignored: [...ignored].filter((path) => !INSTALLED_BY_OPENCODE.test(path)),
   }
 }
 

@@ -83,7 +83,7 @@ export class GroupArchive {
         // A remote try is archived later, when its place is in reach. Any other failure is thrown.
         if (each.id === winner || !this.#places.outlives(each)) throw error
         left ??= error
-        this.#parts.host.log("warn", "a try's place could not be put away", { task: each.id, error: String(error) })
+        this.#parts.opencode.log("warn", "a try's place could not be put away", { task: each.id, error: String(error) })
       }
     }
     // Without a winner nothing else reports the work that could not be archived.

@@ -80,7 +80,7 @@ export class GroupMembers {
     if (!group || !plan) return
     const { groupArchive, began } = this.#ports
     const { queue, scheduler } = this.#ports.launching()
-    const { host, store, background } = this.#parts
+    const { opencode, store, background } = this.#parts
     const draft = this.#draft(task, group, nth, plan)
     const { caller = "", under = "" } = draft.member ?? {}
     if (draft.place)
@@ -89,14 +89,14 @@ export class GroupMembers {
     try {
       const { sessionID: _none, ...made } = reserved
       const { agent, model, depth } = made
-      const rules = rulesFor(this.#parts, await host.parent(caller), deniedAt(this.#parts, depth))
+      const rules = rulesFor(this.#parts, await opencode.parent(caller), deniedAt(this.#parts, depth))
       const title = `${draft.description} (@${agent} background agent)`
       const { isModelNamed } = store.handle(task.id) ?? {}
       const isNamed = isModelNamed || plan.model !== task.model
       const session = { parentID: under, title, agent, model, isModelNamed: isNamed, rules }
-      const sessionID = await host.createSession(session, made)
+      const sessionID = await opencode.createSession(session, made)
       if (!store.runs(task)) {
-        await host.deleteSession(sessionID)
+        await opencode.deleteSession(sessionID)
         throw new CallError("it was stopped")
       }
       const part = { ...made, sessionID }
@@ -111,9 +111,9 @@ export class GroupMembers {
 
   /** Resumes the former winner. */
   async #again(task: Task, winner: Task, text: string): Promise<void> {
-    const { host, store, clock } = this.#parts
+    const { opencode, store, clock } = this.#parts
     await this.#ports.over(winner)
-    if (!(await host.session(winner.sessionID)))
+    if (!(await opencode.session(winner.sessionID)))
       throw new CallError(`the session of the try that had won, ${winner.sessionID}, no longer exists`)
     await this.#ports.groupArchive.giveBack(winner, task.id)
     if (!store.runs(task)) throw new CallError("it was stopped")
@@ -122,7 +122,7 @@ export class GroupMembers {
     const generation = current.run.generation + 1
     const run: Run = {
       generation,
-      promptID: host.messageID("prompt", winner.id, generation, now),
+      promptID: opencode.messageID("prompt", winner.id, generation, now),
       createdAt: now,
       timeout: task.group?.timeout ?? 0,
       ...askedOf(task),
@@ -175,7 +175,7 @@ export class GroupMembers {
       status: "running",
       run: {
         generation: 0,
-        promptID: this.#parts.host.messageID("prompt", id, 0, now),
+        promptID: this.#parts.opencode.messageID("prompt", id, 0, now),
         createdAt: now,
         timeout: group.timeout,
         ...askedOf(task),
@@ -288,7 +288,7 @@ export class Groups {
       handle.noted?.set(nth, hashOf(row))
       await ledgers.append(group.file, row).catch((error) => {
         // A lost row does no harm: the whole ledger is written again at the end.
-        this.#parts.host.log("warn", "a row could not be written", { task: of, error: messageOf(error) })
+        this.#parts.opencode.log("warn", "a row could not be written", { task: of, error: messageOf(error) })
       })
     })()
     handle.creatingMembers = Promise.allSettled([handle.creatingMembers, noting])
@@ -360,7 +360,7 @@ export class Groups {
     } catch (error) {
       // Without the file the value stays valid: readers take it from the winner's session.
       const about = { task: task.id, error: messageOf(error) }
-      this.#parts.host.log("warn", "a value could not be read to be kept in a file", about)
+      this.#parts.opencode.log("warn", "a value could not be read to be kept in a file", about)
       return undefined
     }
   }

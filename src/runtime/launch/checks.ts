@@ -8,7 +8,7 @@ import type { Options } from "../../options/options.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /** Checks before a launch or resume changes anything. Each throws a `CallError` that says what was expected. */
-type CheckPorts = { readonly host: OpencodeApi; readonly options: Options; readonly store: TaskStore }
+type CheckPorts = { readonly opencode: OpencodeApi; readonly options: Options; readonly store: TaskStore }
 
 export type Caller = {
   readonly sessionID: string
@@ -72,8 +72,8 @@ function refuseOverride({ options }: Pick<CheckPorts, "options">): void {
 }
 
 /** Finds `provider/model` or `provider/model#variant`. `where`: source of the name, for the error. */
-export async function findModel({ host }: Pick<CheckPorts, "host">, wanted: string, where: string): Promise<Model> {
-  const models = await host.models()
+export async function findModel({ opencode }: Pick<CheckPorts, "opencode">, wanted: string, where: string): Promise<Model> {
+  const models = await opencode.models()
   if (!models.includes(wanted)) {
     const close = nearest(wanted, models)
     const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : candidatesText(models)
@@ -124,7 +124,7 @@ export async function depthBelow(
 async function depthOf(ports: CheckPorts, sessionID: string, session?: SessionInfo): Promise<number> {
   const known = ports.store.bySession(sessionID)
   if (known) return known.depth
-  const info = session ?? (await ports.host.parent(sessionID))
+  const info = session ?? (await ports.opencode.parent(sessionID))
   if (info?.record) return info.record.task.depth
   return info?.parentID ? (await depthOf(ports, info.parentID)) + 1 : 0
 }
@@ -240,13 +240,13 @@ export function rulesFor(
 
 /** Tools denied at this depth; a trailing `*` matches any ending. */
 export const deniedAt = (
-  { host, options: { maxDepth, board, childQuestions } }: Pick<CheckPorts, "host" | "options">,
+  { opencode, options: { maxDepth, board, childQuestions } }: Pick<CheckPorts, "opencode" | "options">,
   depth: number,
 ): readonly string[] => [
   ...(maxDepth > 0 && depth >= maxDepth ? USELESS_AT_LIMIT : []),
   ...(board ? [BOARD_TOOLS] : []),
   ...(childQuestions ? [] : [QUESTIONS]),
-  ...host.primaryTools(),
+  ...opencode.primaryTools(),
 ]
 
 const RIDER_REFUSAL =
@@ -257,7 +257,7 @@ const RIDER_REFUSAL =
  * where the task may.
  */
 export function refusalTo(
-  ports: Pick<CheckPorts, "host" | "options">,
+  ports: Pick<CheckPorts, "opencode" | "options">,
   { fork, depth }: Task,
   tool: string,
 ): string | undefined {

@@ -78,15 +78,15 @@ export class Launcher {
     caller: Caller,
     batch: () => Promise<void>,
   ): Promise<{ task: Task; reused: boolean }> {
-    const { host, options } = this.#parts
+    const { opencode, options } = this.#parts
     const [agents, parent, persona] = await Promise.all([
-      host.agents(),
-      host.parent(caller.sessionID),
-      host.caller(caller.sessionID, caller.messageID),
+      opencode.agents(),
+      opencode.parent(caller.sessionID),
+      opencode.caller(caller.sessionID, caller.messageID),
     ])
     const given = withDefaults(called, options, persona)
     const place = placeIn(this.#ports.kinds, given)
-    const call = { folder: host.folderOf(caller.sessionID), options, permit: caller.permit }
+    const call = { folder: opencode.folderOf(caller.sessionID), options, permit: caller.permit }
     const { schema, tries, each: group = tries } = await readArguments(this.#ports.features, given, call)
     const request = {
       ...given,
@@ -155,7 +155,7 @@ export class Launcher {
     await authorize(caller, found.agent, request.description)
     await permit(caller, request)
     const { kinds } = this.#ports
-    const files = await filesOf(request, kinds, this.#parts.host.folderOf(caller.sessionID), caller.permit)
+    const files = await filesOf(request, kinds, this.#parts.opencode.folderOf(caller.sessionID), caller.permit)
     const { items } = request.group ?? {}
     if (items) await permitItems(this.#parts, this.#ports.models, caller, items, found)
     // While the user was asked, other tasks may have used up the budget, or a task to wait for may have failed.
@@ -180,7 +180,7 @@ export class Launcher {
   }
 
   async #make(reserved: Task, request: LaunchRequest, session: NewSession, caller: Caller): Promise<Task> {
-    const { store, host, background } = this.#parts
+    const { store, opencode, background } = this.#parts
     const { queue, scheduler } = this.#ports
     const { sessionID: _none, ...draft } = reserved
     const { beginning, ...rules } = session
@@ -188,8 +188,8 @@ export class Launcher {
       this.#refuseIfStopped(caller)
       const task = beginning
         ? await beginning.create(draft, rules)
-        : { ...draft, sessionID: await host.createSession(this.#freshSession(draft, rules), draft) }
-      if (isStopped(this.#parts, caller)) await host.deleteSession(task.sessionID)
+        : { ...draft, sessionID: await opencode.createSession(this.#freshSession(draft, rules), draft) }
+      if (isStopped(this.#parts, caller)) await opencode.deleteSession(task.sessionID)
       this.#refuseIfStopped(caller)
       if (await queue.begin(task, request.prompt)) return task
       throw new CallError(`Task ${task.id} was stopped before it began.`)
@@ -237,7 +237,7 @@ export class Launcher {
       status: "running",
       run: {
         generation: 0,
-        promptID: this.#parts.host.messageID("prompt", id, 0, now),
+        promptID: this.#parts.opencode.messageID("prompt", id, 0, now),
         createdAt: now,
         timeout: request.group ? 0 : timeout,
         budget: this.#ports.allowance.budget(request.maxCost, id),
@@ -253,7 +253,7 @@ export class Launcher {
 
   #placeOf({ place, merge = false }: LaunchRequest, { sessionID }: Caller): Pick<TaskDraft, "place"> {
     if (place === undefined) return {}
-    return { place: { kind: place, folder: this.#parts.host.folderOf(sessionID), merge } }
+    return { place: { kind: place, folder: this.#parts.opencode.folderOf(sessionID), merge } }
   }
 
   /** Finds an identical task that runs or completed recently, and that was never resumed. */

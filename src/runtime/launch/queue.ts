@@ -65,7 +65,7 @@ export class Queue {
 
   #logLaunch(task: Task): void {
     const { id, sessionID: session, parentID: parent, description, agent, model, run } = task
-    this.#parts.host.log("info", run.generation > 0 ? "task resumed" : "task launched", {
+    this.#parts.opencode.log("info", run.generation > 0 ? "task resumed" : "task launched", {
       task: id,
       session,
       parent,
@@ -78,13 +78,13 @@ export class Queue {
 }
 
 /** Deletes a session that a failed creation may have left: OpenCode can have created the session without an answer. */
-export const sweepUp = ({ host, clock, stopped }: Parts, id: string, under: string): Promise<void> =>
+export const sweepUp = ({ opencode, clock, stopped }: Parts, id: string, under: string): Promise<void> =>
   retry(
     clock,
     stopped,
     async () => {
-      const left = (await host.recordsOf(under)).find(({ task }) => task.id === id)
-      if (left) await host.deleteSession(left.task.sessionID)
+      const left = (await opencode.recordsOf(under)).find(({ task }) => task.id === id)
+      if (left) await opencode.deleteSession(left.task.sessionID)
     },
     PATIENT_MS,
   )

@@ -49,7 +49,7 @@ export class Resuming {
    * the user resumes the task in the terminal and needs no permission.
    */
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
-    const { host, store, clock, options, toaster } = this.#parts
+    const { opencode, store, clock, options, toaster } = this.#parts
     this.#refuseToResume(task)
     refuseUnpaid(task.model && this.#ports.pauser?.refusesModel(task.model))
     if (request.merge) refuseUnlessMerging(task)
@@ -57,12 +57,12 @@ export class Resuming {
     await this.#ports.dispatcher.over(task)
     await this.#readAgain(task)
     const check = request.check ?? keptCheck(store.get(task.id) ?? task)
-    const call = { folder: host.folderOf(task.parentID), options, permit: caller?.permit }
+    const call = { folder: opencode.folderOf(task.parentID), options, permit: caller?.permit }
     const { schema = task.group && task.run.schema } = await readArguments(this.#ports.features, request, call)
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { check })
     const named = { prompt: task.group ? "" : request.prompt, place: task.place?.kind }
-    const files = await filesOf(named, this.#ports.kinds, host.folderOf(task.parentID), caller?.permit)
+    const files = await filesOf(named, this.#ports.kinds, opencode.folderOf(task.parentID), caller?.permit)
     await this.#ports.elsewhere.look()
     this.#ports.allowance.refuseSpent(task.parentID, task.id)
     // While the user was asked, another call may have resumed the task, and its run may have ended: wait until that end
@@ -77,7 +77,7 @@ export class Resuming {
     const now = clock.now()
     const generation = current.run.generation + 1
     const set = defaultsOf(options, task.agent)
-    const promptID = this.#parts.host.messageID("prompt", task.id, generation, now)
+    const promptID = this.#parts.opencode.messageID("prompt", task.id, generation, now)
     const next: Run = {
       generation,
       promptID,
@@ -100,14 +100,14 @@ export class Resuming {
 
   /** Updates the task from its session. Throws where the session is gone, or another process has resumed the task. */
   async #readAgain(task: Task): Promise<void> {
-    const { host, store } = this.#parts
-    const session = await host.session(task.sessionID)
+    const { opencode, store } = this.#parts
+    const session = await opencode.session(task.sessionID)
     if (!session)
       throw new CallError(
         `The session of task ${task.id} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
       )
     const { record } = session
-    if (record && isActive(record.task) && host.ownership(record.owner) === "alive") throw alreadyResumed(task.id)
+    if (record && isActive(record.task) && opencode.ownership(record.owner) === "alive") throw alreadyResumed(task.id)
     // A newer run in the record means that another process has resumed the task since it ended here.
     const { run } = store.get(task.id) ?? task
     if (record && record.task.run.generation > run.generation) store.addForeign(record.task)

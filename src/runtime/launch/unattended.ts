@@ -62,11 +62,11 @@ export class Unattended {
 
   /** Starts a run in an existing session. Throws a `CallError` where the run cannot begin, without side effects. */
   async run(request: UnattendedRequest): Promise<void> {
-    const { host, store } = this.#parts
+    const { opencode, store } = this.#parts
     const { sessionID, agent, description, prompt } = request
     const earlier = store.bySession(sessionID)
     if (earlier) await this.#ports.dispatcher.over(earlier)
-    const [agents, session] = await Promise.all([host.agents(), host.session(sessionID)])
+    const [agents, session] = await Promise.all([opencode.agents(), opencode.session(sessionID)])
     if (!session) throw new CallError(`Session ${sessionID} does not exist any more.`)
     const { name, model } = findAgent(agent, agents)
     await this.#ports.elsewhere.look()
@@ -134,7 +134,7 @@ export class Unattended {
 
   /** Whether the message was written by or for a task. */
   wrote(messageID: string): boolean {
-    const id = this.#parts.host.taskOf(messageID)
+    const id = this.#parts.opencode.taskOf(messageID)
     return id !== undefined && this.#parts.store.get(id) !== undefined
   }
 
@@ -170,7 +170,7 @@ export class Unattended {
     const now = clock.now()
     return {
       generation,
-      promptID: this.#parts.host.messageID("prompt", id, generation, now),
+      promptID: this.#parts.opencode.messageID("prompt", id, generation, now),
       createdAt: now,
       timeout: options.taskTimeout,
     }

@@ -23,9 +23,9 @@ export function outboxOf(
     readonly at: (time: number) => void
   },
 ): Outbox {
-  const { host, clock, options, store, journal, toaster, background, stopped } = parts
+  const { opencode, clock, options, store, journal, toaster, background, stopped } = parts
   return new Outbox({
-    host,
+    opencode,
     clock,
     stopped,
     isKnown: (id) => store.get(id) !== undefined && !store.handle(id)?.borrowed,
@@ -64,13 +64,13 @@ export function outboxOf(
 }
 
 /** Answer for the notification; undefined where it cannot be read now. */
-async function answerTo(task: Task, { store, host }: Parts, answers: Answers): Promise<Answer | undefined> {
+async function answerTo(task: Task, { store, opencode }: Parts, answers: Answers): Promise<Answer | undefined> {
   const current = store.get(task.id)
   const next = current && current.run.generation > task.run.generation ? current.run.promptID : undefined
   try {
     return await answers.ofClosed(task, next)
   } catch (error) {
-    host.log("warn", "an answer could not be read for its notification", { task: task.id, error: String(error) })
+    opencode.log("warn", "an answer could not be read for its notification", { task: task.id, error: String(error) })
     return undefined
   }
 }

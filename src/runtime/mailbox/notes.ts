@@ -65,16 +65,16 @@ const LONGEST_WAIT_MS = 60_000
  * Sends a parent's model a message about a task without starting it. Returns false where the message must wait: during
  * a turn it causes another step, and after an undo it deletes the undone messages for good.
  */
-export async function notifyIdle(host: OpencodeApi, { task, kind, at, visible, text }: Note): Promise<boolean> {
+export async function notifyIdle(opencode: OpencodeApi, { task, kind, at, visible, text }: Note): Promise<boolean> {
   const { id, run } = task
   const parentID = slotSessionOf(task)
-  const persona = await host.persona(parentID)
-  const [parent, activity] = await Promise.all([host.parent(parentID), host.activity()])
+  const persona = await opencode.persona(parentID)
+  const [parent, activity] = await Promise.all([opencode.parent(parentID), opencode.activity()])
   if (parent?.reverted || activity.has(parentID)) return false
   const hidden = { text: `${AUTOMATIC} ${text}`, synthetic: true }
-  await host.prompt({
+  await opencode.prompt({
     sessionID: parentID,
-    messageID: host.messageID(kind, id, run.generation, at),
+    messageID: opencode.messageID(kind, id, run.generation, at),
     agent: persona?.agent,
     model: persona?.model,
     noReply: true,
@@ -84,9 +84,9 @@ export async function notifyIdle(host: OpencodeApi, { task, kind, at, visible, t
 }
 
 /** Sends the note as soon as the parent is idle. Rejects where the parent is deleted or does not answer. */
-export async function tellOnceIdle({ host, clock, stopped }: Parts, note: Note): Promise<void> {
+export async function tellOnceIdle({ opencode, clock, stopped }: Parts, note: Note): Promise<void> {
   for (let wait = FIRST_WAIT_MS; !stopped.aborted; wait = Math.min(2 * wait, LONGEST_WAIT_MS)) {
-    if (await retry(clock, stopped, () => notifyIdle(host, note))) return
+    if (await retry(clock, stopped, () => notifyIdle(opencode, note))) return
     await sleepFor(clock, wait)
   }
 }

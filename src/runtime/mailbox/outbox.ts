@@ -232,7 +232,7 @@ export class Outbox {
 
   /** Retries the notification until it is delivered, the parent or the task is gone, or the lane is closed. */
   async #persist(task: Task, lane: Lane, tell: (attempt: number) => Promise<boolean>): Promise<void> {
-    const { host, isKnown, told } = this.#ports
+    const { opencode, isKnown, told } = this.#ports
     for (let attempt = 0; ; attempt++) {
       await this.#untilFree(task.parentID, lane)
       if (!this.#isOpen(task.parentID, lane) || !isKnown(task.id)) return
@@ -241,7 +241,7 @@ export class Outbox {
       } catch (error) {
         if (error instanceof OpencodeError && error.notFound) return told(task, "abandoned", false)
         const fields = { task: task.id, session: task.parentID, attempt, error: String(error) }
-        host.log("warn", "notification not accepted, trying again", fields)
+        opencode.log("warn", "notification not accepted, trying again", fields)
         await this.#pauses.for(RETRY_DELAYS_MS[Math.min(attempt, RETRY_DELAYS_MS.length - 1)] ?? 0)
       }
     }
@@ -252,13 +252,13 @@ export class Outbox {
    * stored during a turn causes another step, so it waits unless it is meant to start the model.
    */
   async #untilFree(parentID: string, lane: Lane): Promise<void> {
-    const { host, mayWake } = this.#ports
+    const { opencode, mayWake } = this.#ports
     const wakes = () => lane.owed !== undefined || lane.items.some(({ wake, task }) => wake && mayWake(task))
     while (this.#isOpen(parentID, lane)) {
       lane.idled = false
       try {
         const reverted = await this.#sender.isReverted(parentID)
-        if (!reverted && (wakes() || !(await host.activity()).has(parentID))) return
+        if (!reverted && (wakes() || !(await opencode.activity()).has(parentID))) return
         if (lane.idled || (!reverted && wakes())) continue
         lane.state = reverted ? "until redone" : "until idle"
       } catch {
@@ -271,7 +271,7 @@ export class Outbox {
 
   /** Sends the notification. Returns false where the message must not be sent any more since it was composed. */
   async #tell(task: Task, item: LaneItem, lane: Lane, attempt: number): Promise<boolean> {
-    const { host, told } = this.#ports
+    const { opencode, told } = this.#ports
     item.notice ??= await this.#ports.compose(task)
     const { notice, wake, maybeDelivered } = item
     if (maybeDelivered && attempt === 0 && (await this.#sender.isThere(task))) {
@@ -297,7 +297,7 @@ export class Outbox {
       this.#deferred.set(task.parentID, { task, model: persona?.model })
     }
     lane.idled = false
-    const prompt = notificationPrompt(host.messageID, task, notice, persona, !(last && wakes))
+    const prompt = notificationPrompt(opencode.messageID, task, notice, persona, !(last && wakes))
     await this.#sender.send({ prompt, task }, lane)
     await told(task, "confirmed", notice.handsOver)
     // A wake that was requested during the send must not be lost.

@@ -141,7 +141,7 @@ const CONFIRM_DELAYS_MS = [5, 25, 100, 500, 2000] as const
 const WITHOUT_AGENT_FROM = 3
 
 export type SenderPorts = {
-  readonly host: OpencodeApi
+  readonly opencode: OpencodeApi
   /** False where a user or an abort has stopped the parent's model. */
   readonly mayWake: (task: Task) => boolean
   /** Stops a parent's model that a message started although it had just been stopped. Must not reject. */
@@ -163,13 +163,13 @@ export class Sender {
 
   /** The user has undone messages: any new message would delete them for good. */
   async isReverted(parentID: string): Promise<boolean> {
-    return (await this.#ports.host.parent(parentID))?.reverted === true
+    return (await this.#ports.opencode.parent(parentID))?.reverted === true
   }
 
   /** Whether the parent holds the whole notification. */
   isThere(task: Task): Promise<boolean> {
-    const { host } = this.#ports
-    return host.hasMessage(task.parentID, notificationID(host.messageID, task), NOTICE_PARTS)
+    const { opencode } = this.#ports
+    return opencode.hasMessage(task.parentID, notificationID(opencode.messageID, task), NOTICE_PARTS)
   }
 
   /**
@@ -177,18 +177,18 @@ export class Sender {
    * notification.
    */
   async unanswered(task: Task): Promise<Prompt | undefined> {
-    const { host } = this.#ports
-    const since = await host.messagesSince(task.parentID, notificationID(host.messageID, task))
+    const { opencode } = this.#ports
+    const since = await opencode.messagesSince(task.parentID, notificationID(opencode.messageID, task))
     const [stored] = since
     if (!stored || !isUnread(since)) return undefined
     const [visible = "", hidden = ""] = stored.parts.flatMap((part) => (part.type === "text" ? [part.text] : []))
-    return notificationPrompt(host.messageID, task, { visible, hidden }, await this.persona(task.parentID, 0), false)
+    return notificationPrompt(opencode.messageID, task, { visible, hidden }, await this.persona(task.parentID, 0), false)
   }
 
   /** Whether a message that should have started the model is stored but unread, and may still start the model. */
   async isIgnored({ prompt, task }: Waking): Promise<boolean> {
-    const { host, mayWake } = this.#ports
-    const since = await host.messagesSince(task.parentID, prompt.messageID)
+    const { opencode, mayWake } = this.#ports
+    const since = await opencode.messagesSince(task.parentID, prompt.messageID)
     return isUnread(since) && mayWake(task) && !(await this.isReverted(task.parentID))
   }
 
@@ -197,10 +197,10 @@ export class Sender {
    * never accept a message with it.
    */
   async persona(parentID: string, attempt: number): Promise<Persona | undefined> {
-    const { host } = this.#ports
-    const persona = await host.persona(parentID)
+    const { opencode } = this.#ports
+    const persona = await opencode.persona(parentID)
     if (!persona || attempt < WITHOUT_AGENT_FROM) return persona
-    const agents = await host.agents()
+    const agents = await opencode.agents()
     return agents.some(({ name }) => name === persona.agent) ? persona : undefined
   }
 
@@ -210,7 +210,7 @@ export class Sender {
     const delays = prompt.noReply ? [0, ...CONFIRM_DELAYS_MS] : CONFIRM_DELAYS_MS
     for (const delay of delays) {
       await this.#pauses.for(delay)
-      if (await this.#ports.host.hasMessage(prompt.sessionID, prompt.messageID, prompt.parts.length)) return
+      if (await this.#ports.opencode.hasMessage(prompt.sessionID, prompt.messageID, prompt.parts.length)) return
     }
     throw new OpencodeError("The host took the notification but does not show it.")
   }
@@ -220,7 +220,7 @@ export class Sender {
     const { prompt } = waking
     lane.isTelling = true
     try {
-      if (prompt.noReply) await this.#ports.host.prompt({ ...prompt, lookedFor: true })
+      if (prompt.noReply) await this.#ports.opencode.prompt({ ...prompt, lookedFor: true })
       else await this.start(waking, lane)
       await this.#confirm(prompt)
     } finally {
@@ -234,7 +234,7 @@ export class Sender {
   async start({ prompt, task }: Waking, lane: Lane): Promise<void> {
     lane.isWaking = true
     try {
-      await this.#ports.host.prompt(prompt)
+      await this.#ports.opencode.prompt(prompt)
     } finally {
       await this.#keepStopped({ prompt, task })
       lane.isWaking = false
@@ -246,9 +246,9 @@ export class Sender {
    * continues.
    */
   async #keepStopped({ prompt, task }: Waking): Promise<void> {
-    const { host, mayWake, silence } = this.#ports
+    const { opencode, mayWake, silence } = this.#ports
     if (mayWake(task)) return
-    const [, ...since] = await host.messagesSince(prompt.sessionID, prompt.messageID).catch(() => [])
+    const [, ...since] = await opencode.messagesSince(prompt.sessionID, prompt.messageID).catch(() => [])
     if (since.every(({ role }) => role !== "user")) await silence(task.parentID)
   }
 }

@@ -23,20 +23,20 @@ const MOST_FORKS = 256
 
 /** Shows toasts, unless the option `toasts` is off. */
 export class Toaster {
-  readonly #host: OpencodeApi
+  readonly #opencode: OpencodeApi
   readonly #enabled: boolean
   readonly #clock: Clock
   readonly #news: Collector<Toast>
   readonly #toldForks = new Map<string, true>()
   #shownAt = 0
 
-  constructor({ host, clock, options }: { host: OpencodeApi; clock: Clock; options: Options }) {
-    this.#host = host
+  constructor({ opencode, clock, options }: { opencode: OpencodeApi; clock: Clock; options: Options }) {
+    this.#opencode = opencode
     this.#clock = clock
     this.#enabled = options.toasts
     this.#news = new Collector(clock, GATHER_MS, (toasts) => {
       this.#shownAt = clock.now()
-      for (const toast of summarize(toasts)) host.toast(toast)
+      for (const toast of summarize(toasts)) opencode.toast(toast)
     })
   }
 
@@ -75,6 +75,6 @@ export class Toaster {
   asked(task: Task, ask: Ask): void {
     if (!this.#enabled) return
     this.#news.flush()
-    this.#host.toast(askToast(task, ask))
+    this.#opencode.toast(askToast(task, ask))
   }
 }

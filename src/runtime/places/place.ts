@@ -237,7 +237,7 @@ export type PlacePorts = {
   readonly processes: Processes
   readonly commands: CommandMarks
   /** OpenCode's folder in a project, and the packages it installs there. */
-  readonly hostFolder?: OpencodeFolder
+  readonly configFolder?: OpencodeFolder
 }
 
 /** Test hook with the name of a step at which the process is killed. */

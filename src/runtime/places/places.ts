@@ -103,7 +103,7 @@ export class Places {
    */
   async enter(task: Task, signal: AbortSignal, left = false): Promise<string> {
     const { sessionID, run } = task
-    const { host } = this.#parts
+    const { opencode } = this.#parts
     const folder = parentFolderOf(this.#parts, task)
     const place = await this.placeOf(task)
     const again = left || run.generation > 0
@@ -115,7 +115,7 @@ export class Places {
     const request = { taskID: task.id, folder, timeLimit: run.timeout, again, bringIn, signal }
     const { directory, preface } = await place.enter(request)
     if (signal.aborted) throw new CallError("It was stopped before its place was ready.")
-    if (host.folderOf(sessionID) !== directory) await moveSessionToPlace(this.#parts, sessionID, directory, signal)
+    if (opencode.folderOf(sessionID) !== directory) await moveSessionToPlace(this.#parts, sessionID, directory, signal)
     return preface
   }
 
@@ -134,7 +134,7 @@ export class Places {
   /** Result of a run whose place could not be archived: a note that says so. */
   notKept(task: Task, error: unknown): FinishedWork {
     const { id, outcome } = task
-    this.#parts.host.log("warn", "a place could not be put away", { task: id, error: String(error) })
+    this.#parts.opencode.log("warn", "a place could not be put away", { task: id, error: String(error) })
     return { found: { note: [outcome?.note, this.#notPutAway(task, error)].filter(Boolean).join(" ") } }
   }
 
@@ -189,7 +189,7 @@ export class Places {
     if (task.run.check === undefined) return undefined
     // The session is back in the parent's folder: the place was archived after a crash, and nothing can be checked
     // there. A session that represents a remote session never leaves this folder, so remote places are excepted.
-    if (!this.outlives(task) && this.#parts.host.folderOf(task.sessionID) === folder)
+    if (!this.outlives(task) && this.#parts.opencode.folderOf(task.sessionID) === folder)
       throw new CallError("OpenCode stopped before it was checked with what was changed in your folder meanwhile")
     const brought = await place.bringIn(task.id, folder)
     // The work might merge into the parent's files all the same, but it could not be checked in its place.

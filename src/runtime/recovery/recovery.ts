@@ -33,22 +33,22 @@ export class Recovery {
 
   /** Reads the tasks of all recently changed sessions. Never rejects. */
   async recover(): Promise<void> {
-    const { host, clock, stopped } = this.#parts
+    const { opencode, clock, stopped } = this.#parts
     try {
-      this.#takeIn(await retry(clock, stopped, () => host.recordsSince(clock.now() - LOOK_BACK_MS)))
+      this.#takeIn(await retry(clock, stopped, () => opencode.recordsSince(clock.now() - LOOK_BACK_MS)))
     } catch (error) {
-      host.log("warn", "could not look for earlier tasks", { error: String(error) })
+      opencode.log("warn", "could not look for earlier tasks", { error: String(error) })
     }
     this.#ports.watch()
   }
 
   /** Reads tasks that other processes launched or ended after `since`. Never rejects. */
   async discover(since: number): Promise<void> {
-    const { host } = this.#parts
+    const { opencode } = this.#parts
     try {
-      this.#takeIn(await host.recordsSince(since))
+      this.#takeIn(await opencode.recordsSince(since))
     } catch (error) {
-      host.log("warn", "could not look for other processes' tasks", { error: String(error) })
+      opencode.log("warn", "could not look for other processes' tasks", { error: String(error) })
     }
     this.#ports.watch()
   }
@@ -64,25 +64,25 @@ export class Recovery {
   /** Updates other processes' tasks, so that a caller can show their current state. Never rejects. */
   async look(parentID?: string): Promise<void> {
     await this.refreshForeign(parentID)
-    const { store, host, stopped } = this.#parts
+    const { store, opencode, stopped } = this.#parts
     for (const task of store.foreign()) {
       if (stopped.aborted) return
       if ((parentID !== undefined && task.parentID !== parentID) || !isActive(task) || task.place) continue
       try {
         await this.#readForeign(task)
       } catch (error) {
-        host.log("warn", "could not read another process's task", { task: task.id, error: String(error) })
+        opencode.log("warn", "could not read another process's task", { task: task.id, error: String(error) })
       }
     }
   }
 
   /** Reads the messages of another process's task, unless its last message is unchanged since the last time. */
   async #readForeign({ id, sessionID, run }: Task): Promise<void> {
-    const { store, host } = this.#parts
-    const last = JSON.stringify([run.promptID, await host.lastMessage(sessionID)])
+    const { store, opencode } = this.#parts
+    const last = JSON.stringify([run.promptID, await opencode.lastMessage(sessionID)])
     const handle = store.handle(id)
     if (!handle || handle.seen === last) return
-    store.readForeign(id, await host.messagesSince(sessionID, run.promptID))
+    store.readForeign(id, await opencode.messagesSince(sessionID, run.promptID))
     handle.seen = last
   }
 
@@ -91,7 +91,7 @@ export class Recovery {
    * later; never rejects.
    */
   async refreshForeign(parentID?: string): Promise<void> {
-    const { store, host, stopped } = this.#parts
+    const { store, opencode, stopped } = this.#parts
     for (const task of store.foreign()) {
       if (stopped.aborted) return
       if (parentID !== undefined && task.parentID !== parentID) continue
@@ -102,7 +102,7 @@ export class Recovery {
         // The task's session was deleted, or its own process has cleared the task.
         else if (store.isForeign(task.id)) this.#remove(task.id)
       } catch (error) {
-        host.log("warn", "could not look at another process's task", { task: task.id, error: String(error) })
+        opencode.log("warn", "could not look at another process's task", { task: task.id, error: String(error) })
       }
     }
     this.#ports.watch()
@@ -118,18 +118,18 @@ export class Recovery {
    * starts an OpenCode instance there.
    */
   async #recordOf(task: Task): Promise<TaskRecord | undefined> {
-    const { host } = this.#parts
-    if (!task.place) return (await host.session(task.sessionID))?.record
-    return (await host.recordsOf(parentSessionOf(task))).find((record) => record.task.id === task.id)
+    const { opencode } = this.#parts
+    if (!task.place) return (await opencode.session(task.sessionID))?.record
+    return (await opencode.recordsOf(parentSessionOf(task))).find((record) => record.task.id === task.id)
   }
 
   async #load(parentID: string): Promise<void> {
-    const { host } = this.#parts
+    const { opencode } = this.#parts
     try {
-      this.#takeIn(await host.recordsOf(parentID))
+      this.#takeIn(await opencode.recordsOf(parentID))
     } catch (error) {
       this.#parts.store.parentState(parentID).loaded = undefined
-      host.log("warn", "could not read a session's tasks", { session: parentID, error: String(error) })
+      opencode.log("warn", "could not read a session's tasks", { session: parentID, error: String(error) })
     }
   }
 

@@ -120,7 +120,7 @@ function promptFromMessages(task: Task, messages: readonly Message[]) {
  * they count as foreign until they are settled.
  */
 export function importRecords(parts: Parts, ledger: CostLedger, records: readonly TaskRecord[]): readonly TaskRecord[] {
-  const { store, host } = parts
+  const { store, opencode } = parts
   return records.filter(({ task, owner }) => {
     if (task.forgotten) {
       ledger.keep(task)
@@ -128,7 +128,7 @@ export function importRecords(parts: Parts, ledger: CostLedger, records: readonl
       return false
     }
     if (store.wasCleared(task.id)) return false
-    const ownership = host.ownership(owner)
+    const ownership = opencode.ownership(owner)
     const isOrphan = ownership === "dead" || (ownership === "ours" && store.run(task.id)?.orphaned !== undefined)
     if ((ownership === "ours" && !isOrphan) || isKnown(parts, task, isOrphan)) return false
     show(parts, task, isOrphan)
@@ -198,7 +198,7 @@ export class Settling {
 
   /** Settles a task of a dead process. Never rejects: a failed attempt is repeated. */
   async adopt({ task, owner }: TaskRecord): Promise<void> {
-    const { host } = this.#parts
+    const { opencode } = this.#parts
     const handle = this.#parts.store.handle(task.id)
     // The task may be settled already, or another call may be settling it.
     if (!handle?.run || !this.#parts.store.isForeign(task.id) || handle.run.orphaned?.settling) return
@@ -207,17 +207,17 @@ export class Settling {
     try {
       // Reading the session in its old folder would start an OpenCode instance there.
       if (mayBeInOtherFolder(task) && !this.#ports.places.outlives(task))
-        await host.move(task.sessionID, parentFolderOf(this.#parts, task))
+        await opencode.move(task.sessionID, parentFolderOf(this.#parts, task))
       const isMine = await this.#claim(task)
       // Tasks that this task's agent launched are settled with it.
-      if (isMine && mayLaunch(task, this.#parts.options)) this.#takeIn(await host.recordsOf(task.sessionID))
+      if (isMine && mayLaunch(task, this.#parts.options)) this.#takeIn(await opencode.recordsOf(task.sessionID))
       if (isMine && isActive(task)) await this.#settle(task, seenAt)
       else if (isMine) this.#tell(task, seenAt)
       // Other tasks may have waited for it.
       this.#ports.changed()
       if (handle.run?.heldBy === "orphan") handle.run = { ...handle.run, heldBy: "foreign", orphaned: undefined }
     } catch (error) {
-      host.log("warn", "could not recover a task", { task: task.id, session: task.sessionID, error: String(error) })
+      opencode.log("warn", "could not recover a task", { task: task.id, session: task.sessionID, error: String(error) })
     } finally {
       if (handle.run?.orphaned) handle.run = { ...handle.run, orphaned: { seenAt, settling: false } }
     }
@@ -228,11 +228,11 @@ export class Settling {
    * writer wins: each reads the record again a moment later.
    */
   async #claim(task: Task): Promise<boolean> {
-    const { host, clock } = this.#parts
-    await host.saveRecord(task.sessionID, task)
+    const { opencode, clock } = this.#parts
+    await opencode.saveRecord(task.sessionID, task)
     await sleepFor(clock, CLAIM_MS)
-    const record = (await host.session(task.sessionID))?.record
-    return record !== undefined && host.ownership(record.owner) === "ours"
+    const record = (await opencode.session(task.sessionID))?.record
+    return record !== undefined && opencode.ownership(record.owner) === "ours"
   }
 
   #tell(task: Task, seenAt: number): void {
@@ -246,19 +246,19 @@ export class Settling {
 
   async #settle(given: Task, seenAt: number): Promise<void> {
     if (given.group) return this.#settleTeam(given, seenAt)
-    const { host, store } = this.#parts
+    const { opencode, store } = this.#parts
     if (this.#goesOn(given)) return
     const { task, stored } = await this.#read(given)
     // The session was deleted meanwhile: no result is left, and the parent may already have a notification.
-    if (stored.length === 0 && !(await host.session(task.sessionID))) return remove(this.#parts, task.id)
-    const { messages, told } = await answerBeforeNotice(host, given, stored)
+    if (stored.length === 0 && !(await opencode.session(task.sessionID))) return remove(this.#parts, task.id)
+    const { messages, told } = await answerBeforeNotice(opencode, given, stored)
     if (!told && (await this.#standsOn(task, messages))) return
-    const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
+    const openTodos = keptTodos(messages) ? await opencode.openTodos(task.sessionID) : 0
     const lastSeen = Math.max(seenAt, lastLaunchBy(task, store))
     const found = told ?? endOf(task, messages, lastSeen, hasWon(task, store))
     if (!found) return
     // Questions that the agent asked after its process died are read now, so that the end of the run refuses them.
-    const asks = (await host.openAsks()).filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id)
+    const asks = (await opencode.openAsks()).filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id)
     if (!this.#own(told ? given : task)) return
     const handle = store.handle(task.id)
     if (handle?.run) handle.run = { ...handle.run, asks }
@@ -269,14 +269,14 @@ export class Settling {
 
   /** Reads the messages of a task's run. Where a user has replaced the run's prompt, those since the new prompt. */
   async #read(task: Task): Promise<{ task: Task; stored: readonly Message[] }> {
-    const { host } = this.#parts
+    const { opencode } = this.#parts
     const { sessionID, run } = task
-    const stored = await host.messagesSince(sessionID, run.promptID)
-    const promptID = stored.length === 0 ? await replacingPrompt(host, task) : undefined
+    const stored = await opencode.messagesSince(sessionID, run.promptID)
+    const promptID = stored.length === 0 ? await replacingPrompt(opencode, task) : undefined
     if (promptID === undefined) return { task, stored }
     return {
       task: transition(task, { type: "asked anew", generation: run.generation, promptID }),
-      stored: await host.messagesSince(sessionID, promptID),
+      stored: await opencode.messagesSince(sessionID, promptID),
     }
   }
 

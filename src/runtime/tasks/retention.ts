@@ -27,7 +27,7 @@ export class Retention {
   }
 
   prune(parentID: string): void {
-    const { store, options, host, background } = this.#parts
+    const { store, options, opencode, background } = this.#parts
     if (options.maxHistory === 0) return
     const ended = store
       .ofParent(parentID)
@@ -41,7 +41,7 @@ export class Retention {
     for (const task of [...read, ...unread].slice(0, surplus)) {
       if (task.retrievedAt === undefined) {
         store.parentState(parentID).droppedUnread++
-        host.log("warn", "an ended task was dropped unread (option maxHistory)", { task: task.id, session: parentID })
+        opencode.log("warn", "an ended task was dropped unread (option maxHistory)", { task: task.id, session: parentID })
       }
       const forgotten = this.#forget(task)
       background.run("drop an ended task", () => forgotten)

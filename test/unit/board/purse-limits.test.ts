@@ -17,7 +17,7 @@ const rigged = ({ ms = 200, ...options }: { ms?: number; [option: string]: unkno
     return prompt.startsWith("WORK") ? { tools: [{ name: "read", args: { ms } }], ...CENT } : undefined
   })
   const runs = new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
-  const sessions = [rig.host.openSession(), rig.host.openSession(), rig.host.openSession()]
+  const sessions = [rig.opencode.openSession(), rig.opencode.openSession(), rig.opencode.openSession()]
   const start = () =>
     Promise.all(
       sessions.map((sessionID, at) =>
@@ -96,14 +96,14 @@ describe("the limits of a purse's runs", () => {
     open(100, 1)
     await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "THREAD" })
     await rig.clock.advance(HOUR_MS - 61_000)
-    rig.host.conclude(sessionID, { tools: [{ name: "read", args: { ms: HOUR_MS } }] })
+    rig.opencode.conclude(sessionID, { tools: [{ name: "read", args: { ms: HOUR_MS } }] })
     const { task: first } = (await rig.manager.launch(LAUNCH, rig.callerIn(sessionID))).view
     const { task: waiting } = (await rig.manager.launch(LAUNCH, rig.callerIn(sessionID))).view
     await rig.clock.advance(1000)
     await expect(rig.manager.launch(LAUNCH, rig.callerIn(sessionID))).rejects.toThrow(
       /^Nothing was launched: the board's purse pays until \d\d:\d\d \(tasks_purse\), and the time left is too little to begin with\./,
     )
-    rig.host.conclude(first.sessionID, { text: "done" })
+    rig.opencode.conclude(first.sessionID, { text: "done" })
     await rig.clock.advance(1000)
     const ended = rig.manager.taskIn(waiting.sessionID)?.task
     expect(ended).toMatchObject({
@@ -119,7 +119,7 @@ describe("the limits of a purse's runs", () => {
     const { rig, runs, sessions, start, open } = rigged()
     const [sessionID = ""] = sessions
     open(100)
-    rig.host.onEvent = ({ type }) => (type === "answered" ? "lose" : undefined)
+    rig.opencode.onEvent = ({ type }) => (type === "answered" ? "lose" : undefined)
     await start()
     await rig.clock.advance(1000)
     await runs.stop(sessionID)
@@ -144,8 +144,8 @@ describe("the limits of a purse's runs", () => {
     open(1)
     await once()
     expect(runs.ofPurse().used.cost).toBeCloseTo(0.01)
-    const { metadata } = rig.host.stored(sessionID)
-    rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
+    const { metadata } = rig.opencode.stored(sessionID)
+    rig.opencode.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
     await rig.clock.until(() => rig.manager.taskIn(sessionID) === undefined)
     expect(runs.ofPurse().used.cost).toBeCloseTo(0.01)
     await once()
@@ -189,7 +189,7 @@ describe("the limits of a purse's runs", () => {
     isOpen = true
     await rig.clock.until(() => runs.of(sessionID)?.state === "ended")
     expect(runs.of(sessionID)?.result?.status).toBe("completed")
-    expect(rig.host.toasts.map(({ title }) => title)).toEqual([expect.stringContaining("is at its limit until")])
+    expect(rig.opencode.toasts.map(({ title }) => title)).toEqual([expect.stringContaining("is at its limit until")])
     expect(rig.errors()).toEqual([])
   })
 })

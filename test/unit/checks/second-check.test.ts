@@ -53,8 +53,8 @@ beforeEach(() => {
   root = mkdtempSync(join(tmpdir(), "second-check-"))
   places = new FakePlaces()
   rig = new Rig({ worktrees: async () => places as never as Place })
-  rig.host.move = async () => {}
-  rig.host.folderOf = (sessionID) => (sessionID === rig.parent ? "/project" : root)
+  rig.opencode.move = async () => {}
+  rig.opencode.folderOf = (sessionID) => (sessionID === rig.parent ? "/project" : root)
 })
 
 afterEach(() => {

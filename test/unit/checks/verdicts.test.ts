@@ -12,7 +12,7 @@ import { taskOf } from "../../support/tasks.ts"
 /** Verdicts of checks and schemas on an answer. */
 
 const runtime = (options: object) =>
-  ({ options: { ...DEFAULTS, ...options }, host: { log: () => {} }, keep: async () => "/value.json" }) as never
+  ({ options: { ...DEFAULTS, ...options }, opencode: { log: () => {} }, keep: async () => "/value.json" }) as never
 
 const submission = (more: Partial<Submission> = {}): Submission => ({
   text: "{}",

@@ -13,10 +13,10 @@ describe("a whole fork", () => {
   test("a whole fork has the agent, model, variant and rules of its caller", async () => {
     const rig = new Rig({ options: { board: BOARD } })
     const rules = [{ permission: "webfetch", pattern: "*", action: "ask" as const }]
-    rig.host.stored(rig.parent).rules.push(...rules)
+    rig.opencode.stored(rig.parent).rules.push(...rules)
     const task = await rig.launch(RIDER)
     expect(task).toMatchObject({ agent: "build", model: ALPHA, fork: { whole: true, rides: rig.parent } })
-    expect(rig.host.stored(task.sessionID).rules).toEqual(rules)
+    expect(rig.opencode.stored(task.sessionID).rules).toEqual(rules)
   })
 
   test("a whole fork accepts its caller's own agent and model by name", async () => {
@@ -46,12 +46,12 @@ describe("a whole fork", () => {
     const rig = new Rig()
     await expect(rig.launch({ ...RIDER, ...change })).rejects.toThrow(error)
     expect(rig.manager.list(rig.parent)).toEqual([])
-    expect(rig.host.calls).not.toContain("createSession")
+    expect(rig.opencode.calls).not.toContain("createSession")
   })
 
   test("a whole fork is refused if the caller is unknown", async () => {
     const rig = new Rig()
-    rig.host.caller = async () => undefined
+    rig.opencode.caller = async () => undefined
     await expect(rig.launch(RIDER)).rejects.toThrow("could not be read")
   })
 
@@ -85,14 +85,14 @@ describe("a whole fork", () => {
 
   test("a whole fork is refused tools for primary agents only, and other children are denied them", async () => {
     const rig = new Rig({ options: { maxDepth: 0 } })
-    rig.host.primaryTools = () => ["webfetch"]
+    rig.opencode.primaryTools = () => ["webfetch"]
     const rider = await rig.launch(RIDER)
     expect(rig.manager.refusesTools(rider.sessionID, "webfetch")).toContain("Refused")
     expect(rig.manager.refusesTools(rider.sessionID, "bash")).toBeUndefined()
     const denial = { permission: "webfetch", pattern: "*", action: "deny" }
     for (const fork of [undefined, true] as const) {
       const { sessionID } = await rig.launch({ agent: "build", fork })
-      expect(rig.host.stored(sessionID).rules).toContainEqual(denial)
+      expect(rig.opencode.stored(sessionID).rules).toContainEqual(denial)
     }
   })
 
@@ -108,7 +108,7 @@ describe("a whole fork", () => {
     const rig = new Rig({ options: { maxDepth: 0 } })
     rig.onPrompt("FIND", { hang: true })
     const inside = async (sessionID: string, request: Parameters<Rig["launch"]>[0]) => {
-      rig.host.stored(sessionID).messages.push({
+      rig.opencode.stored(sessionID).messages.push({
         ...{ id: `${rig.callerIn(sessionID).messageID}`, role: "assistant" as const, createdAt: rig.clock.now() },
         ...{ agent: "build", model: ALPHA, parts: [] },
       })
@@ -138,7 +138,7 @@ test.each([
   rig.forks.price = { cached: 0.3e-6, anew: 3.75e-6 }
   const { fork, sessionID } = await rig.launch({ fork: true, ...change })
   expect(fork?.whole ?? false).toBe(whole)
-  expect(rig.host.stored(sessionID).rules.length > 0).toBe(!whole)
+  expect(rig.opencode.stored(sessionID).rules.length > 0).toBe(!whole)
 })
 
 test("a request of a whole fork uses the parent's cache key and affinity header", () => {
@@ -156,7 +156,7 @@ test("a trimmed fork from a record of an older version is resumed with its denia
   const { id, sessionID } = await rig.launch({ fork: true })
   await rig.ended(id)
   await rig.clock.advance(60_000)
-  const { owner } = rig.host.stored(sessionID).metadata[RECORD_KEY] as { owner: object }
+  const { owner } = rig.opencode.stored(sessionID).metadata[RECORD_KEY] as { owner: object }
   // Word for word as the version wrote it that came before forks could be whole.
   const fork = { messages: 4, tokens: 900, droppedMessages: 2, cutResults: 1 }
   const used = { input: 100, output: 20, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0.001 }
@@ -176,7 +176,7 @@ test("a trimmed fork from a record of an older version is resumed with its denia
     outcome: { openTodos: 0, toolCalls: 0, usage: used, recentTools: [], filesChanged: [], moreFiles: 0 },
   }
   const record = { version: 2, session: sessionID, owner, task }
-  rig.host.stored(sessionID).metadata = { [RECORD_KEY]: { ...record, signature: SIGNER.sign(record) } }
+  rig.opencode.stored(sessionID).metadata = { [RECORD_KEY]: { ...record, signature: SIGNER.sign(record) } }
   rig.restart()
   await rig.manager.recover()
   expect(rig.task(id)).toEqual({ ...task, sessionID })
@@ -186,6 +186,6 @@ test("a trimmed fork from a record of an older version is resumed with its denia
   expect(rig.manager.isFresh(sessionID)).toBe(false)
   for (const tool of ["task", "superagents_task", "tasks_get_task"])
     expect(rig.manager.refusesTools(sessionID, tool)).toBeUndefined()
-  const denied = rig.host.stored(sessionID).rules.map(({ permission }) => permission)
+  const denied = rig.opencode.stored(sessionID).rules.map(({ permission }) => permission)
   expect(denied).toEqual(expect.arrayContaining(["task", "superagents_task", "tasks_*"]))
 })

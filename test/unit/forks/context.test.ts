@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest"
 import { type ModelFacts, OpencodeError, type Prompt } from "../../../src/core/ports.ts"
 import type { TaskDraft } from "../../../src/core/task.ts"
 import { type ForkPorts, forkContext } from "../../../src/features/forks/fork.ts"
-import type { ForkHost, HistoryMessage, NewFork } from "../../../src/features/forks/ports.ts"
+import type { ForkApi, HistoryMessage, NewFork } from "../../../src/features/forks/ports.ts"
 import { messageID } from "../../../src/opencode/messages.ts"
 import { agent, call, user } from "../../support/histories.ts"
 
@@ -27,7 +27,7 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
     histories: [] as string[],
     counted: [] as string[],
   }
-  const forks: ForkHost & ModelFacts = {
+  const forks: ForkApi & ModelFacts = {
     async history(sessionID, messageID) {
       asked.histories.push(`${sessionID} ${messageID}`)
       return messages
@@ -46,7 +46,7 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
       return "ses_fork"
     },
   }
-  const host: ForkPorts["host"] = {
+  const opencode: ForkPorts["opencode"] = {
     messageID,
     async prompt(message) {
       if (faults.preamble) throw faults.preamble
@@ -58,7 +58,7 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
     },
   }
   const run = (limits = LIMITS) =>
-    forkContext({ forks, models: forks, host }, { draft: DRAFT, title: "t", rules: [], limits })
+    forkContext({ forks, models: forks, opencode }, { draft: DRAFT, title: "t", rules: [], limits })
   return { asked, run }
 }
 

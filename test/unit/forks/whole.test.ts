@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest"
 import type { ModelFacts, Prices, Prompt } from "../../../src/core/ports.ts"
 import type { TaskDraft } from "../../../src/core/task.ts"
 import { forkContext, type WholeRequest } from "../../../src/features/forks/fork.ts"
-import type { ForkHost, HistoryMessage, NewFork } from "../../../src/features/forks/ports.ts"
+import type { ForkApi, HistoryMessage, NewFork } from "../../../src/features/forks/ports.ts"
 import { isCheaper } from "../../../src/features/forks/whole.ts"
 import { messageID } from "../../../src/opencode/messages.ts"
 import { agent, call, counted, READER, user } from "../../support/histories.ts"
@@ -40,7 +40,7 @@ const fork = async (messages: readonly HistoryMessage[], world: World = {}) => {
   const { alike, room, prices, thread = false, whole = {} } = world
   const made: NewFork[] = []
   const said: Prompt[] = []
-  const forks: ForkHost & ModelFacts = {
+  const forks: ForkApi & ModelFacts = {
     history: async () => messages,
     contextLimit: async () => undefined,
     room: async () => room,
@@ -53,10 +53,10 @@ const fork = async (messages: readonly HistoryMessage[], world: World = {}) => {
       return "ses_fork"
     },
   }
-  const host = { messageID, prompt: async (prompt: Prompt) => void said.push(prompt), deleteSession: async () => {} }
+  const opencode = { messageID, prompt: async (prompt: Prompt) => void said.push(prompt), deleteSession: async () => {} }
   const request = { draft: DRAFT, title: "t", rules: OURS, limits: LIMITS }
   const { info } = await forkContext(
-    { forks, models: forks, host, isThread: async () => thread },
+    { forks, models: forks, opencode, isThread: async () => thread },
     whole === null ? request : { ...request, whole: { ...WHOLE, ...whole } },
   )
   return { info, made: made[0] as NewFork, preamble: said[0]?.parts[0]?.text ?? "" }

@@ -52,33 +52,33 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
     live: () => [remote],
     machine: () => ({ link, server: { messagesSince, lastMessage, folder } }),
   } as unknown as Hosts
-  return { host: RemoteHost.over(local, hosts), remote, link, session, looks: () => looks }
+  return { opencode: RemoteHost.over(local, hosts), remote, link, session, looks: () => looks }
 }
 
 const textsOf = (messages: readonly Message[]) =>
   messages.flatMap(({ role, parts }) => parts.map((part) => `${role}: ${"text" in part ? part.text : ""}`))
 
 test("an answer from another machine is stored once when it is read, and later available without contact", async () => {
-  const { host, session } = start([question, said("done")])
-  await host.messagesSince("ses_1", SINCE)
+  const { opencode, session } = start([question, said("done")])
+  await opencode.messagesSince("ses_1", SINCE)
   expect(textsOf(session)).toEqual(["user: THE ANSWER"])
-  await host.messagesSince("ses_1", SINCE)
+  await opencode.messagesSince("ses_1", SINCE)
   expect(session).toHaveLength(2)
   const next = start([], session)
   next.link.contact = undefined
-  expect(textsOf(await next.host.messagesSince("ses_1", SINCE))).toEqual(["assistant: THE ANSWER"])
+  expect(textsOf(await next.opencode.messagesSince("ses_1", SINCE))).toEqual(["assistant: THE ANSWER"])
   next.remote.far = undefined
-  expect(textsOf(await next.host.messagesSince("ses_1", SINCE))).toEqual(["assistant: THE ANSWER"])
+  expect(textsOf(await next.opencode.messagesSince("ses_1", SINCE))).toEqual(["assistant: THE ANSWER"])
 })
 
 test("an unfinished answer from another machine is not stored and cannot be read without contact", async () => {
-  const { host, session, remote, link } = start([question, said("called")])
-  await host.messagesSince("ses_1", SINCE)
+  const { opencode, session, remote, link } = start([question, said("called")])
+  await opencode.messagesSince("ses_1", SINCE)
   expect(session).toHaveLength(1)
   link.contact = undefined
-  expect(await host.messagesSince("ses_1", SINCE)).toHaveLength(2)
+  expect(await opencode.messagesSince("ses_1", SINCE)).toHaveLength(2)
   remote.read = undefined
-  expect(await host.messagesSince("ses_1", SINCE)).toEqual([])
+  expect(await opencode.messagesSince("ses_1", SINCE)).toEqual([])
 })
 
 test("a run whose server on the host restarted during its answer is reported as stopped", async () => {
@@ -88,21 +88,21 @@ test("a run whose server on the host restarted during its answer is reported as 
     [1, undefined],
     [undefined, undefined],
   ] as const) {
-    const { host, link, remote } = start(there)
+    const { opencode, link, remote } = start(there)
     link.contact = { skew: 0, server: { id: "new", version: "1.18.33", since } }
     expect(remote.server).toBeUndefined()
-    const last = (await host.messagesSince("ses_1", SINCE)).at(-1)
+    const last = (await opencode.messagesSince("ses_1", SINCE)).at(-1)
     expect(last?.error?.message).toBe(ending)
   }
 })
 
 test("two polls at the same time share one request, unless a hint arrives in between", async () => {
-  const { host, remote, looks } = start([question])
-  await Promise.all([host.activity(), host.activity()])
+  const { opencode, remote, looks } = start([question])
+  await Promise.all([opencode.activity(), opencode.activity()])
   expect(looks()).toBe(1)
   // As a hint does.
   remote.look = undefined
-  await host.activity()
+  await opencode.activity()
   expect(looks()).toBe(2)
 })
 
@@ -110,8 +110,8 @@ test("the last wanted message of a remote session is found behind others, with l
   const skew = 3_600_000
   const id = movedID("msg_19a000000001abcdefghijklmn", skew)
   const better: Message = { ...question, id, createdAt: skew + 5 }
-  const { host } = start([better, { ...said("done"), createdAt: skew + 6 }], [question], skew)
-  expect(await host.lastMessage("ses_1")).toMatchObject({ role: "assistant", createdAt: 6 })
-  const wanted = await host.lastMessage("ses_1", ({ role, createdAt }) => role === "user" && createdAt === 5)
+  const { opencode } = start([better, { ...said("done"), createdAt: skew + 6 }], [question], skew)
+  expect(await opencode.lastMessage("ses_1")).toMatchObject({ role: "assistant", createdAt: 6 })
+  const wanted = await opencode.lastMessage("ses_1", ({ role, createdAt }) => role === "user" && createdAt === 5)
   expect(wanted?.id).toBe("msg_19a000000001abcdefghijklmn")
 })

@@ -20,7 +20,7 @@ const cutOff = async () => {
   const task = await rig.launch({ place: "big" })
   await rig.clock.advance(1000)
   big.cut = () => true
-  rig.host.activity = async () => new Map([[task.sessionID, { type: "unreachable" }]])
+  rig.opencode.activity = async () => new Map([[task.sessionID, { type: "unreachable" }]])
   rig.manager.placeTold(task.id, { type: "contact", lost: rig.clock.now() })
   return task
 }
@@ -60,7 +60,7 @@ test("a task whose work is still on its host stays listed beyond maxHistory unti
 
 test("the leftovers of a deleted session's tasks on a host are cleaned up", async () => {
   const { id } = await cutOff()
-  await rig.host.deleteSession(rig.parent)
+  await rig.opencode.deleteSession(rig.parent)
   await rig.clock.until(() => big.cleared.length > 0)
   expect(big.cleared).toEqual([id])
 })

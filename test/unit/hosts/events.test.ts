@@ -247,13 +247,13 @@ describe("the polling of a run", () => {
   /** A task at work of which the host tells no event, as of one on another machine. */
   const start = async (options: RigOptions["options"] = {}, hears = () => true) => {
     const rig = new Rig({ options: { stallTimeout: 0, ...options }, worktrees: async () => PLACES, hears })
-    rig.host.move = async () => {}
-    rig.host.onEvent = () => "lose"
+    rig.opencode.move = async () => {}
+    rig.opencode.onEvent = () => "lose"
     rig.onPrompt("FIND", { hang: true })
     const { id } = await rig.launch({ place: "worktree" })
     await rig.clock.advance(60_000)
-    rig.host.calls.length = 0
-    const looks = () => rig.host.calls.filter((call) => call === "activity").length
+    rig.opencode.calls.length = 0
+    const looks = () => rig.opencode.calls.filter((call) => call === "activity").length
     const stirred = (urgent: boolean) => rig.manager.placeTold(id, { type: "stirred", urgent })
     return { rig, id, looks, stirred }
   }
@@ -265,7 +265,7 @@ describe("the polling of a run", () => {
     expect(looks()).toBe(10)
     hears = false
     await rig.clock.advance(12_000)
-    rig.host.calls.length = 0
+    rig.opencode.calls.length = 0
     await rig.clock.advance(120_000)
     expect(looks()).toBe(60)
   })

@@ -49,8 +49,8 @@ test("a launch on a host without a named model uses the agent's model there or t
 test("a new session knows whether the call named its model, also for members of a group", async () => {
   const rig = new Rig()
   const named: unknown[] = []
-  const create = rig.host.createSession.bind(rig.host)
-  rig.host.createSession = (input, draft) => {
+  const create = rig.opencode.createSession.bind(rig.opencode)
+  rig.opencode.createSession = (input, draft) => {
     named.push(input.isModelNamed)
     return create(input, draft)
   }

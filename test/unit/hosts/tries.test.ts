@@ -17,14 +17,14 @@ beforeEach(() => {
   const hosts = { big: { ssh: "big", contactTimeout: 60_000 } }
   const kind = { names: ["big"], outlives: true, isShared: true, guards: true, mostAway: () => 60_000 } as const
   rig = new Rig({ options: { hosts } as object, worktrees: async () => big as never as Place, kind })
-  rig.host.modelList = ["mock/one", "mock/two", "mock/three"]
+  rig.opencode.modelList = ["mock/one", "mock/two", "mock/three"]
 })
 
 const launch = (request: Partial<LaunchRequest> = {}) =>
   rig.launch({ place: "big", check: "true", tries: ["mock/one", "mock/two"], ...request })
 /** The records of the tries, in the order in which they were made. */
 const parts = (): readonly Task[] => {
-  const { database } = rig.host
+  const { database } = rig.opencode
   const all = [...database.sessions.values()].flatMap((session) => database.recordIn(session)?.task ?? [])
   return all.filter(({ member }) => member !== undefined)
 }
@@ -117,7 +117,7 @@ describe("tries without contact", () => {
   const lose = (ids = parts().map((member) => member.id)) => {
     for (const id of ids) rig.manager.placeTold(id, { type: "contact", lost: rig.clock.now() })
     // What asks the host finds it out of reach.
-    rig.host.activity = async () => new Map(parts().map(({ sessionID }) => [sessionID, { type: "unreachable" }]))
+    rig.opencode.activity = async () => new Map(parts().map(({ sessionID }) => [sessionID, { type: "unreachable" }]))
   }
 
   test("tries without contact wait, and the next one starts only when contactTimeout has ended the first", async () => {
@@ -172,7 +172,7 @@ describe("tries stopped without contact", () => {
     await rig.clock.advance(1000)
     big.cut = () => true
     const doing = new Map(parts().map(({ sessionID }) => [sessionID, { type: "unreachable" } as const]))
-    rig.host.activity = async () => doing
+    rig.opencode.activity = async () => doing
     for (const member of parts()) rig.manager.placeTold(member.id, { type: "contact", lost: rig.clock.now() })
     return id
   }
@@ -216,14 +216,14 @@ describe("tries after a restart", () => {
   }
   const restarted = async () => {
     rig.restart()
-    rig.host.modelList = ["mock/one", "mock/two", "mock/three"]
+    rig.opencode.modelList = ["mock/one", "mock/two", "mock/three"]
     await rig.manager.recover()
     await rig.manager.ready(rig.parent)
     await rig.clock.advance(2000)
   }
   /** What the agent there has answered. */
   const answers = (nth: number) => {
-    const last = rig.host.stored(parts()[nth]?.sessionID ?? "").messages.at(-1)
+    const last = rig.opencode.stored(parts()[nth]?.sessionID ?? "").messages.at(-1)
     const text = [{ type: "text", id: `prt_${nth}`, text: `answer ${nth + 1}`, synthetic: false }]
     Object.assign(last ?? {}, { finish: "stop", completedAt: rig.clock.now(), parts: text })
   }
@@ -254,7 +254,7 @@ describe("tries after a restart", () => {
     answers(0)
     const task = await rig.ended(id)
     expect(task).toMatchObject({ status: "completed", outcome: { group: { won: "mock/two" } } })
-    const [asked] = rig.host.stored(parts()[1]?.sessionID ?? "").messages
+    const [asked] = rig.opencode.stored(parts()[1]?.sessionID ?? "").messages
     const text = asked?.parts.map((part) => (part.type === "text" ? part.text : "")).join("\n")
     expect(text).toMatch(/Try 1 \(mock\/one\): Its check `true` did not pass[\s\S]*Your task:\n\nFIND/)
   })
@@ -262,13 +262,13 @@ describe("tries after a restart", () => {
   test("a group with a recorded winner keeps it after a restart, although the winner's record says running", async () => {
     rig.script(({ sessionID }) => {
       if (sessionID === rig.parent) return undefined
-      const isSecond = rig.host.stored(sessionID).title.includes("(try 2 of")
+      const isSecond = rig.opencode.stored(sessionID).title.includes("(try 2 of")
       return isSecond ? { text: "answer 2", delay: 5000 } : { hang: true, text: "so far" }
     })
     const { id } = await launch({ tries: 2 })
     await rig.clock.advance(1000)
     let writes = 0
-    rig.host.onCall = (method, _session, about) => {
+    rig.opencode.onCall = (method, _session, about) => {
       if (method !== "saveRecord") return undefined
       const { group, member } = about as Task
       if (member?.nth === 1) return { slow: 1e9 }
@@ -276,7 +276,7 @@ describe("tries after a restart", () => {
     }
     await rig.clock.until(() => writes === 2)
     rig.crash()
-    expect([rig.host.database.sessions.size, parts()[1]?.status]).toEqual([4, "running"])
+    expect([rig.opencode.database.sessions.size, parts()[1]?.status]).toEqual([4, "running"])
     await restarted()
     const task = await rig.ended(id)
     expect(task).toMatchObject({ status: "completed", group: { winner: parts()[1]?.id } })

@@ -73,7 +73,7 @@ describe("a map", () => {
     agents((item) => (Number(item) % 3 === 1 ? '{"no": 1}' : `{"n": ${item}}`))
     const { id } = await rig.launch(request({ each: numbers(6), schema: SCHEMA }))
     const task = await rig.endedBeside(id)
-    const items = [...rig.host.database.sessions.values()].filter(({ title }) => title.includes("background agent"))
+    const items = [...rig.opencode.database.sessions.values()].filter(({ title }) => title.includes("background agent"))
     expect(items.filter(({ rules }) => rules.some(({ permission }) => permission === "question"))).toHaveLength(7)
     expect(task).toMatchObject({
       status: "error",
@@ -202,7 +202,7 @@ describe("a map", () => {
     agents((item) => item)
     const asked: unknown[] = []
     const permit: Caller["permit"] = async (what) => void asked.push(what)
-    const before = rig.host.database.sessions.size
+    const before = rig.opencode.database.sessions.size
     const { view } = await rig.manager.launch(
       { description: "many", agent: "general", fork: false, ...request({ each: numbers(60) }) } as LaunchRequest,
       { ...rig.caller, permit },
@@ -210,9 +210,9 @@ describe("a map", () => {
     const task = await rig.endedBeside(view.task.id)
     expect(asked).toEqual([{ kind: "each", what: "60 items for general (scripted/alpha), cost not known" }])
     expect(task.status).toBe("completed")
-    const children = [...rig.host.database.sessions.values()].filter(({ parentID }) => parentID === rig.parent)
+    const children = [...rig.opencode.database.sessions.values()].filter(({ parentID }) => parentID === rig.parent)
     expect(children).toHaveLength(1)
-    expect(rig.host.database.sessions.size - before).toBe(61)
+    expect(rig.opencode.database.sessions.size - before).toBe(61)
     const no = async () => {
       throw new Error("The user rejected it.")
     }
@@ -221,7 +221,7 @@ describe("a map", () => {
       { ...rig.caller, permit: no },
     )
     await expect(again).rejects.toThrow("So many items were not allowed: The user rejected it. Nothing was launched.")
-    expect(rig.host.database.sessions.size - before).toBe(61)
+    expect(rig.opencode.database.sessions.size - before).toBe(61)
   })
 
   test("a map's permission request estimates its cost from earlier tasks or prompt prices, or says it is unknown", async () => {
@@ -316,7 +316,7 @@ test("the counts of three maps always add up everywhere while they end together 
     const views = rig.manager.list(rig.parent)
     for (const view of views.filter(({ task }) => maps.includes(task.id))) {
       addsUp(agentRow(view, false, rig.clock.now()).counts)
-      const seen = (await rig.host.recordsSince(0)).map(({ task }) => ({ task }))
+      const seen = (await rig.opencode.recordsSince(0)).map(({ task }) => ({ task }))
       addsUp(stateText({ task: view.task }, seen, rig.clock.now()))
       const report = await rig.manager.output(view.task.id, rig.caller)
       addsUp(renderOutput(report, 0).output.replace(/, of /, " of "))
@@ -517,7 +517,7 @@ describe("a map's items", () => {
   const files = (name: string, text: string) => {
     mkdirSync(rig.project, { recursive: true })
     writeFileSync(join(rig.project, name), text)
-    rig.host.folderOf = () => rig.project
+    rig.opencode.folderOf = () => rig.project
   }
 
   test.each<[object, RegExp]>([
@@ -530,7 +530,7 @@ describe("a map's items", () => {
     [{ each: "../../etc/hosts" }, /there is no file|lies outside/],
   ])("a map with invalid items is refused and launches nothing: %j", async (more, problem) => {
     mkdirSync(rig.project, { recursive: true })
-    rig.host.folderOf = () => rig.project
+    rig.opencode.folderOf = () => rig.project
     await expect(launch(more)).rejects.toThrow(problem)
     expect(rig.manager.list(rig.parent)).toEqual([])
   })

@@ -136,8 +136,8 @@ describe("tasks at a provider's limit", () => {
     const released: (() => void)[] = []
     const held = () => ({ held: new Promise<void>((resolve) => released.push(resolve)) })
     const [task] = await provider.launchAll(1)
-    const sent = () => rig.host.calls.filter((call) => call === "abort").length
-    rig.host.onCall = (method) => (method === "activity" || method === "abort" ? held() : undefined)
+    const sent = () => rig.opencode.calls.filter((call) => call === "abort").length
+    rig.opencode.onCall = (method) => (method === "activity" || method === "abort" ? held() : undefined)
     const look = rig.manager.tick()
     await rig.clock.until(() => rig.view(task?.id ?? "").phase?.startsWith("parked") === true)
     expect(sent()).toBe(1)
@@ -145,7 +145,7 @@ describe("tasks at a provider's limit", () => {
     released[0]?.()
     await look
     expect(sent()).toBe(1)
-    rig.host.onCall = () => undefined
+    rig.opencode.onCall = () => undefined
     for (const release of released) release()
     provider.left = 100
     expect((await rig.ended(task?.id ?? "")).status).toBe("completed")
@@ -176,7 +176,7 @@ describe("tasks at a provider's limit", () => {
       /^⏸ \*\*scripted\/alpha is at its limit until \d\d:\d\d\.\*\* 5 tasks are parked\.$/,
     )
     expect(told[0]?.hidden).toContain("do not wait, poll or launch them again")
-    expect(rig.host.toasts.filter(({ title }) => title.includes("at its limit"))).toHaveLength(1)
+    expect(rig.opencode.toasts.filter(({ title }) => title.includes("at its limit"))).toHaveLength(1)
     expect(rig.answers()).toHaveLength(0)
   })
 
@@ -184,12 +184,12 @@ describe("tasks at a provider's limit", () => {
     const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, settings)
     const { rig } = provider
     rig.onPrompt("GO ON", { hang: true })
-    rig.host.say(rig.parent, "GO ON", { agent: "general" })
+    rig.opencode.say(rig.parent, "GO ON", { agent: "general" })
     await provider.launchAll(2)
     await rig.clock.advance(5000)
     const told = () => rig.notices().filter(({ visible }) => visible.startsWith("⏸"))
     expect(told()).toHaveLength(0)
-    rig.host.conclude(rig.parent, { text: "waiting" })
+    rig.opencode.conclude(rig.parent, { text: "waiting" })
     await rig.clock.advance(15_000)
     expect(told()).toHaveLength(1)
     await rig.clock.advance(MINUTE_MS)
@@ -199,7 +199,7 @@ describe("tasks at a provider's limit", () => {
   test("a provider's limit is not reported again within ten minutes unless its reset time moves by ten", async () => {
     const provider = new Provider({ bucket: 1, shutMs: 40_000 }, settings)
     const { rig } = provider
-    const toasts = () => rig.host.toasts.filter(({ title }) => title.includes("at its limit")).length
+    const toasts = () => rig.opencode.toasts.filter(({ title }) => title.includes("at its limit")).length
     const [task] = await provider.launchAll(1)
     // Closed after each answer.
     await rig.ended(task?.id ?? "")
@@ -208,7 +208,7 @@ describe("tasks at a provider's limit", () => {
     await long.launchAll(1)
     await long.rig.clock.advance(20 * MINUTE_MS)
     expect(long.refused.length).toBeGreaterThan(5)
-    expect(long.rig.host.toasts.filter(({ title }) => title.includes("at its limit"))).toHaveLength(1)
+    expect(long.rig.opencode.toasts.filter(({ title }) => title.includes("at its limit"))).toHaveLength(1)
   })
 
   test("a provider's limit is reported again if a probe finds a reset time ten minutes later", async () => {
@@ -223,7 +223,7 @@ describe("tasks at a provider's limit", () => {
     await rig.clock.advance(5000)
     wait = "2h"
     await rig.clock.advance(MINUTE_MS)
-    expect(rig.host.toasts.filter(({ title }) => title.includes("at its limit until"))).toHaveLength(2)
+    expect(rig.opencode.toasts.filter(({ title }) => title.includes("at its limit until"))).toHaveLength(2)
   })
 
   test("a provider's limit of hours is reported even if the first refusal was only for a moment", async () => {
@@ -238,7 +238,7 @@ describe("tasks at a provider's limit", () => {
     await rig.clock.advance(1000)
     wait = "5h"
     await rig.clock.advance(MINUTE_MS)
-    const limits = () => rig.host.toasts.filter(({ title }) => title.includes("at its limit until"))
+    const limits = () => rig.opencode.toasts.filter(({ title }) => title.includes("at its limit until"))
     expect(limits()).toHaveLength(1)
     expect(rig.notices().filter(({ visible }) => visible.startsWith("⏸"))).toHaveLength(1)
   })
@@ -285,12 +285,12 @@ describe("tasks at a provider's limit", () => {
     const [task] = await provider.launchAll(1)
     if (!task) throw new Error("not launched")
     await rig.clock.until(() => rig.view(task.id).phase?.startsWith("parked") === true)
-    rig.host.say(task.sessionID, "Look at the tests, too.", { agent: "general" })
+    rig.opencode.say(task.sessionID, "Look at the tests, too.", { agent: "general" })
     await rig.clock.advance(1000)
-    expect(rig.host.isWorking(task.sessionID)).toBe(false)
+    expect(rig.opencode.isWorking(task.sessionID)).toBe(false)
     provider.left = 100
     expect((await rig.ended(task.id)).status).toBe("completed")
-    expect(rig.host.isWorking(task.sessionID)).toBe(false)
+    expect(rig.opencode.isWorking(task.sessionID)).toBe(false)
   })
 
   test("a parked task gains no working time while the computer sleeps", async () => {
@@ -309,7 +309,7 @@ describe("tasks at a provider's limit", () => {
     const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, settings)
     const { rig } = provider
     let isSlow = true
-    rig.host.onCall = (method) => (isSlow && method === "abort" ? { slow: 3000 } : undefined)
+    rig.opencode.onCall = (method) => (isSlow && method === "abort" ? { slow: 3000 } : undefined)
     const [task] = await provider.launchAll(1)
     if (!task) throw new Error("not launched")
     await rig.clock.until(() => rig.view(task.id).phase?.startsWith("parked") === true)
@@ -348,7 +348,7 @@ describe("tasks at a provider's limit", () => {
       if (!asked.includes(sessionID)) asked.push(sessionID)
       return { text: "", delay: 60 * MINUTE_MS }
     })
-    const answer = (at: number) => rig.host.conclude(asked[at] ?? "", { tools: [{ name: "read", args: {} }] })
+    const answer = (at: number) => rig.opencode.conclude(asked[at] ?? "", { tools: [{ name: "read", args: {} }] })
     const waves: number[] = []
     for (const answers of [[], [0], [0], [1], [2], []]) {
       for (const at of answers) answer(at)
@@ -439,13 +439,13 @@ describe("tasks at a provider's limit", () => {
     await rig.manager.cancel({ type: "task", reference: first?.id ?? "" }, rig.caller)
     await rig.clock.advance(5000)
     let calls = 0
-    rig.host.onCall = () => {
+    rig.opencode.onCall = () => {
       calls++
       return undefined
     }
     await rig.clock.advance(10_000)
     expect(calls).toBeLessThan(20)
-    rig.host.onCall = () => undefined
+    rig.opencode.onCall = () => undefined
     provider.left = 100
     const [next] = await provider.launchAll(1)
     await rig.clock.advance(1000)
@@ -465,12 +465,12 @@ describe("tasks at a provider's limit", () => {
   test("a user's message does not start a task that still waits for another task", async () => {
     const { provider, rig, elsewhere } = await atItsLimit()
     const { id, sessionID } = await rig.launch({ prompt: "AFTER", after: [elsewhere.id] })
-    rig.host.say(sessionID, "HELLO", { agent: "general" })
+    rig.opencode.say(sessionID, "HELLO", { agent: "general" })
     await rig.clock.advance(2 * MINUTE_MS)
     expect(rig.task(id).run.startedAt).toBeUndefined()
-    expect(rig.host.isWorking(sessionID)).toBe(false)
+    expect(rig.opencode.isWorking(sessionID)).toBe(false)
     provider.left = 100
-    rig.host.conclude(elsewhere.sessionID, { text: "done" })
+    rig.opencode.conclude(elsewhere.sessionID, { text: "done" })
     expect((await rig.ended(id)).status).toBe("completed")
   })
 
@@ -482,12 +482,12 @@ describe("tasks at a provider's limit", () => {
     await rig.clock.until(() => rig.view(first?.id ?? "").phase?.startsWith("parked") === true)
     await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
     const { id, sessionID } = await rig.launch({ prompt: "LATER" })
-    rig.host.say(sessionID, "HELLO", { agent: "general" })
+    rig.opencode.say(sessionID, "HELLO", { agent: "general" })
     await rig.clock.advance(9000)
     provider.left = 100
     await rig.clock.advance(MINUTE_MS)
     expect(rig.task(id).run.startedAt).toBeUndefined()
-    expect(rig.host.isWorking(sessionID)).toBe(false)
+    expect(rig.opencode.isWorking(sessionID)).toBe(false)
   })
 
   test("a provider's limit is left to OpenCode if the option gate is off", async () => {
@@ -520,7 +520,7 @@ describe("an overloaded model", () => {
     const tasks = await Promise.all(Array.from({ length: 12 }, (_, at) => rig.launch({ prompt: `FIND ${at}` })))
     for (const { id } of tasks) expect((await rig.ended(id)).status).toBe("completed")
     expect(parkedOf(rig)).toBe(0)
-    expect(rig.host.toasts.filter(({ title }) => title.includes("scripted/alpha"))).toEqual([])
+    expect(rig.opencode.toasts.filter(({ title }) => title.includes("scripted/alpha"))).toEqual([])
   })
 
   test("a model that is overloaded twice within ten seconds is left alone for five, then probed once", async () => {
@@ -577,7 +577,7 @@ describe("an overloaded model", () => {
     const { output } = await tool.execute({ prompt: "LATER", description: "d", agent: "general" }, rig.caller)
     expect(output).toMatch(/scripted\/alpha cannot be reached, next try \d\d:\d\d/)
     await rig.clock.advance(2 * MINUTE_MS)
-    expect(rig.host.toasts.map(({ title }) => title)).toContainEqual(
+    expect(rig.opencode.toasts.map(({ title }) => title)).toContainEqual(
       expect.stringMatching(/^scripted\/alpha cannot be reached, next try/),
     )
     await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
@@ -605,7 +605,7 @@ describe("a tripped breaker", () => {
     const tasks = await provider.launchAll(3)
     await rig.clock.until(() => tasks.every(({ id }) => isParkedNow(rig, id)))
     provider.left = 1000
-    rig.host.asking.add("bash")
+    rig.opencode.asking.add("bash")
     rig.script(({ sessionID, lastUser }) =>
       sessionID === rig.parent || !lastUser.includes("FIND 0")
         ? undefined
@@ -688,8 +688,8 @@ describe("a tripped breaker", () => {
   test("a refused compaction trips the breaker of the compacting model only, and the task continues", async () => {
     const rig = new Rig({ options: settings })
     let isShut = true
-    rig.host.contextTokens = 1000
-    rig.host.compaction = {
+    rig.opencode.contextTokens = 1000
+    rig.opencode.compaction = {
       model: { provider: "scripted", id: "beta" },
       reply: () => (isShut ? { status: 429, body: { error: { message: "Rate limit. Try again in 60s" } } } : undefined),
     }
@@ -712,7 +712,7 @@ describe("a tripped breaker", () => {
   test("parking a task reads only its last message, and not its history", async () => {
     const { provider, rig } = refusing()
     const calls: string[] = []
-    rig.host.onCall = (method) => {
+    rig.opencode.onCall = (method) => {
       calls.push(method)
       return undefined
     }
@@ -726,13 +726,13 @@ describe("a tripped breaker", () => {
 
 test("a refused turn of the user, which cannot be parked, causes only occasional polls of OpenCode", async () => {
   const rig = new Rig({ options: { ...settings, board: { dir: ".opencode/tasks", agents: null } } })
-  const sessionID = rig.host.openSession()
+  const sessionID = rig.opencode.openSession()
   rig.script((request) =>
     request.sessionID === sessionID ? { status: 429, body: { error: { message: "Rate limit reached." } } } : undefined,
   )
   let looks = 0
   const atOnce = new Map<number, number>()
-  rig.host.onCall = (method) => {
+  rig.opencode.onCall = (method) => {
     if (method !== "activity") return undefined
     looks++
     atOnce.set(rig.clock.now(), (atOnce.get(rig.clock.now()) ?? 0) + 1)
@@ -740,7 +740,7 @@ test("a refused turn of the user, which cannot be parked, causes only occasional
     return undefined
   }
   const messageID = `msg_${(BigInt(rig.clock.now()) * 4096n).toString(16).slice(-12)}UsersOwn000001`
-  await rig.host.prompt({ sessionID, messageID, agent: "general", parts: [{ text: "And this?" }] })
+  await rig.opencode.prompt({ sessionID, messageID, agent: "general", parts: [{ text: "And this?" }] })
   await rig.manager.unattended.adopt({ sessionID, agent: "general", description: "#5 Migrate" }, messageID)
   await rig.clock.advance(MINUTE_MS)
   expect(looks).toBeGreaterThan(0)
@@ -752,7 +752,7 @@ test("parked board runs that continue together respect the limit of concurrent r
   const board = { dir: ".opencode/tasks", agents: null, schedule: "0 0 30 2 *", maxConcurrentRuns: 1 }
   const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, { ...settings, board })
   const { rig } = provider
-  const sessions = [rig.host.openSession(), rig.host.openSession(), rig.host.openSession()]
+  const sessions = [rig.opencode.openSession(), rig.opencode.openSession(), rig.opencode.openSession()]
   const phases = () => sessions.map((id) => rig.manager.taskIn(id)?.phase)
   for (const sessionID of sessions)
     await rig.manager.unattended.run({ sessionID, agent: "general", description: "#1", prompt: "FIND it" })
@@ -770,7 +770,7 @@ test("parked board runs wait for free slots, and continue before runs that have 
   const board = { dir: ".opencode/tasks", agents: null, schedule: "0 0 30 2 *", maxConcurrentRuns: 2 }
   const rig = new Rig({ options: { ...settings, board } })
   const beta = { provider: "scripted", id: "beta" }
-  rig.host.agentList = rig.host.agentList.map((agent) => (agent.name === "plan" ? { ...agent, model: beta } : agent))
+  rig.opencode.agentList = rig.opencode.agentList.map((agent) => (agent.name === "plan" ? { ...agent, model: beta } : agent))
   const asked: string[] = []
   let isShut = true
   rig.script(({ sessionID, lastUser }) => {
@@ -781,7 +781,7 @@ test("parked board runs wait for free slots, and continue before runs that have 
     return { hang: true }
   })
   const start = async (prompt: string) => {
-    const sessionID = rig.host.openSession()
+    const sessionID = rig.opencode.openSession()
     await rig.manager.unattended.run({
       sessionID,
       agent: prompt.startsWith("FIRST") ? "general" : "plan",
@@ -802,7 +802,7 @@ test("parked board runs wait for free slots, and continue before runs that have 
   await rig.clock.advance(60_000)
   // Both slots are taken: nobody goes to see.
   expect(asked).toHaveLength(before)
-  rig.host.conclude(others[0] ?? "", { text: "done" })
+  rig.opencode.conclude(others[0] ?? "", { text: "done" })
   await rig.clock.advance(5000)
   expect([asked.length - before, first.filter((id) => phase(id) === "working").length]).toEqual([1, 1])
   expect(phase(last)).toBe("queued")
@@ -827,7 +827,7 @@ describe("a task with only parked children", () => {
     rig.onPrompt("BUSY", { hang: true })
     const lead = await rig.launch({ prompt: "LEAD", timeout: minutes * MINUTE_MS })
     leader = lead.sessionID
-    await rig.clock.until(() => rig.host.isWorking(leader))
+    await rig.clock.until(() => rig.opencode.isWorking(leader))
     const own = []
     for (const prompt of children)
       own.push(
@@ -842,7 +842,7 @@ describe("a task with only parked children", () => {
 
   test("a task whose children are all parked has its clock stopped, and completes", async () => {
     const { rig, lead, own } = await family(["CHILD a", "CHILD b"], { lastWord: 0 })
-    rig.host.conclude(lead.sessionID, { text: "waiting" })
+    rig.opencode.conclude(lead.sessionID, { text: "waiting" })
     await rig.clock.until(() => own.every(({ id }) => isParkedNow(rig, id, lead.sessionID)))
     await rig.clock.advance(25 * MINUTE_MS)
     expect(rig.view(lead.id).phase).toBe("waiting for its own tasks")
@@ -857,7 +857,7 @@ describe("a task with only parked children", () => {
   test("a task's clock runs while it works itself or one of its children does", async () => {
     const works = await family(["CHILD a"], { lastWord: 0 })
     const waits = await family(["CHILD a", "BUSY"], { lastWord: 0 })
-    waits.rig.host.conclude(waits.lead.sessionID, { text: "waiting" })
+    waits.rig.opencode.conclude(waits.lead.sessionID, { text: "waiting" })
     for (const { rig, lead } of [works, waits]) {
       await rig.clock.advance((minutes + 1) * MINUTE_MS)
       expect(rig.task(lead.id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
@@ -866,7 +866,7 @@ describe("a task with only parked children", () => {
 
   test("a task's clock runs again when one of its parked children continues", async () => {
     const { rig, lead, own } = await family(["CHILD a", "CHILD b"], { lastWord: 0 })
-    rig.host.conclude(lead.sessionID, { text: "waiting" })
+    rig.opencode.conclude(lead.sessionID, { text: "waiting" })
     await rig.clock.until(() => own.every(({ id }) => isParkedNow(rig, id, lead.sessionID)))
     await rig.clock.advance(20 * MINUTE_MS)
     rig.script(({ sessionID }) => (own.some((one) => one.sessionID === sessionID) ? { hang: true } : undefined))
@@ -879,7 +879,7 @@ describe("a task with only parked children", () => {
 
   test("a task whose children were parked still has its time for a last word", async () => {
     const { rig, lead, own } = await family(["CHILD a"], { lastWord: MINUTE_MS })
-    rig.host.conclude(lead.sessionID, { text: "waiting" })
+    rig.opencode.conclude(lead.sessionID, { text: "waiting" })
     await rig.clock.until(() => own.every(({ id }) => isParkedNow(rig, id, lead.sessionID)))
     await rig.clock.advance(20 * MINUTE_MS)
     rig.script(({ sessionID }) => (own.some((one) => one.sessionID === sessionID) ? { hang: true } : undefined))
@@ -917,7 +917,7 @@ describe("parked tasks after a restart", () => {
     await rig.clock.until(() => rig.view(task.id).phase?.startsWith("parked") === true)
     const { sessionID } = rig.task(task.id)
     const calls = () =>
-      rig.host.stored(sessionID).messages.flatMap(({ parts }) => parts.filter(({ type }) => type === "tool")).length
+      rig.opencode.stored(sessionID).messages.flatMap(({ parts }) => parts.filter(({ type }) => type === "tool")).length
     const done = calls()
     rig.restart()
     await rig.manager.recover()
@@ -968,7 +968,7 @@ describe("a launch at a model's limit", () => {
     expect(provider.requests).toBe(before)
     provider.left = 100
     expect(await rig.ended(id)).toMatchObject({ status: "completed", run: { parkedTimes: 1 } })
-    const asked = rig.host.stored(rig.task(id).sessionID).messages.filter(({ role }) => role === "user")
+    const asked = rig.opencode.stored(rig.task(id).sessionID).messages.filter(({ role }) => role === "user")
     expect(asked.map(({ parts }) => parts.map((part) => part.type === "text" && part.text))).toEqual([["FIND LATER"]])
     expect(rig.view(id).elapsed).toBeLessThan(MINUTE_MS)
     expect(rig.errors()).toEqual([])
@@ -996,7 +996,7 @@ describe("a launch at a model's limit", () => {
     await rig.clock.advance(MINUTE_MS)
   }
   const asked = (rig: Rig, sessionID: string) =>
-    rig.host
+    rig.opencode
       .stored(sessionID)
       .messages.flatMap(({ role, parts: [part] }) => (role === "user" && part?.type === "text" ? [part.text] : []))
 
@@ -1029,8 +1029,8 @@ describe("a launch at a model's limit", () => {
     const board = { dir: ".opencode/tasks", agents: null, schedule: "0 0 30 2 *", maxConcurrentRuns: 2 }
     const { provider, rig } = await scene({ ...settings, board })
     const model = { provider: "scripted", id: "alpha" }
-    rig.host.agentList = rig.host.agentList.map((agent) => ({ ...agent, model }))
-    const sessionID = rig.host.openSession()
+    rig.opencode.agentList = rig.opencode.agentList.map((agent) => ({ ...agent, model }))
+    const sessionID = rig.opencode.openSession()
     await rig.manager.unattended.run({ sessionID, agent: "general", description: "#1", prompt: "FIND it" })
     await rig.clock.until(() => rig.manager.taskIn(sessionID)?.phase?.startsWith("parked") === true)
     const runs = () => new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
@@ -1104,7 +1104,7 @@ describe("a launch at a model's limit", () => {
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "done" }))
     await rig.manager.unpark(id, rig.parent)
     expect((await rig.ended(id)).status).toBe("completed")
-    expect(rig.host.stored(rig.task(id).sessionID).messages.filter(({ role }) => role === "user")).toHaveLength(2)
+    expect(rig.opencode.stored(rig.task(id).sessionID).messages.filter(({ role }) => role === "user")).toHaveLength(2)
     expect(provider.requests).toBe(before)
     expect(rig.task(other.id).status).toBe("cancelled")
   })
@@ -1163,7 +1163,7 @@ describe("parked tasks and a second process", () => {
     const id = task?.id ?? ""
     await rig.clock.until(() => isParkedNow(rig, id))
     await rig.clock.advance(1000)
-    const other = new Rig({ options: rig.options as never, share: { clock: rig.clock, database: rig.host.database } })
+    const other = new Rig({ options: rig.options as never, share: { clock: rig.clock, database: rig.opencode.database } })
     await other.manager.recover()
     await other.manager.ready(rig.parent)
     const seen = () => other.manager.list(rig.parent)[0]?.phase
@@ -1184,7 +1184,7 @@ describe("parked tasks and a second process", () => {
     expect(seen()).toMatch(/^parked until/)
     await rig.clock.advance(30 * MINUTE_MS)
     expect(other.manager.list(rig.parent)[0]?.task.status).toBe("completed")
-    const { messages } = other.host.stored(task?.sessionID ?? "")
+    const { messages } = other.opencode.stored(task?.sessionID ?? "")
     expect(messages.flatMap(({ parts }) => parts.filter(({ type }) => type === "tool"))).toHaveLength(2)
   })
 })
@@ -1213,11 +1213,11 @@ describe("parked worktree tasks after a restart", () => {
     await rig.clock.advance(MINUTE_MS)
     expect(rig.view(id).phase).toMatch(/^parked until/)
     expect(calls).toEqual(["enter false false"])
-    expect(rig.host.folderOf(sessionID)).toBe("/project")
+    expect(rig.opencode.folderOf(sessionID)).toBe("/project")
     provider.left = 100
     expect((await rig.ended(id)).status).toBe("completed")
     expect(calls).toEqual(["enter false false", "put away", "enter true false", "put away"])
-    const asked = rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")
+    const asked = rig.opencode.stored(sessionID).messages.filter(({ role }) => role === "user")
     expect(asked.map(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")))).toEqual([
       ["FIND 0", "\n\nWork in /place, 1."],
     ])
@@ -1326,14 +1326,14 @@ describe("a stopped parent at its limit", () => {
     const { rig } = provider
     const [task] = await provider.launchAll(1)
     await rig.clock.until(() => isParkedNow(rig, task?.id ?? ""))
-    rig.host.tell({ type: "error", sessionID: rig.parent, error: { message: "Aborted", aborted: true } })
+    rig.opencode.tell({ type: "error", sessionID: rig.parent, error: { message: "Aborted", aborted: true } })
     rig.onPrompt("ELSEWHERE", { text: "found" })
     const elsewhere = await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
     await rig.clock.until(() => rig.task(elsewhere.id).status === "completed")
     await rig.manager.cancel({ type: "task", reference: task?.id ?? "" }, rig.caller)
     await rig.clock.advance(MINUTE_MS)
     expect(rig.notices()).toHaveLength(2)
-    rig.host.tell({ type: "active", sessionID: rig.parent, activity: { type: "busy" } })
+    rig.opencode.tell({ type: "active", sessionID: rig.parent, activity: { type: "busy" } })
     await rig.clock.advance(20 * MINUTE_MS)
     expect(rig.answers()).toEqual([])
   })
@@ -1347,7 +1347,7 @@ describe("fallback models", () => {
     const { rig } = provider
     const models: string[] = []
     rig.script(({ sessionID, toolResults }) => {
-      const prompt = rig.host.stored(sessionID).messages.findLast(({ role }) => role === "user")
+      const prompt = rig.opencode.stored(sessionID).messages.findLast(({ role }) => role === "user")
       const model = `${prompt?.model?.provider}/${prompt?.model?.id}`
       if (sessionID === rig.parent) return undefined
       models.push(model)
@@ -1363,7 +1363,7 @@ describe("fallback models", () => {
     const { status } = await rig.ended(id)
     expect(status).toBe("completed")
     expect(models).toEqual(["scripted/alpha", "scripted/alpha", "scripted/beta", "scripted/beta"])
-    const asked = rig.host.stored(rig.task(id).sessionID).messages.filter(({ role }) => role === "user")
+    const asked = rig.opencode.stored(rig.task(id).sessionID).messages.filter(({ role }) => role === "user")
     expect(asked).toHaveLength(1)
     const line = /Model: scripted\/alpha, then scripted\/beta from step 2 \(limit until \d\d:\d\d\)\./
     expect(rig.notices().find(({ visible }) => visible.includes("finished"))?.hidden).toMatch(line)
@@ -1372,7 +1372,7 @@ describe("fallback models", () => {
       rig.caller,
     )
     expect(output.output).toMatch(line)
-    expect(rig.host.toasts.filter(({ message }) => message.includes("scripted/gone"))).toHaveLength(1)
+    expect(rig.opencode.toasts.filter(({ message }) => message.includes("scripted/gone"))).toHaveLength(1)
   })
 
   test("a fallback model is not used for a short limit, or if the user names none", async () => {
@@ -1466,7 +1466,7 @@ describe("texts about a parked task", () => {
     expect(launched.output).toMatch(
       /scripted\/alpha is at its limit, next try \d\d:\d\d \(in \S+( \S+)?\): the task is parked and begins by itself when it opens\./,
     )
-    expect(rig.host.toasts.find(({ title }) => title.includes("limit"))?.title).toMatch(
+    expect(rig.opencode.toasts.find(({ title }) => title.includes("limit"))?.title).toMatch(
       /^scripted\/alpha is at its limit, next try \d\d:\d\d$/,
     )
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "done" }))
@@ -1509,7 +1509,7 @@ test("the option gate adds no call, timer or write as long as no request is refu
   const counted = async (gate: boolean) => {
     const rig = new Rig({ options: { ...settings, gate } })
     const calls: Record<string, number> = {}
-    rig.host.onCall = (method) => {
+    rig.opencode.onCall = (method) => {
       calls[method] = (calls[method] ?? 0) + 1
       return undefined
     }
@@ -1517,7 +1517,7 @@ test("the option gate adds no call, timer or write as long as no request is refu
     const tasks = await Promise.all([rig.launch(), rig.launch(), rig.launch()])
     for (const { id } of tasks) await rig.ended(id)
     await rig.clock.advance(MINUTE_MS)
-    return { calls, timers: rig.timers.pending, toasts: rig.host.toasts.length }
+    return { calls, timers: rig.timers.pending, toasts: rig.opencode.toasts.length }
   }
   expect(await counted(true)).toEqual(await counted(false))
 })

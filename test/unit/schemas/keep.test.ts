@@ -98,7 +98,7 @@ test("a map whose rows cannot be stored fails with that reason and asks no model
     expect(task.outcome?.reason?.text).toMatch(/^Results lie in .* Make it a folder of the project\.$/)
     expect(rig.notices()[0]?.hidden).toContain("Results lie in")
     expect(existsSync(join(base, `${id}.jsonl`))).toBe(false)
-    expect([...rig.host.database.sessions.values()]).toHaveLength(2)
+    expect([...rig.opencode.database.sessions.values()]).toHaveLength(2)
   } finally {
     rmSync(rig.project, { recursive: true, force: true })
   }

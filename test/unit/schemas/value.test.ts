@@ -90,7 +90,7 @@ describe("a task with a schema", () => {
     rig.onPrompt("FIND", { text: "no" })
     rig.onPrompt("Your answer is not valid", { hang: true })
     const { id } = await rig.launch({ schema: SCHEMA })
-    await rig.clock.until(() => rig.host.stored(rig.task(id).sessionID).messages.length > 2)
+    await rig.clock.until(() => rig.opencode.stored(rig.task(id).sessionID).messages.length > 2)
     await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
     expect((await rig.ended(id)).status).toBe("cancelled")
   })
@@ -123,7 +123,7 @@ describe("a task with a schema", () => {
   test("a task is not launched when its schema file is unreadable or forbidden to the caller", async () => {
     const rig = new Rig()
     const folder = mkdtempSync(join(tmpdir(), "superagents-schema-"))
-    rig.host.folderOf = () => folder
+    rig.opencode.folderOf = () => folder
     rig.onPrompt("FIND", { text: VALID })
     try {
       execFileSync("mkfifo", [join(folder, "pipe.json")])

@@ -25,7 +25,7 @@ const three = async (rig: Rig, change: Parameters<Rig["launch"]>[0] = {}) => [
   await rig.launch(change),
 ]
 const phases = (rig: Rig) => rig.manager.list(rig.parent).flatMap(({ phase }) => phase ?? [])
-const asked = (rig: Rig, sessionID: string) => rig.host.stored(sessionID).messages.length > 0
+const asked = (rig: Rig, sessionID: string) => rig.opencode.stored(sessionID).messages.length > 0
 
 describe("fresh tasks of one message", () => {
   test("fresh tasks of one message wait until the first one's answer begins, then are all prompted at once", async () => {
@@ -57,13 +57,13 @@ describe("fresh tasks of one message", () => {
   test("a held task is prompted when the session of the first one cannot be created", async () => {
     const rig = await rigged()
     let making = 0
-    const { createSession } = rig.host
-    rig.host.createSession = async (...args) => {
+    const { createSession } = rig.opencode
+    rig.opencode.createSession = async (...args) => {
       if (++making === 1) {
         await new Promise<void>((resolve) => void rig.clock.after(100, resolve))
         throw new Error("no")
       }
-      return createSession.apply(rig.host, args)
+      return createSession.apply(rig.opencode, args)
     }
     const launches = [rig.launch(), rig.launch()].map((launch) => launch.catch(() => undefined))
     await rig.clock.advance(50)
@@ -76,11 +76,11 @@ describe("fresh tasks of one message", () => {
 
   test("a task is prompted at once when the first one answers before its session is created", async () => {
     const rig = await rigged({ text: "found", delay: 50 })
-    const { createSession } = rig.host
+    const { createSession } = rig.opencode
     let making = 0
-    rig.host.createSession = async (...args) => {
+    rig.opencode.createSession = async (...args) => {
       if (++making === 2) await new Promise<void>((resolve) => void rig.clock.after(400, resolve))
-      return createSession.apply(rig.host, args)
+      return createSession.apply(rig.opencode, args)
     }
     const launches = [rig.launch(), rig.launch()]
     await rig.clock.advance(410)
@@ -143,7 +143,7 @@ describe("a held task", () => {
     const [, second] = await three(rig)
     expect((await rig.manager.tell(second?.id ?? "", "AND MORE", rig.caller)).waits).toBe(true)
     await rig.clock.advance(SECOND + 50)
-    const [prompt] = rig.host.stored(second?.sessionID ?? "").messages
+    const [prompt] = rig.opencode.stored(second?.sessionID ?? "").messages
     expect(prompt?.parts[0]).toMatchObject({ text: "FIND\n\nAND MORE" })
   })
 

@@ -4,10 +4,10 @@ import { Rig, running } from "../../support/rig.ts"
 
 describe("a request from the screen", () => {
   const asked = async (rig: Rig, sessionID: string, request: object) => {
-    const { metadata } = rig.host.stored(sessionID)
-    rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", ...request } })
+    const { metadata } = rig.opencode.stored(sessionID)
+    rig.opencode.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", ...request } })
     await rig.clock.advance(100)
-    expect(rig.host.database.sessions.get(sessionID)?.metadata).not.toHaveProperty("superagentsRequest")
+    expect(rig.opencode.database.sessions.get(sessionID)?.metadata).not.toHaveProperty("superagentsRequest")
   }
 
   test("a cancel from the screen counts as the user's: the parent is notified and woken", async () => {
@@ -16,12 +16,12 @@ describe("a request from the screen", () => {
     expect(await rig.ended(id)).toMatchObject({ status: "cancelled", outcome: { reason: { code: "aborted" } } })
     await rig.clock.advance(1000)
     expect(rig.answers()).toHaveLength(1)
-    expect((await rig.host.activity()).has(sessionID)).toBe(false)
+    expect((await rig.opencode.activity()).has(sessionID)).toBe(false)
   })
 
   test("a request from the screen is removed at once, however long its action takes", async () => {
     const { rig, id, sessionID } = await running()
-    rig.host.onCall = (method) => (method === "abort" ? { slow: 4000 } : undefined)
+    rig.opencode.onCall = (method) => (method === "abort" ? { slow: 4000 } : undefined)
     await asked(rig, sessionID, { action: "cancel" })
     expect(rig.notices()).toEqual([])
     expect((await rig.ended(id)).status).toBe("cancelled")
@@ -29,9 +29,9 @@ describe("a request from the screen", () => {
 
   test("a request from the screen is carried out even when it cannot be removed", async () => {
     const { rig, id, sessionID } = await running()
-    rig.host.onCall = (method) => (method === "clearRequest" ? { fail: new OpencodeError("no answer") } : undefined)
-    const { metadata } = rig.host.stored(sessionID)
-    rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "cancel" } })
+    rig.opencode.onCall = (method) => (method === "clearRequest" ? { fail: new OpencodeError("no answer") } : undefined)
+    const { metadata } = rig.opencode.stored(sessionID)
+    rig.opencode.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "cancel" } })
     expect((await rig.ended(id)).status).toBe("cancelled")
     await rig.clock.advance(1000)
     expect(rig.notices()).toHaveLength(1)
@@ -41,12 +41,12 @@ describe("a request from the screen", () => {
     const { rig, id, sessionID } = await running()
     let failed = 0
     const fail = new OpencodeError("no answer")
-    rig.host.onCall = (method) => (method === "clearRequest" && failed++ === 0 ? { fail } : undefined)
-    const { metadata } = rig.host.stored(sessionID)
-    rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "cancel" } })
+    rig.opencode.onCall = (method) => (method === "clearRequest" && failed++ === 0 ? { fail } : undefined)
+    const { metadata } = rig.opencode.stored(sessionID)
+    rig.opencode.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "cancel" } })
     await rig.ended(id)
     await rig.clock.advance(10_000)
-    expect(rig.host.stored(sessionID).metadata).not.toHaveProperty("superagentsRequest")
+    expect(rig.opencode.stored(sessionID).metadata).not.toHaveProperty("superagentsRequest")
   })
 
   test("a clear from the screen forgets the task and notifies nobody", async () => {
@@ -55,7 +55,7 @@ describe("a request from the screen", () => {
     await rig.clock.advance(60_000)
     expect(rig.manager.list(rig.parent)).toEqual([])
     expect(rig.notices()).toEqual([])
-    expect(rig.host.stored(sessionID).metadata).toEqual({})
+    expect(rig.opencode.stored(sessionID).metadata).toEqual({})
   })
 
   test("a resume from the screen starts the task again with the new prompt", async () => {
@@ -74,12 +74,12 @@ describe("a request from the screen", () => {
   ])("%s is refused with a toast on the screen", async (_what, request, text) => {
     const { rig, sessionID } = await running()
     await asked(rig, sessionID, request)
-    expect(rig.host.toasts.at(-1)).toMatchObject({ title: "Not done", message: expect.stringContaining(text) })
+    expect(rig.opencode.toasts.at(-1)).toMatchObject({ title: "Not done", message: expect.stringContaining(text) })
   })
 
   test("a request from the screen is carried out once, however often its event arrives", async () => {
     const { rig, id, sessionID } = await running()
-    rig.host.onEvent = () => "double"
+    rig.opencode.onEvent = () => "double"
     await asked(rig, sessionID, { action: "cancel" })
     await rig.ended(id)
     await rig.clock.advance(1000)

@@ -8,9 +8,9 @@ import { askOf, outcomeOf, taskOf } from "../../support/tasks.ts"
 const setUp = (toasts = true) => {
   const clock = new FakeClock()
   const shown: string[] = []
-  const host = { toast: ({ title }: Toast) => void shown.push(title) } as unknown as OpencodeApi
+  const opencode = { toast: ({ title }: Toast) => void shown.push(title) } as unknown as OpencodeApi
   const { options } = parseOptions({ toasts })
-  return { clock, shown, toaster: new Toaster({ host, clock, options }) }
+  return { clock, shown, toaster: new Toaster({ opencode, clock, options }) }
 }
 const launched = taskOf()
 const ended = taskOf({ status: "completed", outcome: outcomeOf(), run: { endedAt: 5000 } })

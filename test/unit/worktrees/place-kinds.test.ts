@@ -19,7 +19,7 @@ describe("the kinds of places", () => {
     expect(() => kindOf(kinds, "moon")).toThrow('There is no place "moon" here. There are: "here", "worktree".')
     const rig = new Rig()
     await expect(rig.launch({ place: "moon" })).rejects.toThrow(/no place "moon"/)
-    expect(rig.host.calls).not.toContain("createSession")
+    expect(rig.opencode.calls).not.toContain("createSession")
   })
 
   test("the parent's own folder is a place without anything to prepare, show, merge or archive", async () => {

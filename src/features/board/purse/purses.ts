@@ -33,7 +33,7 @@ import {
 type KeeperPorts = {
   readonly store: Pick<Store, "read" | "find" | "folder">
   readonly runs: Runs
-  readonly host: Pick<OpencodeApi, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
+  readonly opencode: Pick<OpencodeApi, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
   readonly clock: Clock
   readonly change: (command: BoardCommand) => Promise<unknown>
   /** The option `purse`: a purse that the plugin opens every night. */
@@ -189,7 +189,7 @@ export class PurseManager {
   async #finish(state: BoardState): Promise<void> {
     const { purse } = state
     if (!purse?.ending) return
-    const { runs, host, store } = this.#ports
+    const { runs, opencode, store } = this.#ports
     for (const threadId of Object.keys(purse.threads))
       if (isInFlight(runs.of(threadId))) await runs.stop(threadId, "purse")
     const report = await this.#reportOf(await store.read(), purse, purse.ending)
@@ -197,11 +197,11 @@ export class PurseManager {
       await writeReport(store.folder, report)
     } catch (error) {
       // The purse ends all the same: the board's state keeps the report, and the file is only a copy.
-      host.log("warn", "the report of a purse could not be written into the project", { error: messageOf(error) })
+      opencode.log("warn", "the report of a purse could not be written into the project", { error: messageOf(error) })
     }
     await this.#do({ type: "purse ended", report })
     this.#use(undefined)
-    host.toast({ title: titleOf(report), message: countsOf(report), variant: "info" })
+    opencode.toast({ title: titleOf(report), message: countsOf(report), variant: "info" })
     await this.#tell(await store.read())
   }
 
@@ -247,19 +247,19 @@ export class PurseManager {
   /** Sends the report to the session that opened the purse. A busy session gets the report at a later look. */
   async #tell({ owed, purseReports = [] }: BoardState): Promise<void> {
     if (!owed) return
-    const { host } = this.#ports
+    const { opencode } = this.#ports
     const { sessionID } = owed
     try {
-      const [parent, activity] = await Promise.all([host.parent(sessionID), host.activity()])
+      const [parent, activity] = await Promise.all([opencode.parent(sessionID), opencode.activity()])
       // The report waits: a message during a turn would cause another step, and a message after an undo would delete
       // the undone messages.
       if (parent && (parent.reverted || activity.has(sessionID))) return
       const report = purseReports.find(({ name }) => name === owed.report)
       if (parent && report)
-        await host.prompt(messageFor(host.messageID, sessionID, report, await host.persona(sessionID)))
+        await opencode.prompt(messageFor(opencode.messageID, sessionID, report, await opencode.persona(sessionID)))
       await this.#do({ type: "purse told" })
     } catch (error) {
-      host.log("warn", "a purse's report could not be told", { session: sessionID, error: messageOf(error) })
+      opencode.log("warn", "a purse's report could not be told", { session: sessionID, error: messageOf(error) })
     }
   }
 

@@ -5,7 +5,7 @@ import { call } from "../../../opencode/client.ts"
 import type { StoredMessage } from "../../../opencode/messages.ts"
 import { storedMessages } from "../../../opencode/messages.ts"
 import { leaveOutStale } from "../../../opencode/request.ts"
-import type { ForkHost, HistoryMessage, NewFork, WeighedMessages } from "../ports.ts"
+import type { ForkApi, HistoryMessage, NewFork, WeighedMessages } from "../ports.ts"
 import { type RequestPrefix, type RequestPrefixes, shapeOf, shareMessages } from "./beginnings.ts"
 import { rewriteCopy } from "./copy.ts"
 import { type DefaultTools, history } from "./history.ts"
@@ -34,7 +34,7 @@ const PROBE = { type: "text" as const, text: "Nothing is asked." }
  * route, a copy by `session.fork` is rewritten: such a session has no parent, so the parent's screen does not show its
  * questions.
  */
-export class OpencodeForks implements ForkHost {
+export class OpencodeForks implements ForkApi {
   readonly #client: OpencodeClient
   readonly #sessions: Sessions
   readonly #directory: string

@@ -6,10 +6,10 @@ import { OpencodeForks } from "./forks.ts"
 import type { DefaultTools } from "./history.ts"
 
 export function openForks(
-  { host, models, options, connection }: Runtime,
+  { opencode, models, options, connection }: Runtime,
   prefixes: RequestPrefixes | undefined,
 ): OpencodeForks {
   const { client, directory } = connection as { readonly client: OpencodeClient; readonly directory: string }
   const usual: DefaultTools = options.nativeTask ? {} : { [LAUNCHING_TOOL]: false }
-  return new OpencodeForks({ client, sessions: host, directory, models, prefixes, usual })
+  return new OpencodeForks({ client, sessions: opencode, directory, models, prefixes, usual })
 }

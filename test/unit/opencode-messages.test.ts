@@ -1,6 +1,6 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { expect, test } from "vitest"
-import { OpencodeHttpApi } from "../../src/opencode/host.ts"
+import { OpencodeHttpApi } from "../../src/opencode/api.ts"
 import { registerInstance } from "../../src/runtime/record/identity.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { SIGNER } from "../support/records.ts"
@@ -27,12 +27,12 @@ const hostWith = (count: number) => {
     return data ? { data, response: new Response() } : GONE
   }
   const client = { session: { messages, message } } as unknown as OpencodeClient
-  return { asked, ids, host: new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock()) }
+  return { asked, ids, opencode: new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock()) }
 }
 
 test("the messages of a long run are read in small pages, with few messages from before", async () => {
-  const { asked, ids, host } = hostWith(5000)
-  const since = await host.messagesSince("ses_child", ids[3900] ?? "")
+  const { asked, ids, opencode } = hostWith(5000)
+  const since = await opencode.messagesSince("ses_child", ids[3900] ?? "")
   expect(since.map(({ id }) => id)).toEqual(ids.slice(3900))
   expect(Math.max(...asked.pages)).toBeLessThanOrEqual(200)
   expect(asked.handed).toBeLessThanOrEqual(1100 + 200)
@@ -40,14 +40,14 @@ test("the messages of a long run are read in small pages, with few messages from
 })
 
 test("the messages of a short run are read in one call", async () => {
-  const { asked, ids, host } = hostWith(5000)
-  expect(await host.messagesSince("ses_child", ids[4990] ?? "")).toHaveLength(10)
+  const { asked, ids, opencode } = hostWith(5000)
+  expect(await opencode.messagesSince("ses_child", ids[4990] ?? "")).toHaveLength(10)
   expect(asked).toMatchObject({ pages: { length: 1 }, single: 0 })
 })
 
 test("a prompt that is not stored is not searched for in the whole session", async () => {
-  const { asked, host } = hostWith(5000)
-  expect(await host.messagesSince("ses_child", "msg_none")).toEqual([])
+  const { asked, opencode } = hostWith(5000)
+  expect(await opencode.messagesSince("ses_child", "msg_none")).toEqual([])
   expect(asked).toMatchObject({ pages: { length: 1 }, single: 1 })
-  expect(await host.messagesSince("ses_gone", "msg_none")).toEqual([])
+  expect(await opencode.messagesSince("ses_gone", "msg_none")).toEqual([])
 })

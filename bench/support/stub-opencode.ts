@@ -1,5 +1,5 @@
 /** A host that is played: it answers the plugin's calls at once, and forgets when told to. */
-export const stubHost = () => {
+export const stubOpencode = () => {
   /** The prompt's message id, by the child's session. */
   const prompts = new Map<string, string>()
   /** The messages that parents were told of their tasks' ends. */

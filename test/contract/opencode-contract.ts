@@ -6,7 +6,7 @@ import { recordContract, sessionContract } from "./sessions.ts"
 import { workContract } from "./work.ts"
 
 /** What `Host` promises, as tests that the fake and the real host both have to pass. */
-export function hostContract(name: string, make: () => Promise<World>): void {
+export function opencodeContract(name: string, make: () => Promise<World>): void {
   describe(`the host port on ${name}`, () => {
     let world: World
     beforeAll(async () => {
@@ -22,18 +22,18 @@ export function hostContract(name: string, make: () => Promise<World>): void {
     questionContract(driver)
 
     test("the host port lists agents with a description of what each is for", async () => {
-      const agents = await driver.host.agents()
+      const agents = await driver.opencode.agents()
       expect(agents).toContainEqual(expect.objectContaining({ name: "general", mode: "subagent" }))
       expect(agents.find((agent) => agent.name === "general")?.description).not.toBe("")
     })
 
     test("the host port lists models as provider/model", async () => {
-      expect(await driver.host.models()).toEqual(expect.arrayContaining(["scripted/alpha", "scripted/beta"]))
+      expect(await driver.opencode.models()).toEqual(expect.arrayContaining(["scripted/alpha", "scripted/beta"]))
     })
 
     test("the host port sends toasts and logs without printing anything", () => {
-      expect(driver.host.toast({ title: "t", message: "m", variant: "info" })).toBeUndefined()
-      expect(driver.host.log("info", "hello", { number: 1 })).toBeUndefined()
+      expect(driver.opencode.toast({ title: "t", message: "m", variant: "info" })).toBeUndefined()
+      expect(driver.opencode.log("info", "hello", { number: 1 })).toBeUndefined()
     })
   })
 }

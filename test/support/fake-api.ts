@@ -58,7 +58,7 @@ const FAKE_AGENTS: readonly AgentInfo[] = [
 ]
 
 /** OpenCode in memory, with the manners of the real one that OPENCODE.md tells, as what the plugin sees of it. */
-export class FakeHost extends FakeProcess implements OpencodeApi {
+export class FakeApi extends FakeProcess implements OpencodeApi {
   readonly toasts: Toast[] = []
   readonly logs: { level: string; message: string; fields?: LogFields }[] = []
   /** The names of the methods that were called. */

@@ -1,24 +1,24 @@
 import { FakeClock } from "../support/fake-clock.ts"
-import { FakeHost } from "../support/fake-host.ts"
+import { FakeApi } from "../support/fake-api.ts"
 import type { Reply } from "../support/model.ts"
 import { CONTEXT } from "./driver.ts"
-import { hostContract } from "./host-contract.ts"
+import { opencodeContract } from "./opencode-contract.ts"
 
 const STEP_MS = 10
 const PATIENCE_MS = 60_000
 
-hostContract("the fake", async () => {
+opencodeContract("the fake", async () => {
   const clock = new FakeClock()
-  const host = new FakeHost({ clock })
-  host.asking.add("bash").add("doom_loop")
-  host.contextTokens = CONTEXT
+  const opencode = new FakeApi({ clock })
+  opencode.asking.add("bash").add("doom_loop")
+  opencode.contextTokens = CONTEXT
   return {
-    host,
-    instance: host.instance,
-    events: host.events,
+    opencode,
+    instance: opencode.instance,
+    events: opencode.events,
     onPrompt(text, ...replies) {
       const counts = new Map<string, number>()
-      host.scripts.push(({ lastUser, sessionID }): Reply | undefined => {
+      opencode.scripts.push(({ lastUser, sessionID }): Reply | undefined => {
         if (!lastUser.includes(text)) return undefined
         const count = counts.get(sessionID) ?? 0
         counts.set(sessionID, count + 1)
@@ -26,12 +26,12 @@ hostContract("the fake", async () => {
       })
     },
     folders: ["/project", "/project/other"],
-    openSession: async () => host.openSession(),
-    metadata: async (sessionID) => host.stored(sessionID).metadata,
-    setMetadata: async (sessionID, metadata) => host.writeMetadata(sessionID, metadata),
-    undo: async (sessionID, messageID) => host.undo(sessionID, messageID),
-    compact: async (sessionID) => host.compact(sessionID),
-    redo: async (sessionID) => host.redo(sessionID),
+    openSession: async () => opencode.openSession(),
+    metadata: async (sessionID) => opencode.stored(sessionID).metadata,
+    setMetadata: async (sessionID, metadata) => opencode.writeMetadata(sessionID, metadata),
+    undo: async (sessionID, messageID) => opencode.undo(sessionID, messageID),
+    compact: async (sessionID) => opencode.compact(sessionID),
+    redo: async (sessionID) => opencode.redo(sessionID),
     async eventually(look) {
       for (let waited = 0; waited < PATIENCE_MS; waited += STEP_MS) {
         const value = await look()
@@ -41,6 +41,6 @@ hostContract("the fake", async () => {
       throw new Error(`never: ${look}`)
     },
     pause: () => clock.advance(1000),
-    close: async () => host.kill(),
+    close: async () => opencode.kill(),
   }
 })

@@ -6,11 +6,11 @@ import { createEventLog } from "./events.ts"
 import { type HomeOptions, prepareHome, tail } from "./home.ts"
 import { freePort, type ServerProcess, startServer } from "./server-process.ts"
 
-export type { HostEvent } from "./events.ts"
+export type { OpencodeEventOf as HostEvent } from "./events.ts"
 export type { Plugin } from "./home.ts"
-export type HostOptions = HomeOptions
+export type OpencodeOptions = HomeOptions
 
-export type Host = Awaited<ReturnType<typeof startHost>>
+export type Opencode = Awaited<ReturnType<typeof startOpencode>>
 
 const GRACE_MS = 3000
 const START_ATTEMPTS = 3
@@ -27,7 +27,7 @@ process.on("exit", () => {
  * A real `opencode serve` in a throw-away home and project. It keeps its port over a restart while that is free;
  * so take `url` and `client` from the host each time. A given `home` is never removed by stop().
  */
-export const startHost = async (options: HostOptions = {}) => {
+export const startOpencode = async (options: OpencodeOptions = {}) => {
   const { root, directory, env, logFile } = await prepareHome(options)
   const ownsHome = !options.home
   if (ownsHome) homes.add(root)

@@ -1,7 +1,7 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { expect, test } from "vitest"
 import type { Toast } from "../../src/core/ports.ts"
-import { OpencodeHttpApi } from "../../src/opencode/host.ts"
+import { OpencodeHttpApi } from "../../src/opencode/api.ts"
 import { registerInstance } from "../../src/runtime/record/identity.ts"
 import { FakeClock, flush } from "../support/fake-clock.ts"
 import { SIGNER } from "../support/records.ts"
@@ -14,8 +14,8 @@ test("a toast is sent only after the host has accepted the one before it", async
     return new Promise((resolve, reject) => taken.push((fails) => (fails ? reject(new Error("gone")) : resolve({}))))
   }
   const client = { tui: { showToast } } as unknown as OpencodeClient
-  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
-  for (const title of ["launched", "asks", "finished"]) host.toast({ title, message: "", variant: "info" })
+  const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
+  for (const title of ["launched", "asks", "finished"]) opencode.toast({ title, message: "", variant: "info" })
   await flush()
   expect(sent).toEqual(["launched"])
   taken[0]?.(true)

@@ -1,7 +1,7 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { expect, test } from "vitest"
 import { LEASE_MS, type OpencodeError } from "../../src/core/ports.ts"
-import { OpencodeHttpApi } from "../../src/opencode/host.ts"
+import { OpencodeHttpApi } from "../../src/opencode/api.ts"
 import { encodeRecord, RECORD_KEY } from "../../src/runtime/record/codec.ts"
 import { ownerNow, registerInstance, type Signer, signerOf } from "../../src/runtime/record/identity.ts"
 import { FakeClock } from "../support/fake-clock.ts"
@@ -30,13 +30,13 @@ test("an owner whose lease expired reads first and does not overwrite a task tha
   const clock = new FakeClock()
   const session = row()
   const { client } = clientOf(session)
-  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
-  await host.saveRecord("ses_child", taskOf())
+  const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
+  await opencode.saveRecord("ses_child", taskOf())
   const other = registerInstance()
   const theirs = encodeRecord(taskOf({ status: "error" }), ownerNow(other), SIGNER)
   session.metadata = { [RECORD_KEY]: theirs }
   await clock.advance(LEASE_MS)
-  const saved = host.saveRecord("ses_child", taskOf({ status: "completed" }))
+  const saved = opencode.saveRecord("ses_child", taskOf({ status: "completed" }))
   await expect(saved).rejects.toMatchObject({ takenOver: true } satisfies Partial<OpencodeError>)
   expect(session.metadata[RECORD_KEY]).toEqual(theirs)
 })
@@ -45,15 +45,15 @@ test("an owner that writes within its lease does not read first", async () => {
   const clock = new FakeClock()
   const session = row()
   const { client, calls } = clientOf(session)
-  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
-  await host.saveRecord("ses_child", taskOf())
-  host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
+  await opencode.saveRecord("ses_child", taskOf())
+  opencode.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
   const { reads } = calls
   await clock.advance(LEASE_MS - 1)
-  await host.saveRecord("ses_child", taskOf({ status: "completed" }))
+  await opencode.saveRecord("ses_child", taskOf({ status: "completed" }))
   expect(calls.reads).toBe(reads)
   await clock.advance(LEASE_MS)
-  await host.saveRecord("ses_child", taskOf())
+  await opencode.saveRecord("ses_child", taskOf())
   expect(calls.reads).toBe(reads + 1)
 })
 
@@ -61,18 +61,18 @@ test("a failed write does not renew the lease, so a task that was taken over is 
   const clock = new FakeClock()
   const session = row()
   const { client } = clientOf(session)
-  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
-  await host.saveRecord("ses_child", taskOf())
-  host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
+  await opencode.saveRecord("ses_child", taskOf())
+  opencode.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
   await clock.advance(LEASE_MS - 1)
   const { update } = client.session
   client.session.update = (async () => ({ error: "locked", response: { status: 500 } })) as never
-  await expect(host.saveRecord("ses_child", taskOf())).rejects.toThrow("locked")
+  await expect(opencode.saveRecord("ses_child", taskOf())).rejects.toThrow("locked")
   client.session.update = update
   const theirs = encodeRecord(taskOf({ status: "error" }), ownerNow(registerInstance()), SIGNER)
   session.metadata = { [RECORD_KEY]: theirs }
   await clock.advance(1)
-  await expect(host.saveRecord("ses_child", taskOf())).rejects.toMatchObject({ takenOver: true })
+  await expect(opencode.saveRecord("ses_child", taskOf())).rejects.toMatchObject({ takenOver: true })
   expect(session.metadata[RECORD_KEY]).toEqual(theirs)
 })
 
@@ -83,28 +83,28 @@ test.each([
 ])("a record of another process's resumed run is not overwritten by: %s", async (_what, next) => {
   const session = row()
   const { client } = clientOf(session)
-  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
-  const hear = () => host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
-  await host.saveRecord("ses_child", taskOf())
+  const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
+  const hear = () => opencode.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  await opencode.saveRecord("ses_child", taskOf())
   hear()
-  await host.saveRecord("ses_child", taskOf({ status: "completed", delivery: TOLD }))
+  await opencode.saveRecord("ses_child", taskOf({ status: "completed", delivery: TOLD }))
   hear()
   const resumed = taskOf({ status: "resumed", run: { generation: 1 } })
   const theirs = encodeRecord(resumed, ownerNow(registerInstance()), SIGNER)
   session.metadata = { [RECORD_KEY]: theirs }
-  await expect(host.saveRecord("ses_child", next)).rejects.toMatchObject({ takenOver: true })
+  await expect(opencode.saveRecord("ses_child", next)).rejects.toMatchObject({ takenOver: true })
   expect(session.metadata[RECORD_KEY]).toEqual(theirs)
 })
 
 test("another process's ended task can be resumed, and a later run is never overwritten by an earlier one", async () => {
   const session = row()
   const { client } = clientOf(session)
-  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
+  const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
   const told = taskOf({ status: "completed", delivery: TOLD })
   session.metadata = { [RECORD_KEY]: encodeRecord(told, ownerNow(registerInstance()), SIGNER) }
   const resumed = taskOf({ status: "resumed", run: { generation: 1 } })
-  await host.saveRecord("ses_child", resumed)
-  expect((await host.session("ses_child"))?.record?.task).toEqual(resumed)
+  await opencode.saveRecord("ses_child", resumed)
+  expect((await opencode.session("ses_child"))?.record?.task).toEqual(resumed)
   session.metadata = { [RECORD_KEY]: encodeRecord(resumed, ownerNow("a dead one"), SIGNER) }
   const late = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
   await expect(late.saveRecord("ses_child", told)).rejects.toMatchObject({ takenOver: true })
@@ -114,14 +114,14 @@ test("another process's ended task can be resumed, and a later run is never over
 test("an undo by the parent's user is read from the session itself, not from an old event", async () => {
   const session = { ...row(), revert: { messageID: "msg_1" } as object | undefined }
   const { client, calls } = clientOf(session)
-  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
-  host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
-  expect(await host.parent("ses_child")).toMatchObject({ reverted: true })
+  const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
+  opencode.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  expect(await opencode.parent("ses_child")).toMatchObject({ reverted: true })
   session.revert = undefined
-  expect(await host.parent("ses_child")).toMatchObject({ reverted: false })
-  host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  expect(await opencode.parent("ses_child")).toMatchObject({ reverted: false })
+  opencode.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
   const { reads } = calls
-  expect(await host.parent("ses_child")).toMatchObject({ reverted: false })
+  expect(await opencode.parent("ses_child")).toMatchObject({ reverted: false })
   expect(calls.reads).toBe(reads)
 })
 
@@ -147,8 +147,8 @@ test("the day's budget reads the records of the whole project, and recovery thos
   for (const mayBeElsewhere of [true, false]) {
     const surroundings = { folder: "/project", entered: () => {}, left: () => {}, mayBeElsewhere: () => mayBeElsewhere }
     const client = { session: { list } } as unknown as OpencodeClient
-    const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock(), surroundings)
-    const ids = async (scope?: "project") => (await host.recordsSince(0, scope)).map(({ task }) => task.sessionID)
+    const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock(), surroundings)
+    const ids = async (scope?: "project") => (await opencode.recordsSince(0, scope)).map(({ task }) => task.sessionID)
     expect(await ids()).toEqual(["ses_here"])
     expect(await ids("project")).toEqual(["ses_here", "ses_below"])
   }
@@ -180,16 +180,16 @@ test("sessions with a record that another key signed are listed, without copies 
   ]
   const surroundings = { folder: "/project", entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
   const client = { session: { list: async () => ({ data: rows }) } } as unknown as OpencodeClient
-  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock(), surroundings)
-  expect(host.unbelieved()).toEqual([])
-  await host.recordsSince(0, "project")
-  expect(host.unbelieved()).toEqual([
+  const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock(), surroundings)
+  expect(opencode.unbelieved()).toEqual([])
+  await opencode.recordsSince(0, "project")
+  expect(opencode.unbelieved()).toEqual([
     { sessionID: "ses_lost", cost: 2, changedAt: 5 },
     { sessionID: "ses_below", cost: 2, changedAt: 5 },
   ])
   rows.splice(0, 2, session("ses_lost", {}), session("ses_below", { metadata: {} }))
-  await host.recordsSince(0, "project")
-  expect(host.unbelieved()).toEqual([])
+  await opencode.recordsSince(0, "project")
+  expect(opencode.unbelieved()).toEqual([])
 })
 
 test("each record of a long list is verified once, with pauses for other work", async () => {
@@ -219,8 +219,8 @@ test("each record of a long list is verified once, with pauses for other work", 
     },
   }
   const client = { session: { list: async () => ({ data: rows }) } } as unknown as OpencodeClient
-  const host = new OpencodeHttpApi(client, registerInstance(), signer, new FakeClock())
-  const found = host.recordsSince(0)
+  const opencode = new OpencodeHttpApi(client, registerInstance(), signer, new FakeClock())
+  const found = opencode.recordsSince(0)
   const others = (async () => {
     for (let seen = 0; verified < rows.length; seen = verified) {
       turns++
@@ -245,9 +245,9 @@ test("a copy of a task's first record is not taken for the task when the origina
   const list = async () => ({ data: [copy] })
   const children = async () => ({ data: [copy, task] })
   const client = { session: { list, children, message } } as unknown as OpencodeClient
-  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
-  expect(await host.recordsSince(0)).toEqual([])
-  expect((await host.recordsOf("ses_parent")).map((record) => record.task.sessionID)).toEqual(["ses_task"])
+  const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
+  expect(await opencode.recordsSince(0)).toEqual([])
+  expect((await opencode.recordsOf("ses_parent")).map((record) => record.task.sessionID)).toEqual(["ses_task"])
 })
 
 test("copies of a first record belong to the oldest session, unless a record names its own session", async () => {
@@ -263,8 +263,8 @@ test("copies of a first record belong to the oldest session, unless a record nam
     return { error: "none", response: { status: 404 } }
   }
   const client = { session: { children: async () => ({ data: rows }), message } } as unknown as OpencodeClient
-  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
-  const ids = async () => (await host.recordsOf("ses_parent")).map((record) => record.task.sessionID)
+  const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
+  const ids = async () => (await opencode.recordsOf("ses_parent")).map((record) => record.task.sessionID)
   expect(await ids()).toEqual(["ses_task"])
   expect(asked).toBe(2)
   const named = encodeRecord({ ...draft, sessionID: "ses_named" }, ownerNow("a dead one"), SIGNER)
