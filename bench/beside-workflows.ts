@@ -3,8 +3,8 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { callTool, eventually, messages, openSession } from "../test/support/drive.ts"
-import { type Opencode, startOpencode } from "../test/support/opencode.ts"
 import { type ScriptedModel, startModel } from "../test/support/model.ts"
+import { type Opencode, startOpencode } from "../test/support/opencode.ts"
 import { notified, startPlugged } from "../test/support/plugin.ts"
 
 /**

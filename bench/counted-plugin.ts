@@ -4,7 +4,7 @@ import { type OpencodeCall, WRITE_AFTER_MS } from "./support/call-log.ts"
 
 type Fetch = (request: Request) => Promise<Response>
 
-/** The plugin in a wrapper that writes down each of its calls to the host. Options: `entry`, `file`, `options`. */
+/** The plugin in a wrapper that writes down each of its calls to OpenCode. Options: `entry`, `file`, `options`. */
 const server: Plugin = async (input, given) => {
   const { entry, file, options } = given as { entry: string; file: string; options: Record<string, unknown> }
   const { default: plugin } = (await import(entry)) as { default: { server: Plugin } }

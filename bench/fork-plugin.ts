@@ -7,8 +7,8 @@ import { forkContext } from "../src/features/forks/fork.ts"
 import { OpencodeForks } from "../src/features/forks/opencode/forks.ts"
 import { systemClock } from "../src/lib/clock.ts"
 import { startWorker } from "../src/lib/thread.ts"
-import { clientOn } from "../src/opencode/client.ts"
 import { OpencodeHttpApi } from "../src/opencode/api.ts"
+import { clientOn } from "../src/opencode/client.ts"
 import { OpencodeModels } from "../src/opencode/models.ts"
 import { installationKey, registerInstance, signerOf } from "../src/runtime/record/identity.ts"
 import { TokenCounter } from "../src/runtime/tokens/counter.ts"
@@ -22,7 +22,7 @@ export type Order =
 
 export type Measured = {
   readonly ms: number
-  /** The longest time in which the host's thread did nothing else, in ms. */
+  /** The longest time in which OpenCode's thread did nothing else, in ms. */
   readonly blockMs: number
   /** The same in time of the processor: what others on the machine took away is left out. */
   readonly busyMs: number
@@ -34,7 +34,7 @@ const TOKENIZER = new URL("../src/runtime/tokens/tokenizer-thread.ts", import.me
 const counter = new TokenCounter(systemClock, () => startWorker(TOKENIZER))
 const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 
-/** Carries out forks in the host's own process, where the plugin does. Option `file` gets the port that it listens on. */
+/** Carries out forks in OpenCode's own process, where the plugin does. Option `file` gets the port that it listens on. */
 const server: Plugin = async (input, given) => {
   const client = clientOn(input.client)
   const opencode = new OpencodeHttpApi(client, registerInstance(), signerOf(installationKey()), systemClock)
@@ -103,7 +103,7 @@ function watchLoop(): () => Pick<Measured, "blockMs" | "busyMs"> {
   }
 }
 
-/** How long the process's first thread, the host's, has had a processor, in ms; 0 where the system does not tell. */
+/** How long the process's first thread, OpenCode's, has had a processor, in ms; 0 where the system does not tell. */
 function processorMs(): number {
   try {
     return Number(readFileSync(`/proc/self/task/${process.pid}/schedstat`, "utf8").split(" ")[0]) / 1e6

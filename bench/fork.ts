@@ -3,15 +3,15 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { eventually } from "../test/support/drive.ts"
-import { startOpencode } from "../test/support/opencode.ts"
 import { startModel } from "../test/support/model.ts"
+import { startOpencode } from "../test/support/opencode.ts"
 import { openWithPast, type PastMessage } from "../test/support/past.ts"
 import type { Measured, Order } from "./fork-plugin.ts"
 import { atMostPlus, type Goal, type Row, under } from "./support/rows.ts"
 import { plainTable } from "./support/table.ts"
 
 /**
- * Forks against the host's bare one, and the counting of their tokens, carried out in the host's process; prints a
+ * Forks against OpenCode's bare one, and the counting of their tokens, carried out in OpenCode's process; prints a
  * table. With `--short` once, and on the smaller history alone.
  */
 
@@ -99,7 +99,7 @@ const countingRows = async (measure: (order: Order) => Promise<Measured>): Promi
         case: name,
         figure,
         unit: "ms",
-        against: "an idle host",
+        against: "an idle OpenCode",
         native: [of(idle)],
         plugin: [of(counted)],
         goal,

@@ -14,7 +14,7 @@ const shared: UserConfig = {
   outDir: "dist",
   dts: false,
   fixedExtension: false,
-  // Not minified: the host finds the imports that it rewrites by their form. No runtime dependencies: OpenCode installs
+  // Not minified: OpenCode finds the imports that it rewrites by their form. No runtime dependencies: OpenCode installs
   // plugins with scripts off.
   minify: false,
   deps: { neverBundle: [HOST_RUNTIME], alwaysBundle: (id: string) => !HOST_RUNTIME.test(id) },
@@ -31,7 +31,7 @@ export default defineConfig([
       server: "src/plugin.ts",
       ...(existsSync("src/features/terminal") && { tui: "src/features/terminal/tui.tsx" }),
     },
-    // The companion's JSX. The host compiles it too, but not for packages in node_modules.
+    // The companion's JSX. OpenCode compiles it too, but not for packages in node_modules.
     plugins: [solid({ moduleName: "@opentui/solid", generate: "universal" }, /\.tsx$/)],
     hooks: {
       "build:done": async ({ options }) => {
@@ -41,7 +41,7 @@ export default defineConfig([
   },
   ...(
     [
-      // By itself: what the bundler shared with it would bring its tables, megabytes of them, into the host's own thread.
+      // By itself: what the bundler shared with it would bring its tables, megabytes of them, into OpenCode's own thread.
       { ...shared, entry: { tokenizer: "src/runtime/tokens/tokenizer-thread.ts" }, clean: false },
       { ...shared, entry: { validator: "src/features/schemas/validator-thread.ts" }, clean: false },
       // Sent over the wire at each connection to a host, as one script that needs nothing beside it.

@@ -9,7 +9,7 @@ process.env.GIT_CONFIG_GLOBAL = "/dev/null"
 /** Tests that put another module in a module's place: what they put there would stay for the files that share modules. */
 export const ALONE = "test/{unit,simulation}/**/*.alone.test.ts"
 
-/** The unit and property tests alone, without a real host: what the mutation tests run. */
+/** The unit and property tests alone, without a real OpenCode: what the mutation tests run. */
 export default defineConfig({
   test: {
     include: [

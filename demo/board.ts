@@ -1,6 +1,6 @@
 import { archived, blockOf, boardFile, call, historyFile, taskOf } from "../test/support/board.ts"
-import type { Opencode } from "../test/support/opencode.ts"
 import type { ModelRequest, Reply } from "../test/support/model.ts"
+import type { Opencode } from "../test/support/opencode.ts"
 import { perform, type Stage } from "./stage.ts"
 
 /**

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { openSession } from "../test/support/drive.ts"
-import { type Opencode, startOpencode } from "../test/support/opencode.ts"
 import { startModel } from "../test/support/model.ts"
+import { type Opencode, startOpencode } from "../test/support/opencode.ts"
 import { Problem, playToEnd } from "./ending.ts"
 import { makeHome, ownHost } from "./home.ts"
 import { bill, quoted, Screen } from "./screen.ts"
@@ -72,7 +72,7 @@ async function refuseUnknownModel(host: Opencode, model: string): Promise<void> 
 async function refuseWithoutPlugin(host: Opencode): Promise<void> {
   const { data } = await host.client.tool.ids()
   if (data?.includes("superagents_task")) return
-  // The host writes its log a moment late.
+  // OpenCode writes its log a moment late.
   await sleep(LOG_DELAY_MS)
   const errors = host
     .logs()

@@ -17,7 +17,7 @@ export function makeHome(afterwards: (undo: () => void) => void): string {
   const home = realpathSync(mkdtempSync(join(tmpdir(), "superagents-demo-")))
   const remove = () => removeFolder(home)
   afterwards(remove)
-  // Once more at the very end, when a host that was still starting has been killed.
+  // Once more at the very end, when an OpenCode that was still starting has been killed.
   process.on("exit", remove)
   // An empty .git is enough, so that the demo needs no git.
   mkdirSync(join(home, "project", ".git"), { recursive: true })
@@ -26,7 +26,7 @@ export function makeHome(afterwards: (undo: () => void) => void): string {
 }
 
 /**
- * The host for the user's own model: their configuration, cache and environment as they are, but a data folder of its
+ * OpenCode for the user's own model: their configuration, cache and environment as they are, but a data folder of its
  * own, so that their sessions stay untouched. Credentials are linked, not copied: a token that the provider renews
  * meanwhile has to reach the user's own file.
  */

@@ -1,8 +1,8 @@
 import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { blockOf, boardFolder, call, taskOf } from "../test/support/board.ts"
-import type { Opencode } from "../test/support/opencode.ts"
 import type { ModelRequest, Reply } from "../test/support/model.ts"
+import type { Opencode } from "../test/support/opencode.ts"
 import { perform, type Stage } from "./stage.ts"
 
 /**

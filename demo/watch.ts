@@ -32,7 +32,7 @@ export type Happening =
 type Part = Extract<HostEvent, { type: "message.part.updated" }>["properties"]["part"]
 type Session = Extract<HostEvent, { type: "session.updated" }>["properties"]["info"]
 
-/** Follows one parent session and its agents through the host's events. */
+/** Follows one parent session and its agents through OpenCode's events. */
 export class Watch {
   readonly agents = new Map<string, Agent>()
   readonly #parentID: string
@@ -170,7 +170,7 @@ export class Watch {
     this.#happenings.push({ type: "agent", agent: { ...agent, calls: new Set(agent.calls) } })
   }
 
-  /** True the first time that an id is seen: the host tells of one thing several times. */
+  /** True the first time that an id is seen: OpenCode tells of one thing several times. */
   #first(id: string): boolean {
     if (this.#told.has(id)) return false
     this.#told.add(id)

@@ -13,7 +13,7 @@ What models are sent, word for word: recorded on a real OpenCode with a scripted
 What the models say is the script's. Ids and times are replaced by ones that do not change. Of a message about an end
 the user sees the first paragraph, the model all of it.`
 
-/** Plays every scenario on a host of its own and returns the page. */
+/** Plays every scenario on an OpenCode of its own and returns the page. */
 export async function record(): Promise<string> {
   const model = await startModel()
   const opencode = await startPlugged(model, {}, { config: { snapshot: false } })

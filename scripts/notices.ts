@@ -18,7 +18,7 @@ The files in \`dist\` contain code of these packages, under their own licences.
 const OF_THE_HOST = /^(node:|@opentui\/)/
 /** Types, and what only markdown-it's command reads its arguments with. */
 const NOT_BUNDLED = /^(@types\/|argparse$)/
-/** Types alone, or given by the host. */
+/** Types alone, or given by OpenCode. */
 const TYPES = /^import type |^export type /
 const IMPORT = /^(?:(?:import|export)\b.*\bfrom |.*\bimport\()"([@\w][^"\s]*)"/
 

@@ -95,7 +95,7 @@ export type OpencodeLayer = {
 export async function openApp(given: Connection, options: Options, features: readonly AppFeature[]): Promise<App> {
   const clock = systemClock
   const commands = { folder: COMMANDS, ...keeping(given) }
-  const ports = { processes: PROCESSES, commands, hostFolder: given.ownFolder }
+  const ports = { processes: PROCESSES, commands, configFolder: given.ownFolder }
   const kinds = [hereKind, ...features.flatMap(({ place }) => place?.(options, ports) ?? [])]
   let connection = given
   const between: OpencodeLayer[] = []

@@ -11,7 +11,7 @@ import { under } from "../support/rows.ts"
 const TIME = "2026-03-02T08:00:00.000Z"
 const CHANGES = 30
 
-/** A full board: how long a list holds the host's thread, how long a change takes, and what memory it keeps. */
+/** A full board: how long a list holds OpenCode's thread, how long a change takes, and what memory it keeps. */
 export const boardCase: Case = async ({ runs, short, progress }) => {
   const [active, archived] = short ? [100, 2000] : [1000, 100_000]
   const found = { first: [] as number[], list: [] as number[], change: [] as number[], memory: [] as number[] }

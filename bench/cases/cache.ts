@@ -18,7 +18,7 @@ import type { Unit } from "../support/stats.ts"
 const FORMS: readonly Form[] = ["openai", "anthropic"]
 const NAMES: Readonly<Record<Form, string>> = { openai: "OpenAI's form", anthropic: "Anthropic's form" }
 
-/** What delegation costs with a provider's cache, played in both forms, on the real host. */
+/** What delegation costs with a provider's cache, played in both forms, on the real OpenCode. */
 export const cacheCase: Case = async ({ runs, short, built, progress }) => {
   const rows: Row[] = []
   for (const form of FORMS) rows.push(...(await withCache(form, short ? 1 : runs, built.folder, progress)))

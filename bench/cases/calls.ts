@@ -1,5 +1,5 @@
 import { openSession } from "../../test/support/drive.ts"
-import { type OpencodeCall, isAside } from "../support/call-log.ts"
+import { isAside, type OpencodeCall } from "../support/call-log.ts"
 import { type Case, collector } from "../support/case.ts"
 import { counted, withBenches } from "../support/contender.ts"
 import { eventuallyQuiet } from "../support/quiet.ts"
@@ -9,7 +9,7 @@ import { allTold, handOver, jobsOf } from "../support/turn.ts"
 const CHILD_MS = 1500
 const LAUNCHES = 8
 
-/** Where the plugin's time goes: its calls to the host for one task in a known session, and how long each takes. */
+/** Where the plugin's time goes: its calls to OpenCode for one task in a known session, and how long each takes. */
 export const callsCase: Case = async ({ runs, short, built, progress }) => {
   const found = collector()
   for (let run = 1; run <= runs; run++) {

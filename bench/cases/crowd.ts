@@ -13,7 +13,7 @@ const OF_ANY_PLUGIN = ["wall", "server CPU"]
 /** After this time a task counts as lost, in ms. */
 const PATIENCE_MS = 120_000
 
-/** Many tasks at once, each contender alone on a fresh host. */
+/** Many tasks at once, each contender alone on a fresh OpenCode. */
 export const crowdCase: Case = async ({ runs, short, built, progress }) => {
   const found = collector()
   const tasks = short ? 10 : TASKS

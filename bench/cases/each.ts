@@ -11,7 +11,7 @@ const AT_ONCE = 10
 const PATIENCE_MS = 900_000
 const LOOK_MS = 250
 
-/** One prompt for many items, beside the bare host: so many sessions, made, prompted and idle, ten at once. */
+/** One prompt for many items, beside the bare OpenCode: so many sessions, made, prompted and idle, ten at once. */
 export const eachCase: Case = async ({ short, built, progress }) => {
   const found = collector()
   const items = short ? 40 : ITEMS

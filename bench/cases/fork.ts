@@ -6,7 +6,7 @@ import type { Case } from "../support/case.ts"
 
 const SCRIPT = fileURLToPath(new URL("../fork.ts", import.meta.url))
 
-/** A fork against the host's bare one: a program of its own, which prints its own table. */
+/** A fork against OpenCode's bare one: a program of its own, which prints its own table. */
 export const forkCase: Case = async ({ progress, short }) => {
   if (!existsSync(SCRIPT)) {
     progress("fork: there is no bench/fork.ts yet")

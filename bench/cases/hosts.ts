@@ -4,8 +4,8 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { callTool, openSession } from "../../test/support/drive.ts"
 import { type Far, startFar } from "../../test/support/far.ts"
-import type { Opencode } from "../../test/support/opencode.ts"
 import { type ScriptedModel, startModel } from "../../test/support/model.ts"
+import type { Opencode } from "../../test/support/opencode.ts"
 import { gate, launchedFrom, notified, startPlugged } from "../../test/support/plugin.ts"
 import { Repository } from "../../test/support/repository.ts"
 import { type Case, collector } from "../support/case.ts"
@@ -115,7 +115,10 @@ async function shareOver(ms: number, opencode: Opencode, far: Far): Promise<numb
 }
 
 /** The same while one task is at work there whose model says nothing. */
-async function shareOfSilent(ms: number, { opencode, far, model }: { opencode: Opencode; far: Far; model: ScriptedModel }) {
+async function shareOfSilent(
+  ms: number,
+  { opencode, far, model }: { opencode: Opencode; far: Far; model: ScriptedModel },
+) {
   const session = await openSession(opencode)
   const door = gate()
   model.use(async ({ firstUser, sessionID }) => {

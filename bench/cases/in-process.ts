@@ -10,7 +10,7 @@ const SCRIPT = fileURLToPath(new URL("../in-process.ts", import.meta.url))
 /** What `bench/in-process.ts` prints. */
 type InProcess = { readonly eventMicros: number[]; readonly taskKB: number[]; readonly tasks: number }
 
-/** The plugin alone, with a host that is played, in the JavaScript engine that OpenCode brings. */
+/** The plugin alone, with an OpenCode that is played, in the JavaScript engine that OpenCode brings. */
 export const inProcessCase: Case = async ({ runs, short, built, progress }) => {
   const eventMicros: number[] = []
   const taskKB: number[] = []

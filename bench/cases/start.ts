@@ -1,16 +1,16 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { ask, openSession } from "../../test/support/drive.ts"
-import { type Opencode, startOpencode } from "../../test/support/opencode.ts"
 import { type ScriptedModel, startModel } from "../../test/support/model.ts"
+import { type Opencode, startOpencode } from "../../test/support/opencode.ts"
 import { startPlugged } from "../../test/support/plugin.ts"
 import { type Case, collector } from "../support/case.ts"
 import { memoryMB } from "../support/proc.ts"
 import { atMostPlus } from "../support/rows.ts"
 
-/** Until the host has done what it does after its start, in ms. */
+/** Until OpenCode has done what it does after its start, in ms. */
 const REST_MS = 4000
 
-/** A host with the plugin against one without any: from its start to its first answer, and its memory at rest. */
+/** An OpenCode with the plugin against one without any: from its start to its first answer, and its memory at rest. */
 export const startCase: Case = async ({ runs, short, built, progress }) => {
   const found = collector()
   // With the catalogue of models that a user's host reads.
@@ -28,11 +28,11 @@ export const startCase: Case = async ({ runs, short, built, progress }) => {
       found.add("memory", side, mb)
     }
   }
-  const against = "a host without plugins"
+  const against = "an OpenCode without plugins"
   return [
     {
       case: "start",
-      figure: "start of the host → its first answer",
+      figure: "start of OpenCode → its first answer",
       unit: "ms",
       against,
       ...found.of("start"),

@@ -2,8 +2,8 @@ import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { callBoard, idIn, saidIn, taskOf } from "../../test/support/board.ts"
 import { type Form, textsIn } from "../../test/support/cache.ts"
 import { ask, callTools, openSession } from "../../test/support/drive.ts"
-import type { Opencode } from "../../test/support/opencode.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../../test/support/model.ts"
+import type { Opencode } from "../../test/support/opencode.ts"
 import { launchAll, launchedFrom, notified, startPlugged } from "../../test/support/plugin.ts"
 import { blocksOf } from "../../test/support/prefixes.ts"
 
@@ -27,7 +27,7 @@ export type CacheBench = {
   stop(): Promise<void>
 }
 
-/** A host whose provider's cache is played, warmed up. */
+/** An OpenCode whose provider's cache is played, warmed up. */
 export const startCacheBench = async (form: Form, plugin?: string, others: string[] = []): Promise<CacheBench> => {
   const model = await startModel({ form, cache: true })
   const opencode = await startPlugged(

@@ -4,7 +4,7 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 
-/** A call of the plugin to the host, over the transport that the host handed to it. */
+/** A call of the plugin to OpenCode, over the transport that OpenCode handed to it. */
 export type OpencodeCall = {
   /** `GET /session/:id/message`, ids left out. */
   readonly route: string

@@ -1,6 +1,6 @@
 import { ask, openSession, type ToolCall } from "../../test/support/drive.ts"
-import { type Opencode, startOpencode } from "../../test/support/opencode.ts"
 import { type ScriptedModel, startModel } from "../../test/support/model.ts"
+import { type Opencode, startOpencode } from "../../test/support/opencode.ts"
 import { startPlugged } from "../../test/support/plugin.ts"
 import { type CallLog, countedOn } from "./call-log.ts"
 import type { Side } from "./case.ts"
@@ -16,7 +16,7 @@ export type Contender = {
   call(job: Job): ToolCall
 }
 
-/** A contender at work: a host of its own, warmed up, with a model of its own. */
+/** A contender at work: an OpenCode of its own, warmed up, with a model of its own. */
 export type Bench = {
   readonly contender: Contender
   readonly model: ScriptedModel
@@ -49,7 +49,7 @@ export const least: Contender = {
   call: ({ description, prompt }) => ({ name: "least_task", args: { description, prompt } }),
 }
 
-/** The plugin with its calls to the host written down. `entry` is the URL of the built server module. */
+/** The plugin with its calls to OpenCode written down. `entry` is the URL of the built server module. */
 export const counted = (entry: string, options: Record<string, unknown> = {}): Contender & { log: CallLog } => {
   const { log, plugin, wrapped } = countedOn(entry, { ...UNLIMITED, ...options })
   return { ...superagents(plugin), start: (model) => startPlugged(model, wrapped, { plugin }), log }

@@ -7,7 +7,7 @@ export type Goal = {
   readonly isLeast?: true
 }
 
-/** One line of the table. Samples are in the row's unit; `native` is empty where the host has nothing of the kind. */
+/** One line of the table. Samples are in the row's unit; `native` is empty where OpenCode has nothing of the kind. */
 export type Row = {
   readonly case: string
   readonly figure: string

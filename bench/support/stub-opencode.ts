@@ -1,4 +1,4 @@
-/** A host that is played: it answers the plugin's calls at once, and forgets when told to. */
+/** An OpenCode that is played: it answers the plugin's calls at once, and forgets when told to. */
 export const stubOpencode = () => {
   /** The prompt's message id, by the child's session. */
   const prompts = new Map<string, string>()

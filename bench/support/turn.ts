@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto"
 import { unwrap } from "../../test/support/drive.ts"
-import type { Opencode, HostEvent } from "../../test/support/opencode.ts"
 import type { ModelRequest } from "../../test/support/model.ts"
+import type { HostEvent, Opencode } from "../../test/support/opencode.ts"
 import type { Bench, Job } from "./contender.ts"
 
 const TIMEOUT_MS = 180_000
@@ -14,7 +14,7 @@ export const jobsOf = (count: number, tag = randomBytes(4).toString("hex")): Job
   })
 }
 
-/** What a moment of the model's clock or the event log's is since the epoch, as the host counts. */
+/** What a moment of the model's clock or the event log's is since the epoch, as OpenCode counts. */
 export const epoch = (at: number): number => performance.timeOrigin + at
 
 type Launched = { readonly job: Job; readonly child: string; readonly startedAt: number; readonly ms: number }
@@ -38,7 +38,12 @@ const toolPart = (event: HostEvent) => {
   return event.properties.part
 }
 
-const launchedFrom = (opencode: Opencode, since: number, jobs: readonly Job[], callIDs: readonly string[]): Launched[] => {
+const launchedFrom = (
+  opencode: Opencode,
+  since: number,
+  jobs: readonly Job[],
+  callIDs: readonly string[],
+): Launched[] => {
   const parts = opencode.events.all.slice(since).flatMap((event) => toolPart(event) ?? [])
   return jobs.flatMap((job, index) => {
     const part = parts.findLast(({ callID, state }) => callID === callIDs[index] && state.status !== "running")
@@ -49,7 +54,7 @@ const launchedFrom = (opencode: Opencode, since: number, jobs: readonly Job[], c
   })
 }
 
-/** Has the parent's model hand over all jobs in one message and then end its turn. Asks the host for nothing meanwhile. */
+/** Has the parent's model hand over all jobs in one message and then end its turn. Asks OpenCode for nothing meanwhile. */
 export const handOver = async (bench: Bench, sessionID: string, jobs: readonly Job[]): Promise<Turn> => {
   const { opencode, model, contender } = bench
   const tag = randomBytes(6).toString("hex")
@@ -162,7 +167,9 @@ export const allTold = async ({ opencode }: Bench, sessionID: string, jobs: read
       return properties.part.type === "text" && isNewsOf(properties.part.text, description)
     }
     const timeout = Math.max(1, deadline - performance.now())
-    const found = await opencode.events.waitFor(isNews, { timeout, what: `news of ${description}` }).catch(() => undefined)
+    const found = await opencode.events
+      .waitFor(isNews, { timeout, what: `news of ${description}` })
+      .catch(() => undefined)
     if (!found) return
   }
 }

@@ -87,7 +87,7 @@ const isNotFound = (error: unknown, status: number | undefined): boolean =>
 function errorText(error: unknown, status: number | undefined): string {
   const { data, message } = (error ?? {}) as { data?: { message?: unknown }; message?: unknown }
   const text = [data?.message, message].find((candidate) => typeof candidate === "string" && candidate !== "")
-  return String(text ?? (typeof error === "string" && error !== "" ? error : `the host answered with status ${status}`))
+  return String(text ?? (typeof error === "string" && error !== "" ? error : `OpenCode answered with status ${status}`))
 }
 
 type Fetch = (request: Request) => Promise<Response>

@@ -107,7 +107,11 @@ type Before = { readonly messages: readonly Message[]; readonly told?: Ending }
  * Returns the run's messages from before its notification. Messages after the notification, or written while it was
  * sent, belong to the user and do not change the answer.
  */
-export async function answerBeforeNotice(opencode: OpencodeApi, task: Task, messages: readonly Message[]): Promise<Before> {
+export async function answerBeforeNotice(
+  opencode: OpencodeApi,
+  task: Task,
+  messages: readonly Message[],
+): Promise<Before> {
   const isAlone = messages.every(({ role, id }) => role !== "user" || id === task.run.promptID)
   if (isAlone && classify(messages, "idle").proven) return { messages }
   const id = notificationID(opencode.messageID, task)

@@ -195,7 +195,10 @@ export class Archive {
         const ids = group.map(({ id }) => id)
         kept.push(...(await place.clear(folder, ids)))
       } catch (error) {
-        this.#parts.opencode.log("warn", "what is kept of tasks could not be cleared", { folder, error: messageOf(error) })
+        this.#parts.opencode.log("warn", "what is kept of tasks could not be cleared", {
+          folder,
+          error: messageOf(error),
+        })
         kept.push(...group.filter(isUnmerged).map(({ id }) => id))
       }
     }

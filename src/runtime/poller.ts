@@ -167,7 +167,7 @@ export class Poller {
       if (unheard.length > 0) await this.#lookForAsks(unheard)
       return activity
     } catch (error) {
-      opencode.log("warn", "could not look at the host", { error: String(error) })
+      opencode.log("warn", "could not ask OpenCode what its sessions do", { error: String(error) })
       return undefined
     }
   }

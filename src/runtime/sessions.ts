@@ -39,7 +39,11 @@ async function refuseAndAbort(parts: Parts, sessionID: string, asks: readonly As
   await Promise.all([...sessions].map((id) => attempt(parts, () => opencode.abort(id), id)))
 }
 
-async function attempt({ clock, opencode, stopped }: Parts, work: () => Promise<void>, sessionID: string): Promise<void> {
+async function attempt(
+  { clock, opencode, stopped }: Parts,
+  work: () => Promise<void>,
+  sessionID: string,
+): Promise<void> {
   try {
     await retry(clock, stopped, work)
   } catch (error) {
@@ -169,7 +173,9 @@ export async function replacingPrompt(
   if (opencode.taskOf(id) === undefined) return id
   const asked = await opencode.lastMessage(sessionID, (message) => {
     const { role, createdAt } = message
-    return createdAt < startedAt || (role === "user" && !isByOpencode(message) && opencode.taskOf(message.id) === undefined)
+    return (
+      createdAt < startedAt || (role === "user" && !isByOpencode(message) && opencode.taskOf(message.id) === undefined)
+    )
   })
   return asked && asked.createdAt >= startedAt ? asked.id : undefined
 }

@@ -3,10 +3,10 @@ import type { Message, NewSession, OpencodeApi, OpencodeEvent, Prompt } from "..
 import { NO_FIGURES, type TaskDraft } from "../../src/core/task.ts"
 import type { Reply } from "../support/model.ts"
 
-/** A host to be tried, and what stands around it. `bash` and three equal calls in a row ask for permission. */
+/** An OpenCode to be tried, and what stands around it. `bash` and three equal calls in a row ask for permission. */
 export type World = {
   readonly opencode: OpencodeApi
-  /** The plugin instance that the host writes into records. */
+  /** The plugin instance that OpenCode writes into records. */
   readonly instance: string
   readonly events: readonly OpencodeEvent[]
   /** The model answers so, one reply a step, where the last user message contains `text`; the last one is repeated. */

@@ -1,5 +1,5 @@
-import { FakeClock } from "../support/fake-clock.ts"
 import { FakeApi } from "../support/fake-api.ts"
+import { FakeClock } from "../support/fake-clock.ts"
 import type { Reply } from "../support/model.ts"
 import { CONTEXT } from "./driver.ts"
 import { opencodeContract } from "./opencode-contract.ts"

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 import { OpencodeForks } from "../../src/features/forks/opencode/forks.ts"
-import { toUsage } from "../../src/opencode/convert.ts"
 import { OpencodeHttpApi } from "../../src/opencode/api.ts"
+import { toUsage } from "../../src/opencode/convert.ts"
 import { OpencodeModels } from "../../src/opencode/models.ts"
 import { unwrap } from "../support/drive.ts"
 import { FakeClock } from "../support/fake-clock.ts"

@@ -5,7 +5,7 @@ import { type Forked, type ForkPorts, type ForkRequest, forkContext } from "../.
 import type { PastMessage } from "../support/past.ts"
 import { ALPHA, draftOf } from "./driver.ts"
 
-/** A host to fork sessions on. The tool `bash` is there and allowed. */
+/** An OpenCode to fork sessions on. The tool `bash` is there and allowed. */
 export type ForkWorld = {
   readonly ports: ForkPorts
   /** A session with this past, and the ids of its messages. */

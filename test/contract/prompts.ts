@@ -224,7 +224,10 @@ export function promptContract(driver: Driver): void {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "hello")
       const [, answer] = await driver.answered(sent)
-      expect(await driver.opencode.caller(sessionID, String(answer?.id))).toMatchObject({ agent: "general", model: ALPHA })
+      expect(await driver.opencode.caller(sessionID, String(answer?.id))).toMatchObject({
+        agent: "general",
+        model: ALPHA,
+      })
     })
   })
 }

@@ -216,7 +216,9 @@ export function workContract(driver: Driver): void {
       const sessionID = await driver.child({ agent: "build" })
       const sent = await driver.send(sessionID, "COMPACT", { agent: "build" })
       await driver.heard(sessionID, "active")
-      await driver.world.eventually(async () => (await driver.opencode.messagesSince(sessionID, sent.messageID)).length > 1)
+      await driver.world.eventually(
+        async () => (await driver.opencode.messagesSince(sessionID, sent.messageID)).length > 1,
+      )
       await driver.world.compact(sessionID)
       const since = await driver.world.eventually(async () => {
         const messages = await driver.opencode.messagesSince(sessionID, sent.messageID)

@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTool, eventually, idle, openSession, toolParts, unwrap } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { gate, launch, launchAll, notified, startPlugged, wakes } from "../support/plugin.ts"
 
 let model: ScriptedModel
@@ -197,7 +197,10 @@ describe("a child's system prompt", () => {
 test("the log contains calls, transitions and notifications, and no prompts or answers", async () => {
   model.use(({ lastUser }) => (lastUser.startsWith("P-SECRET") ? { text: "an answer for nobody's log" } : undefined))
   const session = await openSession(opencode)
-  const { id } = await launch(opencode, model, session, { prompt: "P-SECRET nobody may read this", description: "hush" })
+  const { id } = await launch(opencode, model, session, {
+    prompt: "P-SECRET nobody may read this",
+    description: "hush",
+  })
   const [told] = await notified(opencode, session)
   const log = () => readFileSync(join(opencode.home, "data/opencode/log/opencode.log"), "utf8")
   await eventually(() => log().includes(`\\"message\\":\\"${told?.id}\\"`))

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTools, openSession } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { countSessions, gate, launch, launchAll, notified, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, expect, test, vi } from "vitest"
-import { type CallLog, countRoutes, type OpencodeCall, isAside } from "../../bench/support/call-log.ts"
+import { type CallLog, countRoutes, isAside, type OpencodeCall } from "../../bench/support/call-log.ts"
 import { type Bench, counted, type Job, native, startBench } from "../../bench/support/contender.ts"
 import { eventuallyQuiet } from "../../bench/support/quiet.ts"
 import {
@@ -122,7 +122,7 @@ test("a single task takes four calls, and no log line delays a request to a mode
   const rounds: { waited: string; along: readonly string[] }[] = []
   for (let round = 0; round < 4; round++) {
     const jobs = jobsOf(1)
-    // What the task before has for the log has waited for more than a second by now: the host is quiet for as long.
+    // What the task before has for the log has waited for more than a second by now: OpenCode is quiet for as long.
     const turn = await workOff(plugin, session, jobs)
     const written = async () => (await callsSince(turn.saidAt, turn)).some(({ route }) => route === RECORD)
     await eventually(written)

@@ -5,8 +5,8 @@ import { createOpencodeClient } from "@opencode-ai/sdk/v2"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { boardFolder, byHand, callBoard, idIn, keptBoard, saidIn, stored, taskOf } from "../support/board.ts"
 import { ask, eventually, idle, messages, openSession, unwrap } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { launch, notified, startPlugged } from "../support/plugin.ts"
 
 /** The board turned against its user: an agent that may only write files, and a repository that brings a board along. */
@@ -140,10 +140,13 @@ test("a child without a shell that edits an active board task of build starts no
   await launch(opencode, model, session, { prompt: "change it", agent: "writer" })
   await notified(opencode, session)
   expect(readFileSync(filePath, "utf8")).toContain("touch owned")
-  await eventually(async () => (await callBoard(opencode, model, session, "list_tasks", {})).includes("changed outside"), {
-    timeout: 30_000,
-    message: () => opencode.logs(),
-  })
+  await eventually(
+    async () => (await callBoard(opencode, model, session, "list_tasks", {})).includes("changed outside"),
+    {
+      timeout: 30_000,
+      message: () => opencode.logs(),
+    },
+  )
   const started = runs().length
   await twoRoundsMore()
   expect(runs()).toHaveLength(started)
@@ -155,14 +158,17 @@ test("a child without a shell that edits an active board task of build starts no
 /** The same where something may have run before. */
 async function twoRoundsMore(): Promise<void> {
   const rounds = new Set<string | undefined>()
-  await eventually(() => rounds.add(keptBoard(opencode).tick).size > 3, { timeout: 60_000, message: () => opencode.logs() })
+  await eventually(() => rounds.add(keptBoard(opencode).tick).size > 3, {
+    timeout: 60_000,
+    message: () => opencode.logs(),
+  })
 }
 
 test("a cloned repository with a board starts nothing until a person has allowed it once", async () => {
   const folder = mkdtempSync(join(tmpdir(), "superagents-cloned-"))
   const board = join(folder, ".opencode", "tasks")
   const file = join(board, "tasks.json")
-  // With what keeps the host from installing into it.
+  // With what keeps OpenCode from installing into it.
   mkdirSync(join(folder, ".opencode", "node_modules"), { recursive: true })
   cpSync(join(opencode.directory, ".opencode", "package-lock.json"), join(folder, ".opencode", "package-lock.json"))
   mkdirSync(dirname(file), { recursive: true })

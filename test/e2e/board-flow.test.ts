@@ -12,8 +12,8 @@ import {
   taskOf,
 } from "../support/board.ts"
 import { ask, callTool, callTools, eventually, idle, messages, openSession, say, unwrap } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { gate, launch, notified, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel
@@ -303,7 +303,9 @@ describe("a board task's run", () => {
   test("a cancel stops a board task's run together with the runs of its subtasks two levels deep", async () => {
     model.use((request) => (taskOf(request) ? { hang: true, text: "working" } : undefined))
     const session = await openSession(opencode)
-    const top = idIn(await callBoard(opencode, model, session, "create_task", { title: "top", steps: [{ title: "a" }] }))
+    const top = idIn(
+      await callBoard(opencode, model, session, "create_task", { title: "top", steps: [{ title: "a" }] }),
+    )
     const middle = /as task #(\d+)/.exec(
       await callBoard(opencode, model, session, "create_subtask", {
         task_id: top,

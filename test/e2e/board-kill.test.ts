@@ -4,18 +4,18 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { boardFile, boardFolder, historyFile, keptBoard, saidIn, taskOf } from "../support/board.ts"
 import { eventually, messages, openSession, say } from "../support/drive.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { startPlugged } from "../support/plugin.ts"
 
 /**
  * Two hosts on one board are killed at random moments, again and again, while three agents in each make, change, link
  * and archive tasks. Whatever the moment: no task is lost, doubled or half linked, no id is used twice, no prompt
- * reaches a model twice, and each wake is heard. A host that comes back is the next one to be killed: a start a round.
+ * reaches a model twice, and each wake is heard. An OpenCode that comes back is the next one to be killed: a start a round.
  */
 const ROUNDS = Number(process.env.SUPERAGENTS_BOARD_KILL_ROUNDS ?? 4)
 const AGENTS = ["build", "librarian", "writer"] as const
-/** A host dies at some moment after one of its agents has had so many answers, or fewer. */
+/** An OpenCode dies at some moment after one of its agents has had so many answers, or fewer. */
 const MOST_ANSWERS = 5
 const LONGEST_PAUSE_MS = 400
 /** For what takes moments on a quiet machine. */

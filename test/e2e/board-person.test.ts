@@ -16,8 +16,8 @@ import {
   taskOf,
 } from "../support/board.ts"
 import { ask, eventually, idle, openSession } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { PACKAGE, startPlugged } from "../support/plugin.ts"
 import { startTui, type Tui } from "../support/tui.ts"
 
@@ -228,7 +228,9 @@ test("/board answers, completes and cancels tasks, starts what a user's edit add
   await tui.keys("Enter")
   await tui.waitFor("Bring back")
   await pick(tui, "Bring back")
-  await eventually(() => existsSync(file) && boardFile(opencode).tasks.some(({ id }) => id === "201"), { timeout: 30_000 })
+  await eventually(() => existsSync(file) && boardFile(opencode).tasks.some(({ id }) => id === "201"), {
+    timeout: 30_000,
+  })
   await openTask(tui, "From outside")
   await tui.waitFor("Cancel it")
   await pick(tui, "Cancel it")

@@ -19,8 +19,8 @@ import {
   taskOf,
 } from "../support/board.ts"
 import { ask, eventually, idle, openSession, unwrap } from "../support/drive.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { startPlugged } from "../support/plugin.ts"
 import { BINARY } from "../support/server-process.ts"
 
@@ -78,7 +78,7 @@ test("a copied project waits for a person and uses its own threads, not those na
   const task = { id: "50", title: "Copied", owner: "general", status: "active", threadId: theirs }
   const wake = { at: new Date().toISOString(), cause: "created" }
   const file = join(folder, ".opencode", "tasks", "tasks.json")
-  // With what keeps the host from installing into it.
+  // With what keeps OpenCode from installing into it.
   cpSync(join(opencode.directory, ".opencode", "package-lock.json"), join(folder, ".opencode", "package-lock.json"))
   mkdirSync(join(folder, ".opencode", "node_modules"))
   mkdirSync(dirname(file), { recursive: true })

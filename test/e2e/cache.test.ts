@@ -14,8 +14,8 @@ import {
 } from "../../bench/support/cache-turns.ts"
 import type { Form } from "../support/cache.ts"
 import { callTool, unwrap } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import type { ModelRequest, ScriptedModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { launchedFrom, notified } from "../support/plugin.ts"
 
 const TRY = { description: "try", prompt: "P-TRY", fork: "whole" }

@@ -4,21 +4,21 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { createOpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { OpencodeEvent } from "../../src/core/ports.ts"
 import { systemClock } from "../../src/lib/clock.ts"
-import { EventReader, type RawEvent } from "../../src/opencode/events.ts"
 import { OpencodeHttpApi } from "../../src/opencode/api.ts"
+import { EventReader, type RawEvent } from "../../src/opencode/events.ts"
 import { registerInstance, unregisterInstance } from "../../src/runtime/record/identity.ts"
 import type { World } from "../contract/driver.ts"
 import { opencodeContract } from "../contract/opencode-contract.ts"
 import { openSession, unwrap } from "../support/drive.ts"
 import { eventually } from "../support/eventually.ts"
-import { startOpencode } from "../support/opencode.ts"
 import { startModel } from "../support/model.ts"
+import { startOpencode } from "../support/opencode.ts"
 import { SIGNER } from "../support/records.ts"
 
 const PAUSE_MS = 500
 const PATIENCE_MS = 15_000
 
-/** In the plugin, the host also hears the events of OpenCode and spares itself questions. */
+/** In the plugin, the adapter also gets OpenCode's events, and so asks less. */
 for (const hears of [false, true])
   opencodeContract(hears ? "the real OpenCode, heard" : "the real OpenCode", () => makeWorld(hears))
 
@@ -67,7 +67,7 @@ async function makeWorld(hears: boolean): Promise<World> {
     setMetadata: async (sessionID, metadata) => {
       const since = opencode.events.mark()
       await unwrap(client.session.update({ sessionID, metadata }))
-      const what = "the host tells that the session was updated"
+      const what = "OpenCode tells that the session was updated"
       const told = (event: { type: string }) => event.type === "session.updated"
       await opencode.events.waitFor(told, { since, what })
     },

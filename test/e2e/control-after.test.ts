@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
 import { ask, callTool, callTools, messages, openSession } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { fates } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { gate, launch, launchAll, launchedFrom, notified, startPlugged, wakes } from "../support/plugin.ts"
 
-/** Tasks that wait for others, on the real host. */
+/** Tasks that wait for others, on the real OpenCode. */
 
 /** Turns take long where other tests run beside. */
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 })

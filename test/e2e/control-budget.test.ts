@@ -1,12 +1,12 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
 import { ask, callTool, callTools, openSession, unwrap } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { fates } from "../support/killing.ts"
 import { ASKS_FOR_LS, fiveNearALimit, isAsked } from "../support/last-words.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { launch, launchAll, notified, startPlugged } from "../support/plugin.ts"
 
-/** The bill, on the real host with a model that has a price. A step costs $0.01. */
+/** The bill, on the real OpenCode with a model that has a price. A step costs $0.01. */
 
 /** Turns take long where other tests run beside. */
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 180_000 })

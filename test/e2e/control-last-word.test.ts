@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest"
 import { ask, callTool, eventually, messages, openSession, toolParts, unwrap } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { ASKS_FOR_LS, fiveNearALimit, isAsked } from "../support/last-words.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { gate, launch, notified, startPlugged, type TaskArguments } from "../support/plugin.ts"
 
 /**
- * The last word before every limit, on the real host. Each case has an agent and a session of its own, and they run
+ * The last word before every limit, on the real OpenCode. Each case has an agent and a session of its own, and they run
  * side by side: most of their time is waiting.
  */
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
 import { callTool, eventually, idle, messages, openSession, say, toolParts, unwrap } from "../support/drive.ts"
-import type { HostEvent } from "../support/opencode.ts"
 import type { ModelRequest } from "../support/model.ts"
+import type { HostEvent } from "../support/opencode.ts"
 import { gate, launch, launchAll, notifications, notified } from "../support/plugin.ts"
-import { endsWith, opencode, isBusy, model, outputOf, PATIENT, tell, tellScene } from "../support/tell-scene.ts"
+import { endsWith, isBusy, model, opencode, outputOf, PATIENT, tell, tellScene } from "../support/tell-scene.ts"
 
 /** Words in each moment of an agent, a hundred of them in that of its end. */
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { callTool, callTools, openSession } from "../support/drive.ts"
 import { launch, notified } from "../support/plugin.ts"
-import { opencode, model, PATIENT, tell, tellScene } from "../support/tell-scene.ts"
+import { model, opencode, PATIENT, tell, tellScene } from "../support/tell-scene.ts"
 
 /** A word to an agent at work; `control-tell-moments` has the other moments. */
 

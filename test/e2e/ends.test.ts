@@ -1,8 +1,8 @@
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { ask, callTool, eventually, messages, openSession, unwrap } from "../support/drive.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { gate, launch, notifications, notified, startPlugged } from "../support/plugin.ts"
 
 const NUMB = fileURLToPath(new URL("../support/fixtures/numb-plugin.ts", import.meta.url))
@@ -29,7 +29,7 @@ const statusOf = async (child: string) => {
 test("a run whose tool call events were missed ends normally, with all its calls counted", TIMEOUT, async () => {
   model.use(({ lastUser, sinceUser }) => {
     if (lastUser !== "E-NUMB") return undefined
-    // Each call another one: the host asks about calls that are repeated.
+    // Each call another one: OpenCode asks about calls that are repeated.
     const args = { pattern: `*.${sinceUser.length}` }
     return sinceUser.length < 10 ? { tools: [{ name: "glob", args }] } : { text: "found" }
   })
@@ -81,7 +81,7 @@ test("two processes that restore the same tasks notify the parent of each task o
   const plugin = [[NUMB, {}]] as [string, Record<string, unknown>][]
   const others = await Promise.all([1, 2].map(() => startOpencode({ model, plugin, home: opencode.home })))
   try {
-    // Any request makes a host load the project and its plugins.
+    // Any request makes an OpenCode load the project and its plugins.
     await Promise.all(others.map(({ client }) => unwrap(client.tool.ids())))
     const [first] = others
     if (!first) throw new Error("no host")

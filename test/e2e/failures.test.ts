@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTool, messages, openSession } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { launch, notified, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel
@@ -139,7 +139,10 @@ describe("a faulty answer", () => {
     const first = await outputOf(session, id)
     expect(first).toContain("The answer goes on: read on with offset=32000.")
     expect(first).not.toContain("ab")
-    const { output = "" } = await callTool(opencode, model, session, "superagents_output", { task_id: id, offset: 32_000 })
+    const { output = "" } = await callTool(opencode, model, session, "superagents_output", {
+      task_id: id,
+      offset: 32_000,
+    })
     expect(output).toContain(`<task_output id="${id}">\n${"b".repeat(500)}\n</task_output>`)
     expect(output).not.toContain("The answer goes on")
   })

@@ -4,15 +4,15 @@ import { type ForkPorts, forkContext } from "../../src/features/forks/fork.ts"
 import { OpencodeForks } from "../../src/features/forks/opencode/forks.ts"
 import { systemClock } from "../../src/lib/clock.ts"
 import { startWorker } from "../../src/lib/thread.ts"
-import { toUsage } from "../../src/opencode/convert.ts"
 import { OpencodeHttpApi } from "../../src/opencode/api.ts"
+import { toUsage } from "../../src/opencode/convert.ts"
 import { OpencodeModels } from "../../src/opencode/models.ts"
 import { TokenCounter } from "../../src/runtime/tokens/counter.ts"
 import { draftBelow, type ForkWorld, forkContract, LIMITS } from "../contract/forks.ts"
 import { ask, messages, unwrap } from "../support/drive.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { textOf } from "../support/model-request.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { openWithPast } from "../support/past.ts"
 import { SIGNER } from "../support/records.ts"
 
@@ -45,7 +45,11 @@ const refusal = async () => Response.json({ data: { message: "no" } }, { status:
 const portsOn = (client: OpencodeClient): ForkPorts & { opencode: OpencodeHttpApi } => {
   const sessions = new OpencodeHttpApi(client, "fork-contract", SIGNER, systemClock)
   const models = new OpencodeModels(client, counter)
-  return { forks: new OpencodeForks({ client, sessions, directory: opencode.directory, models }), models, opencode: sessions }
+  return {
+    forks: new OpencodeForks({ client, sessions, directory: opencode.directory, models }),
+    models,
+    opencode: sessions,
+  }
 }
 
 const worldWith = (client: OpencodeClient): ForkWorld => {

@@ -1,13 +1,13 @@
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { ask, callTool, openSession, unwrap } from "../support/drive.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { statuses } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { textOf } from "../support/model-request.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { launch, notified } from "../support/plugin.ts"
 
-/** The plugin on a host that cannot replay a session's events: forks are made by `session.fork`. */
+/** The plugin on an OpenCode that cannot replay a session's events: forks are made by `session.fork`. */
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url))
 
 let model: ScriptedModel

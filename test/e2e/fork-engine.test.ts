@@ -12,9 +12,9 @@ import { OpencodeModels } from "../../src/opencode/models.ts"
 import { decodeRecord } from "../../src/runtime/record/codec.ts"
 import { TokenCounter } from "../../src/runtime/tokens/counter.ts"
 import { ask, callTool, idle, messages, openSession, unwrap } from "../support/drive.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
 import { textOf } from "../support/model-request.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { openWithPast, type PastMessage } from "../support/past.ts"
 import { SIGNER } from "../support/records.ts"
 
@@ -43,7 +43,11 @@ beforeEach(() => model.reset())
 const portsOn = (client: OpencodeClient): ForkPorts => {
   const sessions = new OpencodeHttpApi(client, "fork-engine", SIGNER, systemClock)
   const models = new OpencodeModels(client, counter)
-  return { forks: new OpencodeForks({ client, sessions, directory: opencode.directory, models }), models, opencode: sessions }
+  return {
+    forks: new OpencodeForks({ client, sessions, directory: opencode.directory, models }),
+    models,
+    opencode: sessions,
+  }
 }
 
 let made = 0

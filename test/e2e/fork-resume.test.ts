@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { ask, callTool, callTools, openSession, unwrap } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { notificationsOf, statuses } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { textOf } from "../support/model-request.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { launch, notified, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { taskOfMessage } from "../../src/opencode/messages.ts"
 import { callTool, eventually, openSession } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { type Launched, launchAll, notifications, startPlugged } from "../support/plugin.ts"
 
 /**
@@ -11,7 +11,7 @@ import { type Launched, launchAll, notifications, startPlugged } from "../suppor
  */
 
 const MODELS = Array.from({ length: 50 }, (_, at) => `m${at}`)
-/** How soon after a refusal the host can be stopped, on a busy machine, in ms. */
+/** How soon after a refusal OpenCode can be stopped, on a busy machine, in ms. */
 const SOON_MS = 1500
 /** A gate whose time nobody tells opens after so long. */
 const UNTOLD_MS = 5000

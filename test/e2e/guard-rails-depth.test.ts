@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { ask, callTool, eventually, openSession, toolParts } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { gate, isNotification, launch, notifications, notified, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel

@@ -2,8 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { ask, callTool, eventually, idle, openSession } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { launchAll, notifications, startPlugged } from "../support/plugin.ts"
 
 const TASKS = process.env.SUPERAGENTS_LONG ? 200 : 30
@@ -31,7 +31,7 @@ afterAll(async () => {
 /** Live objects of the whole host after its garbage was collected. */
 const heapMB = async () => Number((await callTool(opencode, model, await openSession(opencode), "heap", {})).output)
 
-/** The same once they get no fewer: the host lets go in its own time. */
+/** The same once they get no fewer: OpenCode lets go in its own time. */
 const settledMB = async () => {
   let least = await heapMB()
   for (let patience = 5; patience > 0; patience--) {

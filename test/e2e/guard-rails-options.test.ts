@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { ask, callTool, openSession } from "../support/drive.ts"
 import { eventually } from "../support/eventually.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { countSessions, launch, launchAll, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
 
 let model: ScriptedModel

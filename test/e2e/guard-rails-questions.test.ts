@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTool, eventually, openSession, toolParts, unwrap } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { launch, notified, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel

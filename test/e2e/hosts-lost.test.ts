@@ -5,12 +5,12 @@ import { eventually } from "../support/drive.ts"
 import {
   far,
   going,
-  opencode,
   hostsScene,
   LONG,
   list,
   model,
   nothingLeft,
+  opencode,
   output,
   session,
   toastsOfHost,

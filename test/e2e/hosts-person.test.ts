@@ -8,22 +8,22 @@ import { decodeUiMetadata } from "../../src/runtime/record/ui-metadata.ts"
 import { eventually, unwrap } from "../support/drive.ts"
 import {
   far,
-  opencode,
   hostsScene,
   LONG,
   launch,
   list,
   model,
   newSession,
+  opencode,
   output,
   session,
   told,
   tool,
   user,
 } from "../support/hosts-scene.ts"
+import { askPage } from "../support/page-server.ts"
 import { startPlugged } from "../support/plugin.ts"
 import { freePort } from "../support/server-process.ts"
-import { askPage } from "../support/page-server.ts"
 
 /** What a person has to do with agents on another machine: questions, secrets, work that comes home by itself. */
 
@@ -63,12 +63,18 @@ const uiMetadataOf = async (child: string) =>
 
 /** The question that the stub's metadata show. */
 const shownAsk = (child: string) =>
-  eventually(async () => (await uiMetadataOf(child))?.asks[0], { ...LONG, message: () => `a question\n${opencode.logs()}` })
+  eventually(async () => (await uiMetadataOf(child))?.asks[0], {
+    ...LONG,
+    message: () => `a question\n${opencode.logs()}`,
+  })
 
 /** What the companion does in the terminal, on this host. */
 const terminal = () => {
   const toasts: unknown[] = []
-  const api = { client: opencode.client, ui: { toast: (toast: unknown) => toasts.push(toast) } } as unknown as TuiPluginApi
+  const api = {
+    client: opencode.client,
+    ui: { toast: (toast: unknown) => toasts.push(toast) },
+  } as unknown as TuiPluginApi
   return { toasts, ...createActions(api) }
 }
 

@@ -5,8 +5,8 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { callsOf } from "../support/calls.ts"
 import { eventually, openSession } from "../support/drive.ts"
 import { type Far, listensAt, socketsOf, startFar } from "../support/far.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { launchedFrom, notifications, notified, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
 import { lacksSshd, type Sshd, startSshd } from "../support/sshd.ts"
@@ -66,7 +66,8 @@ const launched = async (prompt: string) => {
   )
   return {
     id,
-    begun: () => eventually(() => existsSync(at("begun")), { ...LONG, message: () => `${opencode.logs()}\n${sshd.log()}` }),
+    begun: () =>
+      eventually(() => existsSync(at("begun")), { ...LONG, message: () => `${opencode.logs()}\n${sshd.log()}` }),
     goes: () => writeFileSync(at("go"), ""),
     isDone: () => existsSync(at("done")),
     /** Told once as completed, its file home, and nothing left. */

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTool, eventually, idle, messages, openSession, say, toolParts, unwrap } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { gate, launch, launchAll, meanwhile, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
 
 let model: ScriptedModel
@@ -191,7 +191,9 @@ describe("an answer", () => {
     const session = await openSession(opencode)
     id = (await launch(opencode, model, session, { prompt: "P-BLOCK" })).id
     await say(opencode, session, "fetch it")
-    await eventually(async () => (await toolParts(opencode, session, "superagents_output"))[0]?.state.status === "running")
+    await eventually(
+      async () => (await toolParts(opencode, session, "superagents_output"))[0]?.state.status === "running",
+    )
     child.open()
     const answered = await model.waitFor(
       ({ lastUser, toolResults }) => lastUser === "fetch it" && toolResults.length > 0,

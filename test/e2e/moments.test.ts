@@ -6,13 +6,13 @@ import { afterAll, beforeAll, expect, test } from "vitest"
 import { decodeRecord } from "../../src/runtime/record/codec.ts"
 import { callTool, eventually, openSession, say, unwrap } from "../support/drive.ts"
 import type { Moment } from "../support/fixtures/dying-plugin.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { fates } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { PACKAGE, startPlugged } from "../support/plugin.ts"
 import { isRunning } from "../support/process-id.ts"
 
-/** The host dies at named moments of the plugin's own work; what is left must be one end, told once. */
+/** OpenCode dies at named moments of the plugin's own work; what is left must be one end, told once. */
 
 const DYING = fileURLToPath(new URL("../support/fixtures/dying-plugin.ts", import.meta.url))
 const PROMPT = { method: "POST", path: "/prompt_async$" }
@@ -34,7 +34,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-/** A parent hands a job over, the host dies at this moment and comes back: what became of the job. */
+/** A parent hands a job over, OpenCode dies at this moment and comes back: what became of the job. */
 async function lifeThatDies(moment: Moment) {
   model.reset()
   model.use(({ lastUser, sinceUser }) => {
@@ -48,7 +48,7 @@ async function lifeThatDies(moment: Moment) {
   const session = await openSession(opencode)
   writeFileSync(join(folder, "orders"), JSON.stringify(moment))
   await say(opencode, session, "hand it over").catch(() => {})
-  await eventually(() => !isRunning(pid), { timeout: 90_000, message: () => `the host dies ${opencode.logs()}` })
+  await eventually(() => !isRunning(pid), { timeout: 90_000, message: () => `OpenCode dies ${opencode.logs()}` })
   await opencode.restart()
   const tasks = async () =>
     (await unwrap(opencode.client.session.children({ sessionID: session }))).flatMap(

@@ -6,7 +6,7 @@ import { ask, idle, openSession } from "../support/drive.ts"
 import type { ModelRequest } from "../support/model.ts"
 import { launch, notified, PACKAGE } from "../support/plugin.ts"
 
-/** Option `nativeTask: false` on the real host: what a parent reads without OpenCode's own `task`, and with it. */
+/** Option `nativeTask: false` on the real OpenCode: what a parent reads without OpenCode's own `task`, and with it. */
 
 let theirs: Bench
 let lean: Bench

@@ -4,8 +4,8 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest"
 import { blockOf, boardFolder, byHand, call, keptBoard, saidIn, taskOf } from "../support/board.ts"
 import { callTool, eventually, openSession } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { launchAll, notifications, PACKAGE, startPlugged } from "../support/plugin.ts"
 import { startTui, type Tui } from "../support/tui.ts"
 
@@ -123,10 +123,13 @@ test("the sidebar shows until when a task is parked, and the user can continue i
   await tui.keys("Enter")
   await tui.waitFor("Go on now")
   await pick("Go on now")
-  await eventually(async () => (await notifications(opencode, session)).some(({ visible }) => visible.startsWith("✓")), {
-    timeout: 60_000,
-    message: () => opencode.logs(),
-  })
+  await eventually(
+    async () => (await notifications(opencode, session)).some(({ visible }) => visible.startsWith("✓")),
+    {
+      timeout: 60_000,
+      message: () => opencode.logs(),
+    },
+  )
   expect(model.requests.slice(before).filter(({ firstUser }) => firstUser.startsWith("P-NIGHT"))).toHaveLength(1)
   const list = await callTool(opencode, model, session, "superagents_list", {})
   expect(list.output).not.toContain("parked until")

@@ -2,8 +2,8 @@ import { writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTool, eventually, idle, messages, openSession, say, toolParts } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { gate, launch, launchAll, meanwhile, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
 
 const TIME = String.raw`(\d+ms|\d+(\.\d)?s)`
@@ -236,7 +236,9 @@ describe("a busy parent", () => {
     const [a, b] = await launchAll(opencode, model, session, [{ prompt: "P-FIRST" }, { prompt: "P-SECOND" }])
     const args = { task_id: b?.id, block: true, timeout: 20_000 }
     const fetched = callTool(opencode, model, session, "superagents_output", args)
-    await eventually(async () => (await toolParts(opencode, session, "superagents_output"))[0]?.state.status === "running")
+    await eventually(
+      async () => (await toolParts(opencode, session, "superagents_output"))[0]?.state.status === "running",
+    )
     first.open()
     await notified(opencode, session)
     second.open()

@@ -1,8 +1,8 @@
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { ask, eventually, openSession, unwrap } from "../support/drive.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url))
 const MISSING = "/question"

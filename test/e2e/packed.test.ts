@@ -5,8 +5,8 @@ import { join } from "node:path"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { eventually, openSession, unwrap } from "../support/drive.ts"
 import { prepareHome, removeHome } from "../support/home.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { gate, launch, notified, PACKAGE } from "../support/plugin.ts"
 import { startRegistry } from "../support/registry.ts"
 import { BINARY } from "../support/server-process.ts"
@@ -122,7 +122,7 @@ const { user, system } = process.cpuUsage(begin)
 process.stdout.write(String((user + system) / 1000))`
   const load = () =>
     Number(execFileSync(BINARY, ["-e", script], { env: { ...home.env, BUN_BE_BUN: "1" }, encoding: "utf8" }))
-  // The host may still be unpacking it, a second time, for the terminal.
+  // OpenCode may still be unpacking it, a second time, for the terminal.
   await eventually(load, { timeout: INSTALL_MS })
   const times = Array.from({ length: LOADS }, load).sort((a, b) => a - b)
   console.log(

@@ -2,8 +2,8 @@ import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest"
 import { callTool, eventually, openSession } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { launch, launchAll, notifications, startPlugged, type TaskArguments } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
 
@@ -70,10 +70,13 @@ const goesOn = (id = "") => {
   return tool("superagents_task", { unpark: id })
 }
 const ended = (id: string) =>
-  eventually(async () => (await notifications(opencode, session)).find(({ hidden }) => hidden.includes(`Task ${id}: `)), {
-    timeout: 90_000,
-    message: () => opencode.logs(),
-  })
+  eventually(
+    async () => (await notifications(opencode, session)).find(({ hidden }) => hidden.includes(`Task ${id}: `)),
+    {
+      timeout: 90_000,
+      message: () => opencode.logs(),
+    },
+  )
 const asked = (prompt: string) => seen.filter((each) => each.prompt === prompt).length
 
 test("each parent gets one message and its user one toast about parked tasks, however many there are", async () => {
@@ -88,16 +91,21 @@ test("each parent gets one message and its user one toast about parked tasks, ho
   ])
   await isParked(...eight.map(({ id }) => id))
   for (const parent of [session, other])
-    await eventually(async () => (await notifications(opencode, parent)).some(({ visible }) => visible.startsWith("⏸")), {
-      timeout: 60_000,
-    })
+    await eventually(
+      async () => (await notifications(opencode, parent)).some(({ visible }) => visible.startsWith("⏸")),
+      {
+        timeout: 60_000,
+      },
+    )
   expect(await goesOn(eight[0]?.id)).toContain(" now; ")
   await eventually(
-    async () => (await notifications(opencode, other)).filter(({ visible }) => visible.includes("finished")).length === 4,
+    async () =>
+      (await notifications(opencode, other)).filter(({ visible }) => visible.includes("finished")).length === 4,
     { timeout: 90_000 },
   )
   await eventually(
-    async () => (await notifications(opencode, session)).filter(({ visible }) => visible.includes("finished")).length === 8,
+    async () =>
+      (await notifications(opencode, session)).filter(({ visible }) => visible.includes("finished")).length === 8,
     { timeout: 90_000 },
   )
   const toasts = opencode.events.all

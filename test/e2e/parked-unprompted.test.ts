@@ -32,7 +32,9 @@ test("tasks launched while their model's breaker is open survive a kill, with a 
   const rows = (await callTool(opencode, model, sessionID, "superagents_list", {})).output ?? ""
   expect(rows).toMatch(/ \| 3 parked until /)
   await eventually(async () => {
-    const sessions = await Promise.all(tasks.map(({ child }) => unwrap(opencode.client.session.get({ sessionID: child }))))
+    const sessions = await Promise.all(
+      tasks.map(({ child }) => unwrap(opencode.client.session.get({ sessionID: child }))),
+    )
     return sessions.every((session) => decodeRecord(session)?.task.run.parked !== undefined)
   })
   await opencode.kill()

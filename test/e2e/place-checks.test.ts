@@ -5,11 +5,11 @@ import { unwrap } from "../support/drive.ts"
 import type { ModelRequest } from "../support/model.ts"
 import {
   agent,
-  opencode,
   launch,
   merge,
   model,
   nothingLeft,
+  opencode,
   output,
   placeScene,
   session,

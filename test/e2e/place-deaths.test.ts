@@ -3,15 +3,15 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { expect, test } from "vitest"
 import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
-import { startOpencode } from "../support/opencode.ts"
 import type { Reply } from "../support/model.ts"
+import { startOpencode } from "../support/opencode.ts"
 import {
-  opencode,
   LONG,
   launch,
   merge,
   model,
   nothingLeft,
+  opencode,
   PERMISSION,
   placeScene,
   session,
@@ -25,7 +25,7 @@ import { gate, launchedFrom, notifications, notified, startPlugged } from "../su
 import { Repository } from "../support/repository.ts"
 import { bash } from "../support/shell-agent.ts"
 
-/** Worktrees whose host dies, is not alone, or does not load the plugin there. */
+/** Worktrees whose OpenCode dies, is not alone, or does not load the plugin there. */
 
 placeScene()
 

@@ -2,7 +2,7 @@ import { test } from "vitest"
 import type { Moment } from "../support/fixtures/dying-plugin.ts"
 import { diesAt, INTERRUPTED, MERGED, MOVE, placeKillScene } from "../support/place-kill-scene.ts"
 
-/** The host dies at each moment of a worktree but that of its merge's files, which `place-kill` has. */
+/** OpenCode dies at each moment of a worktree but that of its merge's files, which `place-kill` has. */
 
 placeKillScene()
 

@@ -2,12 +2,12 @@ import { expect, test } from "vitest"
 import { eventually, say, toolParts, unwrap } from "../support/drive.ts"
 import {
   agent,
-  opencode,
   launch,
   list,
   merge,
   model,
   nothingLeft,
+  opencode,
   placeScene,
   session,
   setLine,
@@ -18,7 +18,7 @@ import {
 } from "../support/place-scene.ts"
 import { gate } from "../support/plugin.ts"
 
-/** Tasks in git worktrees of their own, on the real host and in a real repository; the `place-…` files beside have the rest. */
+/** Tasks in git worktrees of their own, on the real OpenCode and in a real repository; the `place-…` files beside have the rest. */
 
 placeScene()
 
@@ -42,7 +42,9 @@ test("a notification delayed until its parent's turn ends reports the merge and 
   })
   for (const name of ["WORK", "LATER"]) ids.push((await launch(name)).id)
   await say(opencode, session, "fetch and merge")
-  await eventually(async () => (await toolParts(opencode, session, "superagents_output"))[0]?.state.status === "running")
+  await eventually(
+    async () => (await toolParts(opencode, session, "superagents_output"))[0]?.state.status === "running",
+  )
   gates.WORK.open()
   const [first, second] = await told(2)
   expect(first?.hidden).toContain("Merged into your files, uncommitted.")
@@ -62,7 +64,9 @@ test("the second of two changes to one line merges nothing, and its resumed agen
   expect(user.state()).toEqual(before)
   await tool("superagents_task", { resume: second.id, prompt: "solve it" })
   await told(3)
-  const parts = (await unwrap(opencode.client.session.messages({ sessionID: second.child }))).flatMap((each) => each.parts)
+  const parts = (await unwrap(opencode.client.session.messages({ sessionID: second.child }))).flatMap(
+    (each) => each.parts,
+  )
   const texts = parts.flatMap((part) => (part.type === "text" ? part.text : []))
   expect(texts.some((each) => /conflict marks.*shared\.txt/s.test(each))).toBe(true)
   const seen = parts.flatMap((part) =>

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { callTool, eventually, messages, openSession, unwrap } from "../support/drive.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { statuses } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { launch, notified, PACKAGE, startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel
@@ -85,7 +85,11 @@ describe("a compaction of the parent", () => {
     const session = await openSession(opencode)
     const { id } = await launch(opencode, model, session, { prompt: "quick before compaction" })
     await notified(opencode, session)
-    const summarize = opencode.client.session.summarize({ sessionID: session, providerID: "scripted", modelID: "alpha" })
+    const summarize = opencode.client.session.summarize({
+      sessionID: session,
+      providerID: "scripted",
+      modelID: "alpha",
+    })
     const request = await model.waitFor(
       (each) => each.sessionID === session && JSON.stringify(each.body).includes("keep their ids"),
     )

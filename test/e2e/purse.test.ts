@@ -4,12 +4,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vi
 import type { PurseReport } from "../../src/features/board/purse/report.ts"
 import { blockOf, boardFolder, byHand, call, callBoard, keptBoard, saidIn, taskOf } from "../support/board.ts"
 import { eventually, openSession } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { isAsked } from "../support/last-words.ts"
 import { type ModelRequest, type Reply, type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { gate, notifications, startPlugged } from "../support/plugin.ts"
 
-/** A night on the real host: what the provider's own log says is what the report has to say. A step costs a cent. */
+/** A night on the real OpenCode: what the provider's own log says is what the report has to say. A step costs a cent. */
 
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 120_000 })
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest"
-import type { Opencode } from "../support/opencode.ts"
 import { fates, launchMany } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { startPlugged } from "../support/plugin.ts"
 
 /** SIGKILL at random moments; `npm run test:kill` takes fifty rounds. */

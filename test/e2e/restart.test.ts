@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { callTool, eventually, messages } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { fates, launchMany, notificationsOf } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { startPlugged } from "../support/plugin.ts"
 
 let model: ScriptedModel
@@ -74,7 +74,7 @@ describe("a SIGKILL and a restart", () => {
     await opencode.kill("SIGKILL")
     remove()
     await opencode.restart()
-    // Any request makes the host load the project and its plugins.
+    // Any request makes OpenCode load the project and its plugins.
     await eventually(async () => (await notificationsOf(opencode, session, ids))[0] === 1, { timeout: 20_000 })
     expect((await messages(opencode, session)).filter(({ info }) => info.role === "user").length).toBe(2)
   })

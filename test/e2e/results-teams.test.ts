@@ -2,12 +2,12 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { launchedFrom, notified, startPlugged } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
 
-/** Several agents at one thing, and one prompt for many items, on the real host. */
+/** Several agents at one thing, and one prompt for many items, on the real OpenCode. */
 
 let model: ScriptedModel
 let opencode: Opencode
@@ -85,7 +85,14 @@ test("a ladder is won by its second rung, which reads the first one's result, an
   expect(new Set(list.match(/bg_\w+/g))).toEqual(new Set([id]))
   expect(list).toContain("won by scripted/beta, 1 did not pass")
   const before = await children()
-  await callTool(opencode, model, session, "superagents_task", { resume: id, prompt: "AND-A-TITLE" }, { timeout: 90_000 })
+  await callTool(
+    opencode,
+    model,
+    session,
+    "superagents_task",
+    { resume: id, prompt: "AND-A-TITLE" },
+    { timeout: 90_000 },
+  )
   const again = (await notified(opencode, session, 2, 120_000))[1]
   expect(again?.visible).toContain("Resume #1 completed")
   expect(again?.hidden).toMatch(/Tries: 2 of 2, won by scripted\/beta; \$/)

@@ -1,8 +1,8 @@
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { ask, callTool, callTools, eventually, idle, lastError, messages, openSession, say } from "../support/drive.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 
 const PLUGIN = fileURLToPath(new URL("../support/fixtures/echo-plugin.ts", import.meta.url))
 

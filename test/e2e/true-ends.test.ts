@@ -2,11 +2,11 @@ import { readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
 import { ask, callTool, eventually, idle, messages, openSession, say, unwrap } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { gate, launch, meanwhile, notified, startPlugged, wakes } from "../support/plugin.ts"
 
-/** Ends that are what they say, and wakes of those alone that wait, on the real host. */
+/** Ends that are what they say, and wakes of those alone that wait, on the real OpenCode. */
 
 vi.setConfig({ testTimeout: 240_000, hookTimeout: 240_000 })
 const PATIENT = { timeout: 90_000 }

@@ -5,8 +5,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { NO_FIGURES, type TaskDraft } from "../../src/core/task.ts"
 import { encodeRecord, RECORD_KEY, REQUEST_KEY } from "../../src/runtime/record/codec.ts"
 import { callTool, eventually, idle, openSession, unwrap } from "../support/drive.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { PACKAGE } from "../support/plugin.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
 import { startTui, type Tui } from "../support/tui.ts"
@@ -21,7 +21,7 @@ const PRESS_AGAIN_MS = 10_000
 
 let model: ScriptedModel
 let opencode: Opencode
-/** Attached to the host; the tests show one session after the other in it. */
+/** Attached to OpenCode; the tests show one session after the other in it. */
 let stage: Tui | undefined
 /** Of a test that needs one of its own. */
 let tui: Tui | undefined
@@ -479,7 +479,11 @@ describe.each([
 
 test("the key that opens the tasks can be changed by the user", async () => {
   const sessionID = await openSession(opencode)
-  tui = await startTui({ opencode, sessionID, plugin: [[source("features/terminal/tui.tsx"), { keybind: "<leader>j" }]] })
+  tui = await startTui({
+    opencode,
+    sessionID,
+    plugin: [[source("features/terminal/tui.tsx"), { keybind: "<leader>j" }]],
+  })
   await tui.keys("C-x")
   await tui.keys("j")
   await tui.waitFor("No background agents in this session yet.")

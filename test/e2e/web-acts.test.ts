@@ -1,12 +1,12 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { call, taskOf } from "../support/board.ts"
 import { eventually, messages, openSession, unwrap } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
+import { askPage, startPageServer, startPages } from "../support/page-server.ts"
 import { launch, notified } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
 import { bash } from "../support/shell-agent.ts"
-import { askPage, startPageServer, startPages } from "../support/page-server.ts"
 
 /** What a person does on the page, on agents of a real OpenCode. */
 

@@ -3,8 +3,8 @@ import { connect, type Socket } from "node:net"
 import { join } from "node:path"
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest"
 import { eventually } from "../support/eventually.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { startPlugged } from "../support/plugin.ts"
 import { freePort } from "../support/server-process.ts"
 
@@ -50,7 +50,8 @@ afterAll(async () => {
   await model?.close()
 })
 
-const rss = (): number => Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${opencode.pid}/status`, "utf8"))?.[1]) / 1024
+const rss = (): number =>
+  Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${opencode.pid}/status`, "utf8"))?.[1]) / 1024
 
 const answers = async () => {
   const response = await fetch(`http://127.0.0.1:${port}/api/agents`, { headers: { authorization: `Bearer ${token}` } })

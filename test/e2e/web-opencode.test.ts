@@ -3,11 +3,11 @@ import { join } from "node:path"
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { call, taskOf } from "../support/board.ts"
 import { eventually, openSession, say } from "../support/drive.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { live, lost } from "../support/page.ts"
-import { gate, launch, notified } from "../support/plugin.ts"
 import { addressOf, askPage, startPageServer, startPages, stateFolder } from "../support/page-server.ts"
+import { gate, launch, notified } from "../support/plugin.ts"
 
 /** The page as a user has it: served by the plugin in a real OpenCode. */
 

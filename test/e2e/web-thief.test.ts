@@ -5,12 +5,12 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest"
 import { linkOf } from "../../src/features/web/address.ts"
 import { startBrowser } from "../support/browser.ts"
 import { eventually } from "../support/eventually.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { live } from "../support/page.ts"
+import { addressOf } from "../support/page-server.ts"
 import { PACKAGE, startPlugged } from "../support/plugin.ts"
 import { freePort } from "../support/server-process.ts"
-import { addressOf } from "../support/page-server.ts"
 
 /** Who takes the page's port when OpenCode has ended, with a tab of its still open. */
 

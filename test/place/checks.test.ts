@@ -8,7 +8,7 @@ import { eventually } from "../support/eventually.ts"
 import { isRunning, pidIn } from "../support/process-id.ts"
 import { Rig } from "../support/rig.ts"
 
-/** Checks are real commands; the host they run beside is the fake one. */
+/** Checks are real commands; the OpenCode that they run beside is the fake one. */
 
 let folder: string
 beforeEach(() => {

@@ -383,7 +383,7 @@ describe("OpenCode's own packages", () => {
     expect(existsSync(join((await entered()).child.top, ".opencode"))).toBe(false)
   })
 
-  // With a part of it in a worktree, the host would look for its packages there and install them.
+  // With a part of it in a worktree, OpenCode would look for its packages there and install them.
   test("no part of OpenCode's packages is copied if git ignores all of that folder", async () => {
     bench.places = bench.worktrees({ configFolder: configFolder() })
     user.write(".opencode/.gitignore", "*\n").write(".opencode/package-lock.json", "{}").write("a", "a").commit()

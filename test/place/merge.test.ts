@@ -246,7 +246,7 @@ describe("a merge", () => {
     const archived = await bench.worked((child) => {
       child
         .write(tracked, text({ 3: "theirs" }))
-        .write(own, "the host's\n")
+        .write(own, "OpenCode's\n")
         .write(".opencode/node_modules/x", "x")
     })
     expect(archived).toMatchObject({ files: [tracked], added: 1, removed: 1 })

@@ -11,7 +11,7 @@ import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
 import { Bench } from "../support/worktree-bench.ts"
 
-/** Several agents at one thing, with real checks in real worktrees; the host they run beside is the fake one. */
+/** Several agents at one thing, with real checks in real worktrees; the OpenCode that they run beside is the fake one. */
 
 let bench: Bench
 let rig: Rig
@@ -31,7 +31,7 @@ function rigIn(options: object = {}, ledgers?: Ledgers): Rig {
   return made
 }
 
-/** A host that works in the test's repository. */
+/** An OpenCode that works in the test's repository. */
 function furnish({ opencode }: Rig): void {
   opencode.modelList = ["mock/one", "mock/two", "mock/three"]
   const { folders } = opencode

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { callTool, eventually, openSession } from "../support/drive.ts"
-import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { notificationsOf, statuses } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import { type Opencode, startOpencode } from "../support/opencode.ts"
 import { launch, notified, PACKAGE, startPlugged } from "../support/plugin.ts"
 
 /** Promises 2, 5 and 6 of docs/reliability.md: two OpenCode processes on one project, of which one dies. */

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { ask, callTool, callTools, eventually, idle, openSession, unwrap } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { gate, launch, launchAll, notifications, notified, startPlugged, wakes } from "../support/plugin.ts"
 
 /** Promises 1, 2, 3, 7, 7b and 8 of docs/reliability.md, on one OpenCode. */
@@ -95,7 +95,10 @@ test("a running task reads a message at its next step", async () => {
   })
   const session = await openSession(opencode)
   const { id, child } = await launch(opencode, model, session, { prompt: "T-WORK" })
-  const { output, status } = await callTool(opencode, model, session, "superagents_task", { tell: id, prompt: "T-MORE" })
+  const { output, status } = await callTool(opencode, model, session, "superagents_task", {
+    tell: id,
+    prompt: "T-MORE",
+  })
   expect(status).toBe("completed")
   expect(output).toContain(id)
   door.open()

@@ -4,12 +4,12 @@ import { listensAt } from "../support/far.ts"
 import {
   agent,
   far,
-  opencode,
   hostsScene,
   launch,
   merge,
   model,
   nothingLeft,
+  opencode,
   output,
   told,
   tool,
@@ -47,7 +47,9 @@ test("a task on another machine works with what its parent sees, and its work is
   expect(ran.join("\n")).toContain("untracked\none, not committed")
   expect(await merge(id)).toContain("Merged into your files, uncommitted.")
   expect(user.state()["all.bin"]).toBe(`644 ${bytes.toString("base64")}`)
-  expect(execFileSync("git", ["-C", opencode.directory, "for-each-ref"], { encoding: "utf8" })).not.toContain("incoming")
+  expect(execFileSync("git", ["-C", opencode.directory, "for-each-ref"], { encoding: "utf8" })).not.toContain(
+    "incoming",
+  )
   // A follow-up goes on in the same session there.
   agent("WORK", [], ["cat new.txt; echo more > more.txt"])
   const resumed = await tool("superagents_task", { resume: id, prompt: "AGAIN" })

@@ -1,7 +1,7 @@
 import { test } from "vitest"
 import { diesAt, MERGED, placeKillScene } from "../support/place-kill-scene.ts"
 
-/** The host dies in the middle of a merge; `place-kill-moments` has the other moments. */
+/** OpenCode dies in the middle of a merge; `place-kill-moments` has the other moments. */
 
 placeKillScene()
 

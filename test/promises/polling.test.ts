@@ -1,8 +1,8 @@
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { ask, callTool, openSession } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { launch, notifications, notified, startPlugged } from "../support/plugin.ts"
 
 const DEAF = fileURLToPath(new URL("../support/fixtures/deaf-plugin.ts", import.meta.url))

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
 import { ask, callTool, openSession } from "../support/drive.ts"
-import type { Opencode } from "../support/opencode.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
+import type { Opencode } from "../support/opencode.ts"
 import { gate, launch, launchAll, launchedFrom, notified, startPlugged } from "../support/plugin.ts"
 
 /** Promises 7a and 9 of docs/reliability.md, on one OpenCode. */

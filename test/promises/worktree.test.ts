@@ -3,12 +3,12 @@ import { unwrap } from "../support/drive.ts"
 import {
   agent,
   base64,
-  opencode,
   launch,
   list,
   merge,
   model,
   nothingLeft,
+  opencode,
   output,
   placeScene,
   setLine,
@@ -33,7 +33,7 @@ test("a task works with what its parent sees, leaves nothing behind, and is merg
   ])
   const { id, child } = await launch("WORK")
   await told()
-  // The hooks for its requests are those of the instance that the host makes for the worktree.
+  // The hooks for its requests are those of the instance that OpenCode makes for the worktree.
   expect(model.requests.find(({ sessionID }) => sessionID === child)?.system).toContain("You work in the background")
   expect(user.state()).toEqual(before)
   nothingLeft()

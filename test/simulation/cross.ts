@@ -8,12 +8,12 @@ type Awaited = {
   [Name in keyof OpencodeApi]: OpencodeApi[Name] extends (...args: never[]) => Promise<unknown> ? Name : never
 }[keyof OpencodeApi]
 
-/** What the engine asks of a host and awaits. One that is missing here does not compile; one that no scenario calls fails. */
+/** What the engine asks of an OpenCode and awaits. One that is missing here does not compile; one that no scenario calls fails. */
 const METHODS: Readonly<Record<Awaited, string>> = {
   createSession: "createSession",
   deleteSession: "deleteSession",
   session: "session",
-  // The fake host asks for it as for any session.
+  // The fake OpenCode asks for it as for any session.
   parent: "session",
   prompt: "prompt",
   move: "move",

@@ -3,8 +3,8 @@ import { type Activity, type Message, type OpencodeApi, OpencodeError } from "..
 import { override } from "../../src/features/hosts/remote-host.ts"
 import { type EnterRequest, PlaceError, type PlaceKind, type PlaceRunLimits } from "../../src/runtime/places/place.ts"
 import type { TaskManager } from "../../src/runtime/task-manager.ts"
-import type { FakeClock } from "../support/fake-clock.ts"
 import { FakeApi } from "../support/fake-api.ts"
+import type { FakeClock } from "../support/fake-clock.ts"
 import { type Archive, type PlacePorts, SimulatedPlaces } from "./places.ts"
 
 /** The name of the machine, as a place. */
@@ -110,7 +110,7 @@ export class FarMachine {
     }
   }
 
-  /** A host here, with what is different for sessions of tasks that work there. */
+  /** An OpenCode here, with what is different for sessions of tasks that work there. */
   over(near: FakeApi, clock: FakeClock): OpencodeApi {
     if (!this.there) {
       this.there = new FakeApi({ clock, database: near.database, instance: FAR })

@@ -16,7 +16,8 @@ import { World } from "./world.ts"
 test("a task that waits for an unreported task after a restart begins once that is reported", async () => {
   const rig = new Rig()
   const first = await rig.launch()
-  rig.opencode.onCall = (method, session) => (method === "prompt" && session === rig.parent ? { slow: MINUTE } : undefined)
+  rig.opencode.onCall = (method, session) =>
+    method === "prompt" && session === rig.parent ? { slow: MINUTE } : undefined
   await rig.clock.advance(5000)
   rig.restart()
   await rig.manager.recover()
@@ -71,7 +72,8 @@ test("a user's message to a task that ended at a limit is answered before the pa
   rig.onPrompt("HELLO", { text: "here I am" })
   const seen = witness(rig)
   const { sessionID } = await rig.launch({ prompt: "WORK" })
-  rig.opencode.onCall = (method, session) => (method === "prompt" && session === rig.parent ? { slow: MINUTE } : undefined)
+  rig.opencode.onCall = (method, session) =>
+    method === "prompt" && session === rig.parent ? { slow: MINUTE } : undefined
   await rig.clock.advance(MINUTE / 2)
   rig.opencode.say(sessionID, "HELLO", { agent: "general" })
   await rig.clock.advance(1000)
@@ -227,7 +229,7 @@ test("a task launched just as the machine wakes gets no longer time limit", asyn
   expect(rig.task(id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
 })
 
-test("a parent is woken after its batch's last task is cancelled even if a host call fails", async () => {
+test("a parent is woken after its batch's last task is cancelled even if an OpenCode call fails", async () => {
   const rig = new Rig({ options: { wake: "last" } })
   rig.onPrompt("WORK", { text: "done", delay: 500 })
   rig.onPrompt("HANG", HANG)
@@ -370,7 +372,8 @@ test("a dependent's end is reported although another machine took over the task 
   rig.timers.frozen = false
   const { sessionID } = rig.task(id)
   // That it is not its own any more it hears when all else is done.
-  rig.opencode.onCall = (method, session) => (method === "saveRecord" && session === sessionID ? { slow: 1000 } : undefined)
+  rig.opencode.onCall = (method, session) =>
+    method === "saveRecord" && session === sessionID ? { slow: 1000 } : undefined
   await rig.manager.cancel({ type: "task", reference: id }, rig.caller).catch(() => undefined)
   await rig.clock.advance(5 * MINUTE)
   expect(rig.task(next.id)).toMatchObject({ status: "cancelled", delivery: { state: "confirmed" } })
@@ -552,7 +555,7 @@ test("an agent reads a message that arrives as its turn ends, although a notific
   rig.onPrompt("MORE", { text: "heard" })
   const { id, sessionID } = await rig.launch({ prompt: "WORK" })
   await rig.launch({ prompt: "BRIEF" }, sessionID)
-  // It is stored when the agent has answered and the host has still to close its turn: nobody reads it.
+  // It is stored when the agent has answered and OpenCode has still to close its turn: nobody reads it.
   await rig.clock.advance(505)
   const told = rig.manager.tell(id, "MORE", rig.caller)
   await rig.ended(id)

@@ -226,7 +226,8 @@ const unpark = async (world: World, id: string, model?: string) =>
   world.manager.unpark(id, world.task(id)?.parentID ?? "", model)
 
 const asked = (world: World, { sessionID }: Task) => world.opencode.questions.some((ask) => ask.sessionID === sessionID)
-const firstAsk = (world: World, { sessionID }: Task) => world.opencode.questions.find((ask) => ask.sessionID === sessionID)
+const firstAsk = (world: World, { sessionID }: Task) =>
+  world.opencode.questions.find((ask) => ask.sessionID === sessionID)
 
 /** What was last asked of a run; undefined where it was asked nothing yet. */
 function lastAsked(world: World, { sessionID, run }: Task): string | undefined {
@@ -340,7 +341,9 @@ const PEOPLE: readonly Input[] = [
       const before = opencode.events.length
       opencode.abortByUser(parent)
       // Where nothing was stopped, or nobody hears of it, nothing is silenced.
-      const isHeard = opencode.events.slice(before).some((event) => event.type === "error" && event.sessionID === parent)
+      const isHeard = opencode.events
+        .slice(before)
+        .some((event) => event.type === "error" && event.sessionID === parent)
       if (isHeard) watch.silenced(parent)
       else watch.stoppedLate.add(parent)
     },

@@ -55,7 +55,7 @@ export const SCHEMA = { type: "object", required: ["found"] }
 /** What an agent does when it is asked for its last word. */
 export const LAST_WORDS = {
   obeys: { text: "this far", ...cents(0.003) },
-  // Its calls are refused at once: it thinks, or it would ask thousands of times while a call to the host takes long.
+  // Its calls are refused at once: it thinks, or it would ask thousands of times while a call to OpenCode takes long.
   "goes on": { tools: [{ name: "read", args: { ms: 100 } }], delay: 200, ...cents(STEP_USD) },
   hangs: { hang: true },
   "says nothing": { text: "" },

@@ -4,7 +4,7 @@ import { FULL, STEP_USD } from "./kinds.ts"
 import { isToldAs, says, type Watch } from "./watch.ts"
 import type { World } from "./world.ts"
 
-/** What the fake host's compaction comes to. */
+/** What the fake OpenCode's compaction comes to. */
 const SUMMARY = "what was said so far, in short"
 const MINUTE = 60_000
 /** Longest time that a run which was interrupted at its limit has for its last word, and what closing it may take. */
@@ -17,7 +17,8 @@ export async function rest(world: World): Promise<void> {
   await calm(world)
   // A parent may have been asked to work on and on more than once.
   for (let left = 10; left > 0; left--) {
-    for (const { opencode, parent } of [world.rig, world.other]) opencode.conclude(parent, { text: "the parent is done" })
+    for (const { opencode, parent } of [world.rig, world.other])
+      opencode.conclude(parent, { text: "the parent is done" })
     answerUsers(world)
     await world.clock.advance(MINUTE / 10)
   }

@@ -261,7 +261,7 @@ function clear(world: World): void {
 function takeBack(world: World): void {
   const { opencode, parent, watch } = world
   const last = opencode.stored(parent).messages.findLast(({ role }) => role === "user")
-  // The host refuses to take back what it works on.
+  // OpenCode refuses to take back what it works on.
   if (!last || opencode.isWorking(parent)) return
   watch.undone.add(parent)
   opencode.undo(parent, last.id)

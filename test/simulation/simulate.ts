@@ -91,7 +91,7 @@ async function simulate(): Promise<boolean> {
   const seconds = Math.round((performance.now() - begin) / 1000)
   console.log(`${lives} lives from seed ${FIRST} in ${seconds} s, ${speed()}:`)
   console.log(
-    `${inputs} inputs, ${calls} calls of the host, ${requests} requests to models; ${found.size} kinds of breaches`,
+    `${inputs} inputs, ${calls} calls of OpenCode, ${requests} requests to models; ${found.size} kinds of breaches`,
   )
   return found.size === 0
 }

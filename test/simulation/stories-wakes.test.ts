@@ -147,7 +147,7 @@ describe("5: a finished batch with wake: last", () => {
 })
 
 describe("10: agents with quick answers", () => {
-  /** Three agents whose last texts come within 26 ms; the host then takes so long to close their turns. */
+  /** Three agents whose last texts come within 26 ms; OpenCode then takes so long to close their turns. */
   const three = async (snapshots: readonly number[]) => {
     const rig = new Rig()
     const sessions: string[] = []

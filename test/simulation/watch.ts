@@ -1,8 +1,8 @@
 import type { Prompt } from "../../src/core/ports.ts"
 import { isActive, isPaused, isQueued, isUnattended, owesNotification, type Task } from "../../src/core/task.ts"
 import { messageID } from "../../src/opencode/messages.ts"
-import type { StoredMessage } from "../support/fake-database.ts"
 import type { CallFault } from "../support/fake-api.ts"
+import type { StoredMessage } from "../support/fake-database.ts"
 import type { Rig } from "../support/rig.ts"
 import { WRONG } from "./kinds.ts"
 import type { World } from "./world.ts"
@@ -11,7 +11,7 @@ import type { World } from "./world.ts"
 const SETTLING_MS = 6000
 /** How soon a user may write after they have pressed ESC, in ms. */
 const QUICKEST_MS = 20
-/** A life has far fewer requests to models and calls to the host: one with more goes round in circles. */
+/** A life has far fewer requests to models and calls to OpenCode: one with more goes round in circles. */
 const MOST_HAPPENINGS = 3000
 
 /** Looks on at a life, and says which promise was broken. */
@@ -37,7 +37,7 @@ export class Watch {
   restarts = 0
   /** Events were lost or came late: what they tell is known when somebody looks. */
   lostEvents = false
-  /** One of them told of a question: nobody knows of that but the host. */
+  /** One of them told of a question: nobody knows of that but OpenCode. */
   lostQuestion = false
   restartedAt = 0
   /** How long machines slept, and calls were under way, in ms. */
@@ -130,7 +130,7 @@ export class Watch {
     return this.#silenced.has(sessionID)
   }
 
-  /** What was not written down when the process died never was: records, and words that the host had just taken. */
+  /** What was not written down when the process died never was: records, and words that OpenCode had just taken. */
   restarting(): void {
     const { opencode, clock } = this.#world
     const isStored = ({ text }: { readonly text: string }) =>
@@ -154,7 +154,7 @@ export class Watch {
     }
   }
 
-  /** A call is made of the host. */
+  /** A call is made of OpenCode. */
   calling(rig: Rig, method: string, sessionID: string | undefined, about: unknown): void {
     const { manager } = rig
     this.figures.calls++

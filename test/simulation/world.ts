@@ -40,7 +40,7 @@ const TRUSTING = { sign: () => "signed", isSigned: (_value: unknown, signature: 
 const CONTEXT_TOKENS = 60_000
 const FOLDER = "/project"
 
-/** A parent's session, its tasks and theirs, the host and a second process: all that a life is played in. */
+/** A parent's session, its tasks and theirs, OpenCode and a second process: all that a life is played in. */
 export class World {
   readonly endOptions: EndOptions
   readonly history: Story

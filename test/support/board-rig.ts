@@ -158,7 +158,7 @@ export class FakeThreads implements Threads {
   readonly removed: string[] = []
   /** Rejects with this text. */
   fails?: string
-  /** Is not done before `giveUp`: the real host's calls have a limit, too. */
+  /** Is not done before `giveUp`: the real OpenCode's calls have a limit, too. */
   hangs = false
   woken = 0
   readonly #waiting: ((error: Error) => void)[] = []

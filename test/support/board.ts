@@ -6,11 +6,11 @@ import { TrustedFile } from "../../src/features/board/store/files.ts"
 import { Store } from "../../src/features/board/store/store.ts"
 import { installationKey, processLives, processMark, signerOf } from "../../src/runtime/record/identity.ts"
 import { callTool, eventually } from "./drive.ts"
-import type { Opencode } from "./opencode.ts"
 import type { ModelRequest, Reply, ScriptedModel } from "./model.ts"
 import { textOf } from "./model-request.ts"
+import type { Opencode } from "./opencode.ts"
 
-/** The board of a real host, as it stands in its files and as agents use it. */
+/** The board of a real OpenCode, as it stands in its files and as agents use it. */
 
 type Stored = {
   id: string
@@ -29,15 +29,16 @@ export const boardFile = (opencode: Opencode): { tasks: Stored[]; nextId: number
   JSON.parse(readFileSync(join(boardFolder(opencode), "tasks.json"), "utf8"))
 
 const stateFolder = (opencode: Opencode) => join(opencode.home, "state", "opencode", "superagents")
-const signerFor = (opencode: Opencode) => signerOf(installationKey(join(opencode.home, "data", "opencode", "superagents")))
+const signerFor = (opencode: Opencode) =>
+  signerOf(installationKey(join(opencode.home, "data", "opencode", "superagents")))
 
-/** What the host's installation believes of a board. */
+/** What the installation believes of a board. */
 export function keptBoard(opencode: Opencode, folder = boardFolder(opencode)): BoardState {
   const { file } = new TrustedFile(stateFolder(opencode), folder, signerFor(opencode), () => {})
   return existsSync(file) ? JSON.parse(readFileSync(file, "utf8").split("\n")[1] ?? "").state : EMPTY
 }
 
-/** What the host's user does with a board, from another process: as the terminal does. */
+/** What the user does with a board, from another process: as the terminal does. */
 export async function byHand(opencode: Opencode, command: BoardCommand, folder = boardFolder(opencode)): Promise<void> {
   const store = new Store({
     folder,

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach } from "vitest"
-import { type Opencode, startOpencode } from "./opencode.ts"
 import { type Reply, type ScriptedModel, startModel } from "./model.ts"
+import { type Opencode, startOpencode } from "./opencode.ts"
 import { launchAll, PACKAGE } from "./plugin.ts"
 
 /** A real OpenCode, and a provider whose bucket is empty for a while. */

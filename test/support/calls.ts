@@ -1,6 +1,6 @@
 import { callTool } from "./drive.ts"
-import type { Opencode } from "./opencode.ts"
 import type { ScriptedModel } from "./model.ts"
+import type { Opencode } from "./opencode.ts"
 import { launchedFrom, notified } from "./plugin.ts"
 
 const LIMIT_MS = 90_000

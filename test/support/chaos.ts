@@ -10,7 +10,7 @@ import type { Reply } from "./model.ts"
 import { Rig } from "./rig.ts"
 
 /**
- * A life of one manager and its host, made of steps in any order, with faults in the host, and what must hold
+ * A life of one manager and its OpenCode, made of steps in any order, with faults of OpenCode, and what must hold
  * whatever the order. Everything random comes from fast-check, so that a failure can be played again.
  */
 
@@ -116,7 +116,7 @@ const fault = fc.oneof(
 )
 const crashing = fc.oneof({ weight: 60, arbitrary: fault }, { weight: 1, arbitrary: fc.constant("crash" as const) })
 
-/** What the host's calls meet, one after the other; all is well when the list has ended. */
+/** What OpenCode's calls meet, one after the other; all is well when the list has ended. */
 export const callFaults = (crashes: boolean): fc.Arbitrary<readonly CallFault[]> =>
   fc.array(crashes ? crashing : fault, { maxLength: 120 })
 

@@ -1,7 +1,7 @@
 import { eventually, idle, messages, openSession, say } from "./drive.ts"
-import type { Opencode } from "./opencode.ts"
 import type { ModelMessage, ModelRequest, Reply, ScriptedModel } from "./model.ts"
 import { textOf } from "./model-request.ts"
+import type { Opencode } from "./opencode.ts"
 import { notified } from "./plugin.ts"
 
 /** What the parent's model answers to a request; a function is handed the ids of the tasks launched so far. */
@@ -242,7 +242,7 @@ export type Conversation = {
   readonly child?: readonly Line[]
 }
 
-/** Plays a scenario on a real host and returns what the models were sent. */
+/** Plays a scenario on a real OpenCode and returns what the models were sent. */
 export async function play(opencode: Opencode, model: ScriptedModel, scenario: Scenario): Promise<Conversation> {
   const { title, about, turns, children = {}, child } = scenario
   const session = await openSession(opencode)
@@ -270,7 +270,12 @@ export async function play(opencode: Opencode, model: ScriptedModel, scenario: S
       await eventually(() => answered >= expected, PATIENCE)
       await idle(opencode, session, PATIENCE)
     }
-    return { title, about, parent: await parentLines(opencode, model, session), child: childLines(model, session, child) }
+    return {
+      title,
+      about,
+      parent: await parentLines(opencode, model, session),
+      child: childLines(model, session, child),
+    }
   } finally {
     remove()
   }

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto"
 import type { AssistantMessage, Message, ToolPart } from "@opencode-ai/sdk/v2"
 import { eventually, type News } from "./eventually.ts"
-import type { Opencode, HostEvent } from "./opencode.ts"
 import type { ModelRequest, ScriptedModel } from "./model.ts"
+import type { HostEvent, Opencode } from "./opencode.ts"
 
 export { eventually } from "./eventually.ts"
 
@@ -36,7 +36,7 @@ export const unwrap = async <Data>(call: Promise<{ data?: Data; error?: unknown 
   return data
 }
 
-/** Like the host's own: ids ascend in time. */
+/** Like OpenCode's own: ids ascend in time. */
 const newMessageID = () => {
   const time = (BigInt(Date.now()) * 4096n).toString(16).slice(-12).padStart(12, "0")
   return `msg_${time}${randomBytes(7).toString("hex")}`
@@ -47,7 +47,7 @@ const modelFrom = (name: string) => {
   return { providerID: name.slice(0, slash), modelID: name.slice(slash + 1) }
 }
 
-/** News of these events alone: what else happens in the host is no reason to ask it again. */
+/** News of these events alone: what else happens in OpenCode is no reason to ask it again. */
 export const newsOf = ({ events }: Opencode, concerns: (event: HostEvent) => boolean): News => ({
   mark: events.mark,
   since: (mark, limit) => events.since(mark, limit, concerns),
@@ -66,14 +66,17 @@ export const openSession = async (opencode: Opencode, options: { title?: string;
   return session.id
 }
 
-export const messages = (opencode: Opencode, sessionID: string) => unwrap(opencode.client.session.messages({ sessionID }))
+export const messages = (opencode: Opencode, sessionID: string) =>
+  unwrap(opencode.client.session.messages({ sessionID }))
 
 /** "busy" or "retry" while it works; undefined when idle. */
-const statusOf = async (opencode: Opencode, sessionID: string) => (await unwrap(opencode.client.session.status()))[sessionID]?.type
+const statusOf = async (opencode: Opencode, sessionID: string) =>
+  (await unwrap(opencode.client.session.status()))[sessionID]?.type
 
-const isBusy = async (opencode: Opencode, sessionID: string) => ((await statusOf(opencode, sessionID)) ?? "idle") !== "idle"
+const isBusy = async (opencode: Opencode, sessionID: string) =>
+  ((await statusOf(opencode, sessionID)) ?? "idle") !== "idle"
 
-/** Resolves when the host has taken the message up: its turn has begun, or an error was told. Returns its id. */
+/** Resolves when OpenCode has taken the message up: its turn has begun, or an error was told. Returns its id. */
 export const say = async (opencode: Opencode, sessionID: string, text: string, options: SayOptions = {}) => {
   const messageID = newMessageID()
   const busy = await isBusy(opencode, sessionID)
@@ -96,7 +99,7 @@ export const say = async (opencode: Opencode, sessionID: string, text: string, o
       }
       return event.type === "message.updated" && busy && event.properties.info.id === messageID
     },
-    { since, timeout, what: `the host takes up a message in ${sessionID}` },
+    { since, timeout, what: `OpenCode takes up a message in ${sessionID}` },
   )
   return { messageID, error: takenUp.type === "session.error" ? takenUp.properties.error : undefined }
 }
@@ -107,7 +110,7 @@ const lastAnswer = async (opencode: Opencode, sessionID: string): Promise<Assist
 }
 
 /**
- * Resolves when the session is idle. The host says idle before it has written an error or an abort into the last
+ * Resolves when the session is idle. OpenCode says idle before it has written an error or an abort into the last
  * message, so that gets a moment to be closed; after a crash it never will be.
  */
 export const idle = async (opencode: Opencode, sessionID: string, { timeout = TURN_TIMEOUT_MS } = {}) => {
@@ -128,7 +131,9 @@ export const idle = async (opencode: Opencode, sessionID: string, { timeout = TU
 export const ask = async (opencode: Opencode, sessionID: string, text: string, options: SayOptions = {}) => {
   const { messageID } = await say(opencode, sessionID, text, options)
   await idle(opencode, sessionID, options)
-  const since = (await messages(opencode, sessionID)).filter(({ info }) => info.role === "assistant" && info.id > messageID)
+  const since = (await messages(opencode, sessionID)).filter(
+    ({ info }) => info.role === "assistant" && info.id > messageID,
+  )
   const texts = since.map(({ parts }) =>
     parts.flatMap((part) => (part.type === "text" && part.text ? part.text : [])).join("\n"),
   )

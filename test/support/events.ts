@@ -1,7 +1,9 @@
 import type { Event } from "@opencode-ai/sdk/v2"
 
 /** Some events of the stream (heartbeats) are missing from the SDK's types. */
-export type OpencodeEventOf = { [Type in Event["type"]]: Extract<Event, { type: Type }> }[Event["type"]] & { at: number }
+export type OpencodeEventOf = { [Type in Event["type"]]: Extract<Event, { type: Type }> }[Event["type"]] & {
+  at: number
+}
 
 type Waiter = { matches: (event: OpencodeEventOf) => boolean; found: (event: OpencodeEventOf) => void }
 
@@ -16,7 +18,7 @@ type WaitOptions = {
 const DEFAULT_WAIT_MS = 20_000
 const CONNECT_TIMEOUT_MS = 20_000
 
-/** All events of one project directory, over restarts of the host as well. `logs` goes into errors' texts. */
+/** All events of one project directory, over restarts of OpenCode as well. `logs` goes into errors' texts. */
 export const createEventLog = (logs: () => string) => {
   const all: OpencodeEventOf[] = []
   const waiters = new Set<Waiter>()
@@ -81,7 +83,7 @@ export const createEventLog = (logs: () => string) => {
         () => {},
         () => {},
       ),
-    /** Resolves once the host says that it listens; never rejects later, when the host goes away. */
+    /** Resolves once OpenCode says that it listens; never rejects later, when OpenCode goes away. */
     async connect(url: string, directory: string) {
       connection?.abort()
       connection = new AbortController()

@@ -13,7 +13,7 @@ export type News = { mark(): number; since(mark: number, limit: number): Promise
 
 /**
  * Polls until `look` returns something truthy, which is the result. A throw counts as "not yet". With `news` it looks
- * again only when there is some, and first when there is some since the mark `since`: each look costs the host.
+ * again only when there is some, and first when there is some since the mark `since`: each look costs OpenCode.
  */
 export const eventually = async <Value>(
   look: () => Value | Promise<Value>,

@@ -196,7 +196,7 @@ export class Calls {
     return answer
   }
 
-  /** The host tells of each change more than once. What no test gave a result returns something new each time. */
+  /** OpenCode tells of each change more than once. What no test gave a result returns something new each time. */
   #tell({ id: messageID }: StoredMessage, part: StoredCall, ms = 0): void {
     const { callID, tool, args: input, result = callID } = part
     const state = part.state === "completed" || part.state === "error" ? "ended" : part.state

@@ -53,7 +53,7 @@ export type StoredSession = {
   updatedAt: number
 }
 
-/** What a host keeps on disk: it survives the process. */
+/** What an OpenCode keeps on disk: it survives the process. */
 export class FakeDatabase {
   readonly sessions = new Map<string, StoredSession>()
   /** Instances of the plugin whose process lives. */
@@ -66,7 +66,7 @@ export class FakeDatabase {
   readonly #records = new WeakMap<object, TaskRecord | undefined>()
   #count = 0
 
-  /** Ascending, as the host's own ids are. */
+  /** Ascending, as OpenCode's own ids are. */
   nextID(prefix: string): string {
     return `${prefix}_${String(++this.#count).padStart(6, "0")}`
   }
@@ -99,5 +99,5 @@ export class FakeDatabase {
   }
 }
 
-/** What the host's JSON makes of a value. */
+/** What OpenCode's JSON makes of a value. */
 export const jsonCopy = <Value>(value: Value): Value => JSON.parse(JSON.stringify(value))

@@ -3,7 +3,7 @@ import type { Model } from "../../src/core/task.ts"
 import type { ForkApi, HistoryMessage, NewFork } from "../../src/features/forks/ports.ts"
 import type { FakeApi } from "./fake-api.ts"
 
-/** Forks on the fake host: a session of its own and nothing of the parent's past but what a test says. */
+/** Forks on the fake OpenCode: a session of its own and nothing of the parent's past but what a test says. */
 export class FakeForks implements ForkApi, ModelFacts {
   readonly #opencode: FakeApi
   past: readonly HistoryMessage[] = []
@@ -16,7 +16,8 @@ export class FakeForks implements ForkApi, ModelFacts {
   }
 
   async history(sessionID: string): Promise<readonly HistoryMessage[]> {
-    if (!this.#opencode.database.sessions.has(sessionID)) throw new OpencodeError("Session not found", { notFound: true })
+    if (!this.#opencode.database.sessions.has(sessionID))
+      throw new OpencodeError("Session not found", { notFound: true })
     return this.past
   }
 

@@ -5,10 +5,10 @@ import { Calls, type FakeTool, type Stopped, Waits } from "./fake-calls.ts"
 import type { FakeDatabase, StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
 import type { HangReply, Reply, TextReply, ToolReply, Usage } from "./model.ts"
 
-/** The host asks it where a prompt names none. */
+/** OpenCode asks it where a prompt names none. */
 const DEFAULT_MODEL: Model = { provider: "scripted", id: "alpha" }
 
-/** What a script sees of a model's request; the scripts of the real host's model see more. */
+/** What a script sees of a model's request; the scripts of the real OpenCode's model see more. */
 type FakeRequest = {
   readonly sessionID: string
   /** The text of the last user message, or what a hook tells with this request. */
@@ -54,12 +54,12 @@ export type TurnPorts = {
 }
 
 const THINKING_MS = 10
-/** Between the end of a turn and what the host writes after it. */
+/** Between the end of a turn and what OpenCode writes after it. */
 const CLOSING_MS = 5
 const EMPTY_ANSWER_MS = 150
 const RETRY_DELAYS_MS = [2000, 4000, 8000, 16_000, 30_000] as const
 const ABORTED = { name: "MessageAbortedError", message: "Aborted" }
-/** What providers say in the host's words; "error" and "other" are words of providers that a test's model does not speak. */
+/** What providers say in OpenCode's words; "error" and "other" are words of providers that a test's model does not speak. */
 const FINISHES: Readonly<Record<string, string>> = {
   stop: "stop",
   length: "length",
@@ -115,7 +115,7 @@ export class Turn {
     emit({ type: "idle", sessionID })
   }
 
-  /** The host's manner: an error, an idle, then the message's own error, then a second idle. */
+  /** OpenCode's manner: an error, an idle, then the message's own error, then a second idle. */
   abort(): void {
     if (this.#waits.aborted) return
     this.#waits.abort()
@@ -143,7 +143,7 @@ export class Turn {
     this.#calls.answer(ask, { refused, feedback })
   }
 
-  /** As the host sees it: also where an answer to something else has a later id than what was asked. */
+  /** As OpenCode sees it: also where an answer to something else has a later id than what was asked. */
   #isAnswered(asked: StoredMessage): boolean {
     const { messages } = this.#session
     const answers = messages.filter(({ parentID }) => parentID === asked.id)
@@ -291,7 +291,7 @@ export class Turn {
     return answered === "goes on" && outcome === "refused" ? "ended" : answered
   }
 
-  /** Waits until the host asks again; undefined where it does. */
+  /** Waits until OpenCode asks again; undefined where it does. */
   async #refused({ status, text, refusal }: Refused, attempt: number): Promise<Step | undefined> {
     const { activity, emit } = this.#ports
     const sessionID = this.#session.id

@@ -22,13 +22,13 @@ export type HomeOptions = {
   home?: string
 }
 
-/** Nothing else of the environment reaches the host: no OPENCODE_*, no provider keys, no proxies. */
+/** Nothing else of the environment reaches OpenCode: no OPENCODE_*, no provider keys, no proxies. */
 const INHERITED = ["PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "SHELL", "LD_LIBRARY_PATH"]
 
 const LOG_TAIL_BYTES = 16_384
 
 /**
- * What spares the host its first install of `@opencode-ai/plugin` into the config folder: it looks only whether
+ * What spares OpenCode its first install of `@opencode-ai/plugin` into the config folder: it looks only whether
  * node_modules exists and whether the lock file's root names the package. So no copy, no cache and no network.
  */
 const INSTALLED = {
@@ -36,7 +36,7 @@ const INSTALLED = {
   packages: { "": { dependencies: { "@opencode-ai/plugin": "*" } } },
 }
 
-/** The host's own catalogue has thousands of models, which cost its first turn a second and more of a core to read. */
+/** OpenCode's own catalogue has thousands of models, which cost its first turn a second and more of a core to read. */
 const NO_MODELS = "{}"
 
 const seedConfigFolder = async (folder: string) => {
@@ -45,7 +45,7 @@ const seedConfigFolder = async (folder: string) => {
 }
 
 const initProject = async (directory: string) => {
-  // A board makes this folder, too, and with the next start the host would install into it: see above.
+  // A board makes this folder, too, and with the next start OpenCode would install into it: see above.
   const folder = join(directory, ".opencode")
   await seedConfigFolder(folder)
   await writeFile(join(folder, ".gitignore"), "*\n")

@@ -1,6 +1,6 @@
 import { callTool, callTools, eventually, idle, messages, openSession } from "./drive.ts"
-import type { Opencode } from "./opencode.ts"
 import type { ScriptedModel } from "./model.ts"
+import type { Opencode } from "./opencode.ts"
 import { launchedFrom } from "./plugin.ts"
 
 /** How a round of the kill test came out for one task. */
@@ -9,7 +9,12 @@ export type Fate = { readonly id: string; readonly status: string; readonly noti
 const ROW = /^(bg_[a-z0-9]{8}).* \| (completed|error|cancelled|running|resumed)[^|]*\|/
 
 /** Launches `count` tasks in a new session, all in one message; returns the session and the tasks' ids. */
-export async function launchMany(opencode: Opencode, model: ScriptedModel, count: number, prompt: (index: number) => string) {
+export async function launchMany(
+  opencode: Opencode,
+  model: ScriptedModel,
+  count: number,
+  prompt: (index: number) => string,
+) {
   const session = await openSession(opencode)
   const calls = Array.from({ length: count }, (_, index) => ({
     name: "superagents_task",
@@ -28,7 +33,11 @@ export async function notificationsOf(opencode: Opencode, session: string, ids: 
 }
 
 /** The status of each task as `superagents_list` shows it. */
-export async function statuses(opencode: Opencode, model: ScriptedModel, session: string): Promise<Map<string, string>> {
+export async function statuses(
+  opencode: Opencode,
+  model: ScriptedModel,
+  session: string,
+): Promise<Map<string, string>> {
   const { output = "" } = await callTool(opencode, model, session, "superagents_list", {})
   return new Map(
     output.split("\n").flatMap((line) => {

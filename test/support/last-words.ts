@@ -1,12 +1,12 @@
 import { expect } from "vitest"
 import { callTool, eventually, openSession, toolParts, unwrap } from "./drive.ts"
-import type { Opencode } from "./opencode.ts"
 import type { ModelRequest, Reply, ScriptedModel, Usage } from "./model.ts"
+import type { Opencode } from "./opencode.ts"
 import { gate, launch, notified, type TaskArguments } from "./plugin.ts"
 
 /** Near a limit: what an agent is asked, and five of them that share one. */
 
-/** What asks the host with these rules: `ls` and nothing else. */
+/** What OpenCode asks for with these rules: `ls` and nothing else. */
 export const ASKS_FOR_LS = { "*": "allow", bash: { "*": "allow", "ls*": "ask" } } as const
 
 export const isAsked = ({ messages }: ModelRequest): boolean =>

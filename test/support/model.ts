@@ -77,7 +77,7 @@ export type ModelRequest = {
   number: number
   /** The id of the model, without its provider. */
   model: string
-  /** The session that asks, from the host's header. */
+  /** The session that asks, from OpenCode's header. */
   sessionID: string | undefined
   /** The parent of that session. */
   parentSessionID: string | undefined

@@ -25,7 +25,7 @@ process.on("exit", () => {
 
 /**
  * A real `opencode serve` in a throw-away home and project. It keeps its port over a restart while that is free;
- * so take `url` and `client` from the host each time. A given `home` is never removed by stop().
+ * so take `url` and `client` from OpenCode each time. A given `home` is never removed by stop().
  */
 export const startOpencode = async (options: OpencodeOptions = {}) => {
   const { root, directory, env, logFile } = await prepareHome(options)

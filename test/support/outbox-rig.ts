@@ -12,7 +12,7 @@ import { Outbox, type OutboxPorts } from "../../src/runtime/mailbox/outbox.ts"
 import { FakeClock } from "./fake-clock.ts"
 import { deliveryOf, taskOf } from "./tasks.ts"
 
-/** The outbox alone, on a host that does what a test says. */
+/** The outbox alone, on an OpenCode that does what a test says. */
 
 export const PARENT = "ses_parent"
 export const BUILD: AgentInfo = { name: "build", description: "", mode: "primary" }
@@ -59,7 +59,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     reads: 0,
     failures: [] as OpencodeError[],
     known: true,
-    /** Happens while the host is asked who is at work. */
+    /** Happens while OpenCode is asked who is at work. */
     meanwhile: () => {},
     looks: 0,
     composed: 0,

@@ -4,24 +4,24 @@ import type { Browser, Page } from "playwright-core"
 import { linkOf, readAddress } from "../../src/features/web/address.ts"
 import { startBrowser } from "./browser.ts"
 import { eventually } from "./eventually.ts"
-import type { Opencode } from "./opencode.ts"
 import type { ScriptedModel } from "./model.ts"
+import type { Opencode } from "./opencode.ts"
 import { live } from "./page.ts"
 import { startPlugged } from "./plugin.ts"
 import { freePort } from "./server-process.ts"
 
-/** The page of a real host. */
+/** The page of a real OpenCode. */
 
 /** In February alone: the board works by itself in none of these tests. */
 const BOARD = { schedule: "0 0 30 2 *", agents: ["build"] }
 
-/** A real host that serves the page and asks before it removes something. */
+/** A real OpenCode that serves the page and asks before it removes something. */
 export async function startPageServer(model: ScriptedModel): Promise<Opencode> {
   const permission = { "*": "allow", bash: { "*": "allow", "rm *": "ask" } }
   return startPlugged(model, { web: { port: await freePort() }, board: BOARD, childQuestions: true }, { permission })
 }
 
-/** The browser of a file of tests: opens pages of a host, and closes those of a test after it. */
+/** The browser of a file of tests: opens pages of an OpenCode, and closes those of a test after it. */
 export async function startPages() {
   const browser = await startBrowser()
   if (!browser) console.warn("No Chromium: the page is not tested here.")

@@ -31,7 +31,10 @@ export const openWithPast = async (
   const { events, messageIDs } = eventsOf(session, past)
   for (let at = 0; at < events.length; at += EVENTS_AT_ONCE)
     await unwrap(
-      opencode.client.sync.replay({ body_directory: opencode.directory, events: events.slice(at, at + EVENTS_AT_ONCE) }),
+      opencode.client.sync.replay({
+        body_directory: opencode.directory,
+        events: events.slice(at, at + EVENTS_AT_ONCE),
+      }),
     )
   return { id: session.id, messageIDs }
 }

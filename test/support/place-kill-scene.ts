@@ -5,15 +5,15 @@ import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, expect } from "vitest"
 import { callTool, eventually, openSession, say, unwrap } from "./drive.ts"
 import type { Moment } from "./fixtures/dying-plugin.ts"
-import type { Opencode } from "./opencode.ts"
 import { fates } from "./killing.ts"
 import { type ScriptedModel, startModel } from "./model.ts"
+import type { Opencode } from "./opencode.ts"
 import { notified, PACKAGE, startPlugged } from "./plugin.ts"
 import { isRunning } from "./process-id.ts"
 import { Repository, text } from "./repository.ts"
 
 /**
- * The host dies while a task's worktree is made ready, put away or merged, and comes back: one end, told once, nothing
+ * OpenCode dies while a task's worktree is made ready, put away or merged, and comes back: one end, told once, nothing
  * lost, nothing left over. What git does in between has moments of its own in test/place/crash.
  */
 
@@ -52,7 +52,7 @@ export function placeKillScene(): void {
   })
 }
 
-/** A task that the host dies in at a moment: a call of the plugin's, or words of a call of git; ends with the status. */
+/** A task that OpenCode dies in at a moment: a call of the plugin's, or words of a call of git; ends with the status. */
 export async function diesAt(moment: Moment | string, status: string): Promise<void> {
   user.write("shared.txt", text()).commit()
   user.write("shared.txt", text({ 0: "mine, not committed" })).write("mine.txt", "untracked\n")
@@ -72,7 +72,7 @@ export async function diesAt(moment: Moment | string, status: string): Promise<v
   if (typeof moment === "string") writeFileSync(join(folder, "words"), moment)
   else writeFileSync(join(folder, "orders"), JSON.stringify(moment))
   await say(opencode, session, "hand it over").catch(() => {})
-  await eventually(() => !isRunning(pid), { timeout: 150_000, message: () => `the host dies ${opencode.logs()}` })
+  await eventually(() => !isRunning(pid), { timeout: 150_000, message: () => `OpenCode dies ${opencode.logs()}` })
   await opencode.restart()
   const [child] = (await unwrap(opencode.client.session.children({ sessionID: session }))).map((each) => {
     const { superagents } = each.metadata as { superagents: { task: { id: string } } }

@@ -3,13 +3,13 @@ import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, expect } from "vitest"
 import { callsOf } from "./calls.ts"
 import { openSession } from "./drive.ts"
-import type { Opencode } from "./opencode.ts"
 import { type ScriptedModel, startModel } from "./model.ts"
+import type { Opencode } from "./opencode.ts"
 import { startPlugged } from "./plugin.ts"
 import { Repository } from "./repository.ts"
 import { shellAgentOf } from "./shell-agent.ts"
 
-/** What the tests of tasks in worktrees share: one host for a file, in a real repository, and a new session for each test. */
+/** What the tests of tasks in worktrees share: one OpenCode for a file, in a real repository, and a new session for each test. */
 
 export let model: ScriptedModel
 export let opencode: Opencode

@@ -9,8 +9,8 @@ import {
   type ToolOutcome,
   unwrap,
 } from "./drive.ts"
-import { type Opencode, type OpencodeOptions, type Plugin, startOpencode } from "./opencode.ts"
 import type { ModelRequest, ScriptedModel } from "./model.ts"
+import { type Opencode, type OpencodeOptions, type Plugin, startOpencode } from "./opencode.ts"
 
 /** The package's folder, as a user would name it in opencode.json. */
 export const PACKAGE = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "")
@@ -46,7 +46,7 @@ export type Notification = {
   model: { providerID: string; modelID: string; variant?: string }
 }
 
-/** A host with the built plugin, under these options. Fails where the host has not taken the plugin. */
+/** An OpenCode with the built plugin, under these options. Fails where OpenCode has not taken the plugin. */
 export const startPlugged = async (
   model: ScriptedModel,
   options: Record<string, unknown> = {},
@@ -61,7 +61,7 @@ export const startPlugged = async (
   if (ids.includes("superagents_task") || options.enabled === false) return opencode
   const logs = opencode.logs()
   await opencode.stop()
-  throw new Error(`the host did not load ${plugin}\n${logs}`)
+  throw new Error(`OpenCode did not load ${plugin}\n${logs}`)
 }
 
 const TASK_ID = /\bbg_[a-z0-9]{8}\b/
@@ -152,8 +152,9 @@ export const gate = () => {
   return { opened, open }
 }
 
-/** How many sessions the host has, of any kind. */
-export const countSessions = async (opencode: Opencode) => (await unwrap(opencode.client.session.list({ limit: 10_000 }))).length
+/** How many sessions OpenCode has, of any kind. */
+export const countSessions = async (opencode: Opencode) =>
+  (await unwrap(opencode.client.session.list({ limit: 10_000 }))).length
 
 /**
  * Has a whole task run and be told of in a session of its own. For tests that something does not happen: what was to

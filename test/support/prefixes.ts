@@ -59,7 +59,7 @@ const BLOCK = /<Task id=.*<\/Task>/
 
 const unmarked = (key: string, value: unknown) => (key === "cache_control" ? undefined : value)
 
-/** In plan mode, and after it, the host moves a reminder with every request: its own prefix ends there. */
+/** In plan mode, and after it, OpenCode moves a reminder with every request: its own prefix ends there. */
 const isPlanned = ({ userTexts }: ModelRequest): boolean =>
   userTexts.some((text) => /<system-reminder>[\s\S]*(# Plan Mode|operational mode has changed)/.test(text))
 

@@ -13,10 +13,10 @@ import { hereKind } from "../../src/runtime/places/here.ts"
 import type { Place, PlaceKind, PlacePorts } from "../../src/runtime/places/place.ts"
 import { TaskManager } from "../../src/runtime/task-manager.ts"
 import type { TaskView } from "../../src/runtime/tasks/view.ts"
+import { FakeApi } from "./fake-api.ts"
 import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
 import type { FakeDatabase, StoredMessage } from "./fake-database.ts"
 import { FakeForks } from "./fake-forks.ts"
-import { FakeApi } from "./fake-api.ts"
 import type { FakeScript } from "./fake-turn.ts"
 import { parseOptions } from "./options.ts"
 
@@ -34,7 +34,7 @@ export type RigOptions = {
   kind?: Partial<PlaceKind>
   /** Where the rows of maps are kept; in files of a folder of its own by default. */
   ledgers?: Ledgers
-  /** A further kind of places, and what the host is for the manager where some of its sessions are elsewhere. */
+  /** A further kind of places, and what OpenCode is for the manager where some of its sessions are elsewhere. */
   elsewhere?: { kind: (rig: Rig) => PlaceKind; over: (opencode: FakeApi, clock: FakeClock) => OpencodeApi }
   /** Features beside the plugin's own. */
   features?: readonly Feature[]
@@ -80,7 +80,7 @@ const IN_PROCESS = await Promise.all(
 
 export const CALL = "msg_call"
 
-/** A TaskManager on the fake host, with a parent session whose agent is in the middle of a tool call. */
+/** A TaskManager on the fake OpenCode, with a parent session whose agent is in the middle of a tool call. */
 export class Rig {
   readonly clock: FakeClock
   opencode: FakeApi
@@ -139,7 +139,7 @@ export class Rig {
     return { sessionID, messageID: `${CALL}_${sessionID}` }
   }
 
-  /** A session as it is while its agent calls a tool, and idle as to the host, so that notifications start a turn. */
+  /** A session as it is while its agent calls a tool, and idle as to OpenCode, so that notifications start a turn. */
   openParent(persona: { agent?: string; model?: { provider: string; id: string; variant?: string } } = {}): string {
     const { agent = "build", model = { provider: "scripted", id: "alpha", variant: "high" } } = persona
     const id = this.opencode.openSession({ title: "the parent" })

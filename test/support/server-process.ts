@@ -73,7 +73,7 @@ export const startServer = async ({ cwd, env, port, print }: StartOptions) => {
     const deadline = performance.now() + START_TIMEOUT_MS
     const timeout = sleep(START_TIMEOUT_MS, undefined, { ref: false })
     const url = await Promise.race([listening, gone, timeout])
-    if (!url) throw new Error("the host did not start")
+    if (!url) throw new Error("OpenCode did not start")
     const probe = `${url}/agent?directory=${encodeURIComponent(cwd)}`
     while (performance.now() < deadline && living.has(child)) {
       const answer = await fetch(probe, { signal: AbortSignal.timeout(READY_REQUEST_MS) }).catch(() => undefined)
@@ -81,7 +81,7 @@ export const startServer = async ({ cwd, env, port, print }: StartOptions) => {
       if (answer?.ok) return url
       await sleep(READY_PAUSE_MS)
     }
-    throw new Error("the host started and never became ready")
+    throw new Error("OpenCode started and never became ready")
   }
 
   try {

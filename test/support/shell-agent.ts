@@ -1,6 +1,6 @@
 import type { ScriptedModel } from "./model.ts"
 
-/** A reply that runs a command; `timeout`: after so many ms the host cuts it off. */
+/** A reply that runs a command; `timeout`: after so many ms OpenCode cuts it off. */
 export const bash = (command: string, timeout?: number) => ({
   tools: [{ name: "bash", args: { command, description: "works", ...(timeout && { timeout }) } }],
 })

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, expect, vi } from "vitest"
 import { ask, callTool, openSession, unwrap } from "./drive.ts"
-import type { Opencode } from "./opencode.ts"
 import { type ScriptedModel, startModel } from "./model.ts"
+import type { Opencode } from "./opencode.ts"
 import { notified, startPlugged } from "./plugin.ts"
 
-/** What the tests of words to agents at work share, on the real host. */
+/** What the tests of words to agents at work share, on the real OpenCode. */
 
 export const PATIENT = { timeout: 120_000 }
 

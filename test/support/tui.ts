@@ -41,7 +41,7 @@ process.on("exit", () => {
   for (const root of homes) rmSync(root, { recursive: true, force: true })
 })
 
-/** The real `opencode` terminal UI in a terminal without a window, in a throw-away home or in that of a running host. */
+/** The real `opencode` terminal UI in a terminal without a window, in a throw-away home or in that of a running OpenCode. */
 export const startTui = async ({ opencode, home = {}, sessionID, size, colours, ...rest }: TuiOptions) => {
   const { root, directory, env } = await prepareHome(opencode ? { home: opencode.home } : home)
   const ownsHome = !opencode && !home.home
@@ -76,7 +76,7 @@ export const startTui = async ({ opencode, home = {}, sessionID, size, colours, 
   })
 
   /**
-   * Shows another session of the host, at this size, as if the terminal had been opened with it. Its title must be its
+   * Shows another session of OpenCode, at this size, as if the terminal had been opened with it. Its title must be its
    * own: the wide terminal's sidebar has it.
    */
   const show = async ({ id, title }: { id: string; title: string }, [columns, rows]: readonly [number, number]) => {

@@ -82,7 +82,7 @@ describe("the bill of a day", () => {
     expect(bill([[task("a", "p", { run: { ...run, recent } }), 2, 3]]).day().cost).toBe(2.5)
   })
 
-  test("the bill of the day is marked as a minimum when the host does not know all costs", () => {
+  test("the bill of the day is marked as a minimum when OpenCode does not know all costs", () => {
     const one = (hoursAgo: number) => {
       const tasks = [task("a", "p", { run: ended(hoursAgo) })]
       return billOf(tasks, () => ({ lastRun: spent(1, true), before: NO_USAGE }), NOW).day()

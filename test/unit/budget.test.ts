@@ -151,7 +151,7 @@ describe("the default limits", () => {
 })
 
 describe("a task's budget", () => {
-  test("a task's budget is enforced even if the host's usage events are lost", async () => {
+  test("a task's budget is enforced even if OpenCode's usage events are lost", async () => {
     const rig = rigged({ maxCostPerTask: 0.05, pollInterval: 100 }, 100)
     rig.opencode.onEvent = () => "lose"
     const { id } = await rig.launch(spend)

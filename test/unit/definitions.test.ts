@@ -72,7 +72,7 @@ test("a shortened tool schema loses only its schema URL and its empty property l
       none: null,
     },
   })
-  // The host hands over the same one with every request: what it became is the same, too.
+  // OpenCode hands over the same one with every request: what it became is the same, too.
   const again: Definition = { description: "x", jsonSchema: given }
   shorten(again)
   expect(again.jsonSchema).toBe(definition.jsonSchema)

@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from "vitest"
 import { pastProxy } from "../../src/lib/direct.ts"
 
-/** That this keeps a request from the proxy is tried on the real host: test/e2e/key-loss.test.ts. */
+/** That this keeps a request from the proxy is tried on the real OpenCode: test/e2e/key-loss.test.ts. */
 
 const proxyOf = (url: string) => (pastProxy(new Request(url)) as { proxy?: string }).proxy
 

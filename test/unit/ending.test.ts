@@ -50,7 +50,7 @@ describe("a completed run", () => {
     expect(rig.opencode.calls).not.toContain("activity")
   })
 
-  test("several runs that send events share one occasional poll of the host", async () => {
+  test("several runs that send events share one occasional poll of OpenCode", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     for (let count = 0; count < 5; count++) await rig.launch()
@@ -62,7 +62,7 @@ describe("a completed run", () => {
     expect(rig.timers.pending).toBe(1)
   })
 
-  test("a run that sends no events makes the host be polled at every poll interval", async () => {
+  test("a run that sends no events makes OpenCode be polled at every poll interval", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     rig.onPrompt("DEAF", HANG)
@@ -195,7 +195,7 @@ describe("a failed run", () => {
     })
   })
 
-  test("a run fails when the host's retries are used up, and shows meanwhile that it retries", async () => {
+  test("a run fails when OpenCode's retries are used up, and shows meanwhile that it retries", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { status: 500, body: { error: { message: "out of order" } } })
     const { id } = await rig.launch()
@@ -214,7 +214,7 @@ describe("a failed run", () => {
     expect(rig.view(id).phase).toBe("retrying")
   })
 
-  test("a run fails when the host no longer knows its agent at the prompt", async () => {
+  test("a run fails when OpenCode no longer knows its agent at the prompt", async () => {
     const rig = new Rig()
     const launching = rig.launch()
     rig.opencode.onCall = (method) => {
@@ -329,7 +329,7 @@ describe("a child's session", () => {
 })
 
 describe("failed requests to OpenCode", () => {
-  test("a run completes although several requests to the host fail while it is watched", async () => {
+  test("a run completes although several requests to OpenCode fail while it is watched", async () => {
     const rig = new Rig()
     let failures = 0
     rig.opencode.onCall = (method) => {

@@ -12,7 +12,7 @@ const between = async () => {
   const task = await rig.launch()
   const { messages } = rig.opencode.stored(task.sessionID)
   await rig.clock.until(() => messages.at(-1)?.finish === "tool-calls" || messages.length > 2)
-  /** The host has opened no message for the next step yet. */
+  /** OpenCode has opened no message for the next step yet. */
   if (messages.length > 2) messages.splice(2)
   return { rig, ...task }
 }

@@ -175,7 +175,7 @@ describe("a run near its time limit", () => {
     expect(task.outcome?.reason?.code).toBe("timeout")
   })
 
-  test("a run that cannot be asked again since the host fails ends at its limit", async () => {
+  test("a run that cannot be asked again since OpenCode fails ends at its limit", async () => {
     const { rig } = rigged(limits, HANGS_IN_TOOL, SAID)
     const { id } = await rig.launch()
     await rig.clock.advance(1000)
@@ -254,7 +254,7 @@ describe("a crash during a last word", () => {
       expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
       expect(words.length).toBeLessThanOrEqual(1)
       expect(said.length).toBeLessThanOrEqual(1)
-      // What the step that was stopped cost, the host does not know.
+      // What the step that was stopped cost, OpenCode does not know.
       expect(rig.manager.spentBy(rig.parent).day).toMatchObject({ atLeast: true })
     }
   })

@@ -100,7 +100,7 @@ describe("late messages of an ended run", () => {
   })
 })
 
-test("a message that the host refused is not sent again to a run that has ended meanwhile", async () => {
+test("a message that OpenCode refused is not sent again to a run that has ended meanwhile", async () => {
   const rig = rigged()
   rig.onPrompt("FIND", { hang: true })
   const { id, sessionID } = await rig.launch()
@@ -121,7 +121,10 @@ test("a late message from the screen goes to the run that is current when it arr
   await rig.clock.advance(100)
   slowNext(rig, "clearRequest", sessionID, { slow: 5000 })
   const { metadata } = rig.opencode.stored(sessionID)
-  rig.opencode.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r", action: "tell", prompt: "MORE" } })
+  rig.opencode.writeMetadata(sessionID, {
+    ...metadata,
+    superagentsRequest: { id: "r", action: "tell", prompt: "MORE" },
+  })
   await rig.ended(id)
   expect(await answerAgain(rig, id)).toBe("heard")
   expect(rig.opencode.toasts.map(({ title }) => title)).not.toContain("Not done")

@@ -45,7 +45,7 @@ describe("a launch", () => {
     expect(JSON.stringify(rig.opencode.stored(task.sessionID).metadata)).not.toContain("FIND")
   })
 
-  test("a launch whose prompt the host refuses ends as failed, with one notification", async () => {
+  test("a launch whose prompt OpenCode refuses ends as failed, with one notification", async () => {
     const rig = new Rig()
     rig.opencode.onCall = (method, sessionID) =>
       method === "prompt" && sessionID !== rig.parent ? { fail: new OpencodeError("out of order") } : undefined
@@ -59,7 +59,7 @@ describe("a launch", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("a launch whose prompt arrived despite an error of the host does not keep running", async () => {
+  test("a launch whose prompt arrived despite an error of OpenCode does not keep running", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true })
     rig.opencode.onCall = (method, sessionID) =>
@@ -128,7 +128,9 @@ describe("a launch", () => {
       const rig = new Rig({ options: { maxDepth: 0, childQuestions } })
       for (const request of [{}, { fork: true }, { agent: "build" }]) {
         const { sessionID } = await rig.launch(request)
-        expect(rig.opencode.stored(sessionID).rules).toEqual([{ ...QUESTIONS, action: childQuestions ? "allow" : "deny" }])
+        expect(rig.opencode.stored(sessionID).rules).toEqual([
+          { ...QUESTIONS, action: childQuestions ? "allow" : "deny" },
+        ])
       }
     }
   })
@@ -146,7 +148,7 @@ describe("a launch", () => {
     )
   })
 
-  test("a launch counts its depth through sessions without a task and records known only to the host", async () => {
+  test("a launch counts its depth through sessions without a task and records known only to OpenCode", async () => {
     const rig = new Rig()
     const task = await rig.launch()
     const below = rig.opencode.openSession({ parentID: task.sessionID })
@@ -219,7 +221,7 @@ describe("a refused launch", () => {
     ))
 
   test.each(["agents", "session", "caller", "models", "createSession"])(
-    "a launch is refused and leaves no session when the host fails at %s",
+    "a launch is refused and leaves no session when OpenCode fails at %s",
     async (method) => {
       const rig = new Rig()
       const sessions = rig.opencode.database.sessions.size
@@ -231,7 +233,7 @@ describe("a refused launch", () => {
     },
   )
 
-  test("a launch leaves no session when the host made one but reported an error", async () => {
+  test("a launch leaves no session when OpenCode made one but reported an error", async () => {
     const rig = new Rig()
     const sessions = rig.opencode.database.sessions.size
     const fail = new OpencodeError("no answer")

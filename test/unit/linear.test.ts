@@ -4,7 +4,7 @@ import { promisify } from "node:util"
 import { describe, expect, test } from "vitest"
 
 /**
- * Code that reads texts of agents on the host's thread needs work in proportion to their length, and no more stack for a
+ * Code that reads texts of agents on OpenCode's thread needs work in proportion to their length, and no more stack for a
  * longer one. Steps are counted, so that a busy machine changes nothing; CPU time is compared coarsely.
  */
 

@@ -38,7 +38,7 @@ describe("an event of the run's session", () => {
     expect(run).toMatchObject({ lastSignAt: NOW - 1000, stuckSince: 1, observed: { heard: false } })
   })
 
-  test("an activity event sets the retry of the host, and a busy event removes it", () => {
+  test("an activity event sets the retry of OpenCode, and a busy event removes it", () => {
     const retry = { type: "retry", attempt: 2, message: "wait", next: 1 }
     const trying = working().takes(heard({ type: "active", activity: retry }))
     expect(trying.run?.retry).toEqual(retry)
@@ -194,14 +194,14 @@ describe("events after the end", () => {
 describe("unreported open questions", () => {
   const [one, two] = [askOf({ id: "per_1" }), askOf({ id: "per_2" })]
 
-  test("the host's list of open questions announces new ones and removes those that are gone", () => {
+  test("OpenCode's list of open questions announces new ones and removes those that are gone", () => {
     const { run, commands } = working({ asks: [one] }).takes({ type: "questions", open: [one, two], at: NOW })
     expect(run?.asks).toEqual([one, two])
     expect(commands).toEqual([{ do: "announce", ask: two }])
     expect(working({ asks: [one, two] }).takes({ type: "questions", open: [two], at: NOW }).run?.asks).toEqual([two])
   })
 
-  test("the host's list of open questions is ignored if an event arrived after it was requested", () => {
+  test("OpenCode's list of open questions is ignored if an event arrived after it was requested", () => {
     const told = { ...NOTHING_OBSERVED, heard: true }
     const asked = (lastSignAt: number) =>
       working({ observed: told, asks: [one], lastSignAt }).takes({ type: "questions", open: [two], at: NOW })

@@ -8,7 +8,7 @@ import { lastWordRefusal, lastWordRequest } from "../../src/core/watchdog.ts"
 import { answer, asked, at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
 import { askOf } from "../support/tasks.ts"
 
-/** What the machine does at a limit: it warns, asks the host, stops, or lets the run go on. */
+/** What the machine does at a limit: it warns, asks OpenCode, stops, or lets the run go on. */
 
 const tick = (doing?: Extract<Input, { type: "tick" }>["doing"]): Input => ({ type: "tick", doing })
 const busy = tick({ type: "busy" })
@@ -37,7 +37,7 @@ describe("a passed limit", () => {
     expect(working({}, { context: { purse: { ...purse, until: NOW + 100_000 } } }).takes(tick()).stage).toBe("working")
   })
 
-  test("a passed limit that the host could disprove is verified there first", () => {
+  test("a passed limit that OpenCode could disprove is verified there first", () => {
     const quiet = working(silent, { options: stall }).takes(tick())
     expect(quiet).toMatchObject({ stage: "working", run: { confirming: true } })
     expect(quiet.commands).toMatchObject([{ do: "confirm", reason: { code: "silence" }, by: "life" }])
@@ -201,7 +201,7 @@ describe("the verification of a passed limit", () => {
     expect(verified({ asks: [two] }, silence, { last, asks: [one] }).run?.asks).toEqual([two, one])
   })
 
-  test("a run ends when the host confirms too many empty answers in a row", () => {
+  test("a run ends when OpenCode confirms too many empty answers in a row", () => {
     const nothing = (id: string) => answer({ id, parts: [] })
     const three = [asked(), nothing("msg_1"), nothing("msg_2"), nothing("msg_3")]
     expect(verified({}, empty, { messages: three }).run?.outcome?.reason).toEqual(empty)

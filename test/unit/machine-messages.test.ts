@@ -143,7 +143,7 @@ describe("a message that the session ignored", () => {
     expect(command(passed.commands, "send")?.message).toMatchObject({ kind: "word", text: "MORE" })
   })
 
-  test("a run waits for a message that is being sent again, however long the host takes", () => {
+  test("a run waits for a message that is being sent again, however long OpenCode takes", () => {
     const again = wordOf({ id: "msg_again" })
     const late = (word: Partial<typeof again>) =>
       looked({ messages: [asked(), answer()] }, { sentMessages: [{ ...again, ...word }], missingSince: NOW - 60_000 })

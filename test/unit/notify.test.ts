@@ -16,7 +16,10 @@ const busyParent = (rig: Rig, ms: number) => {
 describe("a notification", () => {
   test("a notification has two parts, uses the parent's agent and model, and starts the parent's turn", async () => {
     const rig = new Rig()
-    rig.opencode.say(rig.parent, "hello", { agent: "plan", model: { provider: "scripted", id: "beta", variant: "low" } })
+    rig.opencode.say(rig.parent, "hello", {
+      agent: "plan",
+      model: { provider: "scripted", id: "beta", variant: "low" },
+    })
     await rig.clock.advance(1000)
     const task = await rig.ended((await rig.launch()).id)
     await rig.clock.advance(100)

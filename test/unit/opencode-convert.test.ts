@@ -7,7 +7,7 @@ import { asksAgain, toAgent, toError, toMessage, toUsage } from "../../src/openc
 import { permissionAsk, questionAsk } from "../../src/opencode/events.ts"
 
 describe("converted values from OpenCode", () => {
-  test("usage from the host is converted, with 0 for missing figures", () => {
+  test("usage from OpenCode is converted, with 0 for missing figures", () => {
     const none = { input: 0, output: 0, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0 }
     for (const tokens of [undefined, null, {}]) expect(toUsage(tokens, undefined)).toEqual(none)
     expect(toUsage({ input: 1, cache: { read: 2 } }, 3)).toEqual({ ...none, input: 1, cacheRead: 2, cost: 3 })
@@ -24,7 +24,7 @@ describe("converted values from OpenCode", () => {
     [null, "Error", "unknown error"],
     [{ name: "E", message: "first line\n    at somewhere (file.ts:1)\n    at else" }, "E", "first line"],
     [{ name: "E", message: "x".repeat(9000) }, "E", `${"x".repeat(1999)}…`],
-  ])("an error from the host is converted to name and message: %j", (error, name, message) => {
+  ])("an error from OpenCode is converted to name and message: %j", (error, name, message) => {
     expect(toError(error)).toEqual({ name, message })
   })
 
@@ -34,12 +34,12 @@ describe("converted values from OpenCode", () => {
       { status: "completed", output: "Tests:  1 failed, 2 total", metadata: { exit: 1 } },
       [{ exitCode: 1, tests: { passed: 0, failed: 1, skipped: 0 } }],
     ],
-    ["that the host stopped", { status: "completed", output: "…", metadata: { exit: null } }, [{}]],
+    ["that OpenCode stopped", { status: "completed", output: "…", metadata: { exit: null } }, [{}]],
     ["that was cut off", { status: "error", error: "Tool execution aborted" }, [{}]],
     ["that was refused", { status: "error", error: "The user rejected permission to use this" }, []],
     ["that still runs", { status: "running" }, []],
     ["without its words", { status: "completed", input: {}, metadata: { exit: 0 } }, []],
-  ])("a host message with a shell command %s is converted", (_what, state, commands) => {
+  ])("an OpenCode message with a shell command %s is converted", (_what, state, commands) => {
     const part = {
       type: "tool",
       callID: "c",
@@ -51,7 +51,7 @@ describe("converted values from OpenCode", () => {
     expect(parts.slice(1)).toEqual(commands.map((command) => ({ type: "command", command: "npm test", ...command })))
   })
 
-  test("an agent from the host is converted with its model and variant", () => {
+  test("an agent from OpenCode is converted with its model and variant", () => {
     const agent = { name: "a", mode: "all", hidden: true, model: { providerID: "p", modelID: "m" }, variant: "high" }
     expect(toAgent(agent as never)).toEqual({
       name: "a",
@@ -79,7 +79,7 @@ describe("converted values from OpenCode", () => {
     expect(asksAgain({ type: "text" } as Part)).toBe(false)
   })
 
-  test("a converted message marks compactions and the host's continue text, and keeps the end of the thinking", () => {
+  test("a converted message marks compactions and OpenCode's continue text, and keeps the end of the thinking", () => {
     const info = { role: "user", time: {} } as unknown as SdkMessage
     const parts = [
       { type: "compaction", auto: true },
@@ -94,7 +94,7 @@ describe("converted values from OpenCode", () => {
     expect(read[2]).toMatchObject({ type: "reasoning", text: expect.stringMatching(/^x{996} end$/) })
   })
 
-  test("a host message is converted with its texts, tool calls, refusals and changed files", () => {
+  test("an OpenCode message is converted with its texts, tool calls, refusals and changed files", () => {
     const parts = [
       { type: "text", text: "one" },
       { type: "reasoning", text: "hm" },
@@ -199,7 +199,7 @@ describe("converted values from OpenCode", () => {
 describe("a call to OpenCode", () => {
   const answer = (result: object) => call("do it", Promise.resolve(result))
 
-  test("a call to the host returns its data, or undefined for an empty answer", async () => {
+  test("a call to OpenCode returns its data, or undefined for an empty answer", async () => {
     expect(await answer({ data: { a: 1 }, response: { status: 200 } })).toEqual({ a: 1 })
     expect(await answer({ response: { status: 204 } })).toBeUndefined()
   })
@@ -214,20 +214,20 @@ describe("a call to OpenCode", () => {
       { message: "do it: plain", notFound: false },
     ],
     [{ error: "text", response: { status: 400 } }, { message: "do it: text" }],
-    [{ error: "", response: { status: 502 } }, { message: "do it: the host answered with status 502" }],
-    [{ response: { status: 500 } }, { message: "do it: the host answered with status 500" }],
+    [{ error: "", response: { status: 502 } }, { message: "do it: OpenCode answered with status 502" }],
+    [{ response: { status: 500 } }, { message: "do it: OpenCode answered with status 500" }],
     [{ error: {}, response: { status: 404 } }, { notFound: true }],
     [{ error: { name: "NotFoundError" } }, { notFound: true }],
-  ])("a call to the host that fails (%j) rejects with an OpencodeError", async (result, error) => {
+  ])("a call to OpenCode that fails (%j) rejects with an OpencodeError", async (result, error) => {
     await expect(answer(result)).rejects.toMatchObject({ name: "OpencodeError", ...error })
   })
 
-  test("a call to the host that throws rejects with an OpencodeError", async () => {
+  test("a call to OpenCode that throws rejects with an OpencodeError", async () => {
     const broken = call("do it", Promise.reject<object>(new Error("socket hang up")))
     await expect(broken).rejects.toMatchObject({ name: "OpencodeError", message: "do it: socket hang up" })
   })
 
-  test("a call to the host that gets no answer fails after 30 seconds", async () => {
+  test("a call to OpenCode that gets no answer fails after 30 seconds", async () => {
     vi.useFakeTimers()
     try {
       const hanging = expect(call("do it", new Promise<never>(() => {}))).rejects.toMatchObject({
@@ -242,7 +242,7 @@ describe("a call to OpenCode", () => {
     }
   })
 
-  test("a call to the host uses the transport that the host provides", async () => {
+  test("a call to OpenCode uses the transport that OpenCode provides", async () => {
     const seen: string[] = []
     const fetch = async (request: Request) => {
       seen.push(request.url)

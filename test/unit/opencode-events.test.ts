@@ -199,7 +199,7 @@ describe("a converted event of OpenCode", () => {
     ["permission.replied", { sessionID, requestID: "per" }, { type: "replied", sessionID, askID: "per" }],
     ["question.replied", { sessionID, requestID: "que" }, { type: "replied", sessionID, askID: "que" }],
     ["question.rejected", { sessionID, requestID: "que" }, { type: "replied", sessionID, askID: "que" }],
-  ])("an event of the host is converted: %s %j", (type, properties, event) => {
+  ])("an event of OpenCode is converted: %s %j", (type, properties, event) => {
     expect(heard(type, properties)).toEqual(event)
   })
 })

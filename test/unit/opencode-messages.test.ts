@@ -7,7 +7,7 @@ import { SIGNER } from "../support/records.ts"
 
 const GONE = { error: { name: "NotFoundError" }, response: new Response(null, { status: 404 }) }
 
-/** A session of so many messages, which the host hands out from the newest on; counts what it was asked for. */
+/** A session of so many messages, which OpenCode hands out from the newest on; counts what it was asked for. */
 const hostWith = (count: number) => {
   const ids = Array.from({ length: count }, (_, index) => `msg_${String(index).padStart(6, "0")}`)
   const all = ids.map((id) => ({ info: { id, role: "user", time: { created: 1 } }, parts: [] }))

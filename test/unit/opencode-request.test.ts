@@ -30,7 +30,7 @@ test("a text that a prompt already contains is not added to the request again", 
   expect(asked.messages).toHaveLength(3)
 })
 
-test("a request without tools turns off every tool name in the host's own message object", () => {
+test("a request without tools turns off every tool name in OpenCode's own message object", () => {
   const asked = request("user")
   const newest = asked.messages[0]?.info
   addRequestText(asked, ["stop now"], true)

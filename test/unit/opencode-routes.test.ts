@@ -14,7 +14,7 @@ const transportOf = (answer: (route: string) => Response | Promise<Response>) =>
   return { baseUrl: "http://localhost", headers: { "x-directory": "/p" }, fetch, asked }
 }
 
-test("a host with all routes is found complete although the probe's session does not exist", async () => {
+test("an OpenCode with all routes is found complete although the probe's session does not exist", async () => {
   const transport = transportOf((route) => (route.includes("ses_") ? JSON_ANSWER(404) : JSON_ANSWER()))
   expect(await missingRoutes(transport)).toEqual([])
   expect(transport.asked.length).toBeGreaterThan(5)
@@ -29,14 +29,14 @@ test("a route that answers with the web page or a plain Not Found is missing", a
   expect(await missingRoutes(transport)).toEqual(["PATCH /session/:id", "GET /question"])
 })
 
-test("a route counts as present when the host cannot be asked", async () => {
+test("a route counts as present when OpenCode cannot be asked", async () => {
   const failing = transportOf(() => Promise.reject(new Error("refused")))
   expect(await missingRoutes(failing)).toEqual([])
   const broken = transportOf(() => new Response("oops", { status: 502 }))
   expect(await missingRoutes(broken)).toEqual([])
 })
 
-test("the error text names the missing routes, the host's OpenCode version and the supported versions", async () => {
+test("the error text names the missing routes, OpenCode's version and the supported versions", async () => {
   const transport = transportOf(() => JSON_ANSWER(200, { healthy: true, version: "1.25.0" }))
   const text = unsuitable(["GET /question", "GET /permission"], await opencodeVersion(transport))
   expect(text).toContain("OpenCode (1.25.0)")

@@ -6,7 +6,7 @@ import { registerInstance } from "../../src/runtime/record/identity.ts"
 import { FakeClock, flush } from "../support/fake-clock.ts"
 import { SIGNER } from "../support/records.ts"
 
-test("a toast is sent only after the host has accepted the one before it", async () => {
+test("a toast is sent only after OpenCode has accepted the one before it", async () => {
   const sent: string[] = []
   const taken: ((fails: boolean) => void)[] = []
   const showToast = ({ title }: Toast) => {

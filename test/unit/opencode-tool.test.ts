@@ -4,7 +4,7 @@ import { picksAgent } from "../../src/opencode/convert.ts"
 import { toOpencodeTool } from "../../src/opencode/tool.ts"
 import type { Tool } from "../../src/tools/tool.ts"
 
-/** Launches an agent through a tool, on a host that refuses these permissions, and tells what was asked for. */
+/** Launches an agent through a tool, on an OpenCode that refuses these permissions, and tells what was asked for. */
 const launched = async (picks: boolean, refused: readonly string[] = [], why?: string) => {
   const asked: string[] = []
   const tool: Tool = {
@@ -44,7 +44,7 @@ describe("the permissions of a launch", () => {
     expect((await launched(true, ["task"])).outcome).toBe("no task")
   })
 
-  test("a launch is refused with the reason when the plugin's tools do not work on this host", async () => {
+  test("a launch is refused with the reason when the plugin's tools do not work on this OpenCode", async () => {
     expect(await launched(false, [], "too old")).toEqual({ asked: [], outcome: "too old" })
   })
 })

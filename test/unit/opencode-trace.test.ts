@@ -13,7 +13,7 @@ const post = (path: string) =>
     headers: { authorization: "Basic a-secret" },
   })
 
-test("the trace of a host call has method, path, status and time, but no prompt or secret", async () => {
+test("the trace of an OpenCode call has method, path, status and time, but no prompt or secret", async () => {
   const { lines, fetch } = tracing(async () => new Response("a secret answer", { status: 202 }))
   const response = await fetch(post("/session/ses_1/prompt_async?directory=a-secret-folder"))
   expect(await response.text()).toBe("a secret answer")
@@ -21,7 +21,7 @@ test("the trace of a host call has method, path, status and time, but no prompt 
   expect(JSON.stringify(lines)).not.toContain("secret")
 })
 
-test("a host call without an answer is traced and fails with its own error", async () => {
+test("an OpenCode call without an answer is traced and fails with its own error", async () => {
   const failure = new TypeError("refused")
   const { lines, fetch } = tracing(() => Promise.reject(failure))
   await expect(fetch(post("/session"))).rejects.toBe(failure)

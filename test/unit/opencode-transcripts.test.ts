@@ -102,7 +102,7 @@ describe("a run's transcript from events", () => {
     ["the prompt itself was not heard", [...ended]],
     ["there is no answer yet", [user("msg_2")]],
     ["the answer is still open", [user("msg_2"), assistant("msg_3", "msg_2")]],
-    ["the host goes on", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "tool-calls" })]],
+    ["OpenCode goes on", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "tool-calls" })]],
     ["the answer was cut short", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "length" }), said]],
     ["it failed", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "stop", error: { name: "APIError" } }), said]],
     ["it is not stored to the end", [user("msg_2"), assistant("msg_3", "msg_2", { finish: "stop", time: {} }), said]],

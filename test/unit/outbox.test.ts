@@ -91,7 +91,7 @@ describe("a notification message", () => {
     outbox.post(cleanup("bg_aaaaaaaa"))
     await clock.advance(5000)
     expect(states).not.toContain("bg_aaaaaaaa confirmed")
-    expect(JSON.stringify(logs)).toContain("The host took the notification but does not show it.")
+    expect(JSON.stringify(logs)).toContain("OpenCode took the notification but does not show it.")
   })
 
   test("a notification keeps its agent as long as OpenCode has that agent, however often sending fails", async () => {

@@ -174,7 +174,7 @@ describe("a crash and a restart", () => {
     const { id } = await rig.launch()
     rig.opencode.onCall = (method) => (method === "hasMessage" ? "crash" : undefined)
     await rig.clock.advance(10_000)
-    // The host had accepted it: here, before the process died.
+    // OpenCode had accepted it: here, before the process died.
     rig.restart()
     await rig.manager.recover()
     const before = rig.notices().length
@@ -596,7 +596,7 @@ describe("another process on the project", () => {
   })
 })
 
-test("the fake host's second process counts as a process of its own", () => {
+test("the fake OpenCode's second process counts as a process of its own", () => {
   const rig = new Rig()
   const opencode = new FakeApi({ clock: rig.clock, database: rig.opencode.database, instance: "another" })
   expect(opencode.ownership(rig.opencode.owner)).toBe("alive")

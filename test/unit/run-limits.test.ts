@@ -48,7 +48,8 @@ describe("a run over a limit", () => {
 
 test("answers of which only the end was heard are verified with OpenCode before they count as empty", async () => {
   const rig = new Rig()
-  rig.opencode.onEvent = ({ type }) => (type === "tool" || type === "text" || type === "text-delta" ? "lose" : undefined)
+  rig.opencode.onEvent = ({ type }) =>
+    type === "tool" || type === "text" || type === "text-delta" ? "lose" : undefined
   rig.script(({ lastUser, toolResults }) => {
     if (!lastUser.includes("FIND")) return undefined
     return toolResults.length < 6 ? { tools: [{ name: "read", args: {} }] } : { text: "found" }
@@ -95,7 +96,14 @@ test("answers whose end is reported before their content do not count as empty",
   await rig.clock.advance(100)
   for (const messageID of ["msg_1", "msg_2", "msg_3", "msg_4"]) {
     rig.opencode.tell({ type: "answered", sessionID, messageID, usage: NO_USAGE, finish: "called" })
-    rig.opencode.tell({ type: "tool", sessionID, messageID, callID: `call of ${messageID}`, tool: "read", state: "ended" })
+    rig.opencode.tell({
+      type: "tool",
+      sessionID,
+      messageID,
+      callID: `call of ${messageID}`,
+      tool: "read",
+      state: "ended",
+    })
   }
   await rig.clock.advance(100)
   expect(rig.task(id).status).toBe("running")
@@ -109,7 +117,9 @@ test("a time limit holds without constant retries even if OpenCode does not repo
   rig.opencode.onCall = (method) => (method === "activity" ? { fail: new OpencodeError("HTTP 500") } : undefined)
   await rig.clock.advance(120_000)
   expect(rig.task(id).outcome?.reason?.code).toBe("timeout")
-  expect(rig.opencode.logs.filter(({ message }) => message === "could not look at the host").length).toBeLessThan(60)
+  expect(
+    rig.opencode.logs.filter(({ message }) => message === "could not ask OpenCode what its sessions do").length,
+  ).toBeLessThan(60)
 })
 
 describe("the limit on silence", () => {
@@ -170,7 +180,8 @@ describe("the limit on silence", () => {
     )
     await rig.launch({ prompt: "FIRST" })
     const { id, sessionID } = await rig.launch()
-    rig.opencode.onCall = (method, session) => (method === "prompt" && session === sessionID ? { slow: 500 } : undefined)
+    rig.opencode.onCall = (method, session) =>
+      method === "prompt" && session === sessionID ? { slow: 500 } : undefined
     const task = await rig.ended(id)
     expect((task.run.startedAt ?? 0) - task.run.createdAt).toBeGreaterThan(15_000)
     expect(task.status).toBe("completed")

@@ -5,7 +5,7 @@ import type { Hooks, PluginInput } from "@opencode-ai/plugin"
 import { afterAll, beforeAll, expect, test, vi } from "vitest"
 import { type Peer, registerPeer, unregisterPeer } from "../../src/opencode/connect.ts"
 
-/** The plugin's entry on a host that answers every request with nothing. */
+/** The plugin's entry on an OpenCode that answers every request with nothing. */
 
 const data = mkdtempSync(join(tmpdir(), "superagents-unit-"))
 let server: (input: PluginInput, options?: Record<string, unknown>) => Promise<Hooks>

@@ -103,7 +103,8 @@ describe("a cancel", () => {
   test("a cancel stops the child session even when OpenCode fails to do so at first", async () => {
     const { rig, first } = await running()
     let failures = 2
-    rig.opencode.onCall = (method) => (method === "abort" && failures-- > 0 ? { fail: new OpencodeError("no") } : undefined)
+    rig.opencode.onCall = (method) =>
+      method === "abort" && failures-- > 0 ? { fail: new OpencodeError("no") } : undefined
     const cancelling = rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.ended(first.id)
     await rig.clock.advance(1000)

@@ -54,7 +54,8 @@ describe("a message to a task", () => {
     rig.onPrompt("FIND", { text: "first", delay: 200 })
     const { id } = await rig.launch()
     // The word arrives a moment after the last answer: what was judged by then must not end the run.
-    rig.opencode.onCall = (method, session) => (method === "prompt" && session !== rig.parent ? { slow: 60 } : undefined)
+    rig.opencode.onCall = (method, session) =>
+      method === "prompt" && session !== rig.parent ? { slow: 60 } : undefined
     await rig.clock.advance(180)
     const told = rig.manager.tell(id, "MORE", rig.caller)
     await rig.clock.advance(30)
@@ -70,7 +71,7 @@ describe("a message to a task", () => {
     rig.onPrompt("FIND", { text: "first", delay: 300 })
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(100)
-    // It is stored with an id older than that of the answer, as the host's own clock told them.
+    // It is stored with an id older than that of the answer, as OpenCode's own clock told them.
     rig.opencode.onCall = (method, session) => (method === "prompt" && session !== rig.parent ? "forget" : undefined)
     const word = messageID("word", id, 0, rig.clock.now())
     await rig.manager.tell(id, "MORE", rig.caller)
@@ -138,7 +139,8 @@ describe("a message to a task", () => {
     rig.onPrompt("FIND", { hang: true })
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(100)
-    rig.opencode.onCall = (method, session) => (method === "prompt" && session !== rig.parent ? { slow: 50 } : undefined)
+    rig.opencode.onCall = (method, session) =>
+      method === "prompt" && session !== rig.parent ? { slow: 50 } : undefined
     const told = rig.manager.tell(id, "MORE", rig.caller).catch((error: Error) => error.message)
     await Promise.all([rig.manager.cancel({ type: "task", reference: id }, rig.caller), rig.clock.advance(200)])
     expect(await told).toMatch(/is cancelled: it was told nothing\. .*resumable/)

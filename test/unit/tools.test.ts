@@ -18,7 +18,7 @@ const rigged = (options: object = {}) => {
   }
   return { rig, tools, call }
 }
-/** A tool's arguments as the host shows them to a model. */
+/** A tool's arguments as OpenCode shows them to a model. */
 const shownBy = (tool: Tool | undefined) =>
   z.toJSONSchema(z.object(tool?.args), { io: "input" }).properties as Record<string, unknown>
 

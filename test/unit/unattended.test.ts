@@ -64,7 +64,10 @@ describe("an unattended run", () => {
     await start("WORK")
     await ended()
     await rig.clock.advance(5000)
-    const other = new Rig({ options: rig.options as never, share: { clock: rig.clock, database: rig.opencode.database } })
+    const other = new Rig({
+      options: rig.options as never,
+      share: { clock: rig.clock, database: rig.opencode.database },
+    })
     const theirs = new ManagerRuns(other.manager, Promise.resolve(), rig.clock)
     await other.manager.recover()
     expect(theirs.of(sessionID)?.result).toMatchObject({ status: "completed" })

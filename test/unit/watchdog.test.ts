@@ -265,7 +265,7 @@ describe("a run over its limit", () => {
   test.each([
     ["a tool runs", { openCalls: 1 }, false],
     ["a question is open", { asks: [askOf()] }, false],
-    ["the host tries again", { retry: { attempt: 1, message: "" } }, false],
+    ["OpenCode tries again", { retry: { attempt: 1, message: "" } }, false],
     ["its own tasks run", {}, true],
   ])("a run is not stopped for silence while %s", (_why, progress, ownTasks) => {
     const given = { limits: { stallTimeout: 5000 }, progress: { lastSignAt: 0, ...progress }, ownTasks, now: 99_000 }

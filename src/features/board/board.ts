@@ -80,7 +80,8 @@ export class TaskBoard implements Board {
   readonly #listeners = new Set<() => void>()
 
   constructor(setup: BoardSetup) {
-    const { options, project, directory, state, signer, opencode, threads, runs, clock, processes, isBackground } = setup
+    const { options, project, directory, state, signer, opencode, threads, runs, clock, processes, isBackground } =
+      setup
     this.#setup = setup
     this.#store = new Store({
       project,

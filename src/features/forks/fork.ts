@@ -76,7 +76,14 @@ export async function forkContext(ports: ForkPorts, request: ForkRequest): Promi
   try {
     const id = [draft.id, draft.run.generation, draft.run.createdAt] as const
     const parts = [{ text, synthetic: true }]
-    await opencode.prompt({ sessionID, messageID: opencode.messageID("preamble", ...id), agent, model, noReply: true, parts })
+    await opencode.prompt({
+      sessionID,
+      messageID: opencode.messageID("preamble", ...id),
+      agent,
+      model,
+      noReply: true,
+      parts,
+    })
   } catch (error) {
     await opencode.deleteSession(sessionID).catch(() => {})
     throw error

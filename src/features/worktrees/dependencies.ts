@@ -84,7 +84,11 @@ export async function ignoredNames(from: Checkout): Promise<readonly string[]> {
 }
 
 /** Dependencies of a checkout that git ignores, without the packages of OpenCode. `prefix`: the working folder. */
-export async function dependenciesOf(from: Checkout, prefix: string, configFolder?: OpencodeFolder): Promise<Dependencies> {
+export async function dependenciesOf(
+  from: Checkout,
+  prefix: string,
+  configFolder?: OpencodeFolder,
+): Promise<Dependencies> {
   const isOpencodes = (name: string) => configFolder !== undefined && name.split("/").includes(configFolder.name)
   const names = (await ignoredNames(from)).filter((name) => !isOpencodes(name) && isDependency(from.top, name))
   const folders = [...new Set(["", prefix])]

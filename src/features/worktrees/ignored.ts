@@ -120,7 +120,7 @@ type IgnoredFile = { readonly name: string; readonly stat: Stats }
 
 /**
  * A run's ignored files, `count`: all of them; `out`: how many are not archived; `names`: the first names. Read with
- * care, because a host may have written them.
+ * care, because another machine may have written them.
  */
 const Made = z.object({ count: z.number(), out: z.number(), names: z.array(z.string()).max(MOST_NAMES) })
 type Made = z.infer<typeof Made>

@@ -182,7 +182,13 @@ export class Sender {
     const [stored] = since
     if (!stored || !isUnread(since)) return undefined
     const [visible = "", hidden = ""] = stored.parts.flatMap((part) => (part.type === "text" ? [part.text] : []))
-    return notificationPrompt(opencode.messageID, task, { visible, hidden }, await this.persona(task.parentID, 0), false)
+    return notificationPrompt(
+      opencode.messageID,
+      task,
+      { visible, hidden },
+      await this.persona(task.parentID, 0),
+      false,
+    )
   }
 
   /** Whether a message that should have started the model is stored but unread, and may still start the model. */
@@ -212,7 +218,7 @@ export class Sender {
       await this.#pauses.for(delay)
       if (await this.#ports.opencode.hasMessage(prompt.sessionID, prompt.messageID, prompt.parts.length)) return
     }
-    throw new OpencodeError("The host took the notification but does not show it.")
+    throw new OpencodeError("OpenCode took the notification but does not show it.")
   }
 
   /** Resolves when the parent holds the message. */

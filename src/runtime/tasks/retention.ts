@@ -41,7 +41,10 @@ export class Retention {
     for (const task of [...read, ...unread].slice(0, surplus)) {
       if (task.retrievedAt === undefined) {
         store.parentState(parentID).droppedUnread++
-        opencode.log("warn", "an ended task was dropped unread (option maxHistory)", { task: task.id, session: parentID })
+        opencode.log("warn", "an ended task was dropped unread (option maxHistory)", {
+          task: task.id,
+          session: parentID,
+        })
       }
       const forgotten = this.#forget(task)
       background.run("drop an ended task", () => forgotten)

@@ -69,7 +69,7 @@ describe("a new board task", () => {
   })
 
   test.each(["make a thread", "name the maker's model"])(
-    "a new board task does not wait for a host that does not %s",
+    "a new board task does not wait for an OpenCode that does not %s",
     async (what) => {
       if (what === "make a thread") rig.threads.hangs = true
       else rig.threads.modelOf = () => new Promise(() => {})

@@ -18,7 +18,7 @@ const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 
 type Faults = { fork?: OpencodeError; preamble?: OpencodeError; deletion?: OpencodeError; uncounted?: boolean }
 
-/** A host that remembers what it was asked for. */
+/** An OpenCode that remembers what it was asked for. */
 const hostWith = (messages: readonly HistoryMessage[], context?: number, faults: Faults = {}) => {
   const asked = {
     forks: [] as NewFork[],
@@ -147,7 +147,7 @@ describe("a fork", () => {
     expect(asked.counted).toEqual([])
   })
 
-  test("a fork that the host cannot make fails with the host's error", async () => {
+  test("a fork that OpenCode cannot make fails with OpenCode's error", async () => {
     const fault = new OpencodeError("no")
     await expect(hostWith(LONG, undefined, { fork: fault }).run()).rejects.toBe(fault)
   })

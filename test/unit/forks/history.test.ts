@@ -72,7 +72,7 @@ describe("a session's history", () => {
     expect(own(text("hello"))).toBe(true)
   })
 
-  test("a subtask appears in the history with the text that the host shows for it", () => {
+  test("a subtask appears in the history with the text that OpenCode shows for it", () => {
     const [part] = toHistoryMessage(stored("u1", "user", [{ type: "subtask", prompt: "p" }])).parts
     expect(part).toMatchObject({ type: "text", text: "The following tool was executed by the user" })
     expect(fromHistoryPart(part as HistoryPart, false)).toEqual({

@@ -14,7 +14,7 @@ const stored = (
   info: { id, role, time: { created: 1 }, parentID: "u1", ...more } as never as Message,
   parts: parts.map((part, index) => ({ id: `${id}-p${index}`, messageID: id, sessionID: "s", ...part })) as Part[],
 })
-/** As the host copies them: the same with other ids. */
+/** As OpenCode copies them: the same with other ids. */
 const copyOf = (source: StoredMessage): StoredMessage => ({
   info: { ...source.info, id: `c-${source.info.id}` } as Message,
   parts: source.parts.map((part) => ({

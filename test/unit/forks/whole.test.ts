@@ -35,7 +35,7 @@ const LONG = [asked("u1"), counted(agent("a1", call("c1", "word ".repeat(5000)))
 
 type World = { alike?: boolean; room?: number; prices?: Prices; thread?: boolean; whole?: Partial<WholeRequest> | null }
 
-/** Forks on a host that knows this of its model. */
+/** Forks on an OpenCode that knows this of its model. */
 const fork = async (messages: readonly HistoryMessage[], world: World = {}) => {
   const { alike, room, prices, thread = false, whole = {} } = world
   const made: NewFork[] = []
@@ -53,7 +53,11 @@ const fork = async (messages: readonly HistoryMessage[], world: World = {}) => {
       return "ses_fork"
     },
   }
-  const opencode = { messageID, prompt: async (prompt: Prompt) => void said.push(prompt), deleteSession: async () => {} }
+  const opencode = {
+    messageID,
+    prompt: async (prompt: Prompt) => void said.push(prompt),
+    deleteSession: async () => {},
+  }
   const request = { draft: DRAFT, title: "t", rules: OURS, limits: LIMITS }
   const { info } = await forkContext(
     { forks, models: forks, opencode, isThread: async () => thread },

@@ -14,7 +14,7 @@ import { renderList } from "../../../src/tools/render-list.ts"
 import { eventually } from "../../support/eventually.ts"
 import { Rig } from "../../support/rig.ts"
 
-/** One prompt for many items, through the manager on the fake host; ledgers are real files. */
+/** One prompt for many items, through the manager on the fake OpenCode; ledgers are real files. */
 
 const SCHEMA = { type: "object", properties: { n: { type: "number" } }, required: ["n"] }
 

@@ -141,7 +141,7 @@ describe("tasks at a provider's limit", () => {
     const look = rig.manager.tick()
     await rig.clock.until(() => rig.view(task?.id ?? "").phase?.startsWith("parked") === true)
     expect(sent()).toBe(1)
-    // The host answers the look with a session that is about to be stopped.
+    // OpenCode answers the look with a session that is about to be stopped.
     released[0]?.()
     await look
     expect(sent()).toBe(1)
@@ -736,7 +736,7 @@ test("a refused turn of the user, which cannot be parked, causes only occasional
     if (method !== "activity") return undefined
     looks++
     atOnce.set(rig.clock.now(), (atOnce.get(rig.clock.now()) ?? 0) + 1)
-    if (looks > 600) throw new Error("the host is asked back to back")
+    if (looks > 600) throw new Error("OpenCode is asked back to back")
     return undefined
   }
   const messageID = `msg_${(BigInt(rig.clock.now()) * 4096n).toString(16).slice(-12)}UsersOwn000001`
@@ -770,7 +770,9 @@ test("parked board runs wait for free slots, and continue before runs that have 
   const board = { dir: ".opencode/tasks", agents: null, schedule: "0 0 30 2 *", maxConcurrentRuns: 2 }
   const rig = new Rig({ options: { ...settings, board } })
   const beta = { provider: "scripted", id: "beta" }
-  rig.opencode.agentList = rig.opencode.agentList.map((agent) => (agent.name === "plan" ? { ...agent, model: beta } : agent))
+  rig.opencode.agentList = rig.opencode.agentList.map((agent) =>
+    agent.name === "plan" ? { ...agent, model: beta } : agent,
+  )
   const asked: string[] = []
   let isShut = true
   rig.script(({ sessionID, lastUser }) => {
@@ -1163,7 +1165,10 @@ describe("parked tasks and a second process", () => {
     const id = task?.id ?? ""
     await rig.clock.until(() => isParkedNow(rig, id))
     await rig.clock.advance(1000)
-    const other = new Rig({ options: rig.options as never, share: { clock: rig.clock, database: rig.opencode.database } })
+    const other = new Rig({
+      options: rig.options as never,
+      share: { clock: rig.clock, database: rig.opencode.database },
+    })
     await other.manager.recover()
     await other.manager.ready(rig.parent)
     const seen = () => other.manager.list(rig.parent)[0]?.phase

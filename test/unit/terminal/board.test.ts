@@ -22,7 +22,7 @@ vi.mock("solid-js", () => vi.importActual("solid-js/dist/solid.js"))
 let folder: string
 let source: BoardSource
 let needed: string[]
-/** Sessions as events told them, and as the host has them; what is open in them; who hears events. */
+/** Sessions as events told them, and as OpenCode has them; what is open in them; who hears events. */
 const sessions = new Map<string, unknown>()
 const stored: unknown[] = []
 const permissions: unknown[] = []

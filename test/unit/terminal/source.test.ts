@@ -17,7 +17,7 @@ const REFUSED = { error: { name: "UnknownError" } }
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-/** A terminal's api of which the host's answers and events are in the test's hand. */
+/** A terminal's api of which OpenCode's answers and events are in the test's hand. */
 const setUp = () => {
   const listeners = new Map<string, (event: unknown) => void>()
   const session = {

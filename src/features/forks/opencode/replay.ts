@@ -24,7 +24,7 @@ export async function replay(
     const answer = await call("write the history", client.sync.replay({ body_directory: directory, events: slice }))
     // For an unknown route, OpenCode answers with its web page.
     if (answer?.sessionID !== sessionID)
-      throw new OpencodeError("write the history: the host has no such route", { notFound: true })
+      throw new OpencodeError("write the history: OpenCode has no such route", { notFound: true })
     pace.took(performance.now() - begin)
     at += slice.length
     await yieldToEventLoop()
