@@ -2,6 +2,7 @@ import type { z } from "zod"
 import type { Options } from "../options/options.ts"
 import type { Specs } from "../options/spec.ts"
 import type { BlockSource } from "./blocks.ts"
+import type { MessageKind } from "./ids.ts"
 import type { GroupState, GroupStep, MemberState } from "./members.ts"
 import type { Pause, PauseEvent, PauseView } from "./pause.ts"
 import type { Clock, CommandResult, ModelFacts, OpencodeApi, OpencodeEvent, Persona, Rule } from "./ports.ts"
@@ -183,6 +184,18 @@ export type Submission = {
   lacks(): Promise<string | undefined>
 }
 
+/**
+ * Message about a task, for a model that is not started by it. The message's id derives from `kind`, the task's run and
+ * `at`, so that a repeated note is stored once. `visible`: text for the user.
+ */
+export type Note = {
+  readonly task: Task
+  readonly kind: MessageKind
+  readonly at: number
+  readonly visible?: string
+  readonly text: string
+}
+
 /** The runtime as its features see it. */
 export type Runtime = {
   readonly opencode: OpencodeApi
@@ -214,6 +227,8 @@ export type Runtime = {
   end(task: Task, ending: Ending): void
   /** Whether a run waits for other tasks before it asks its model. */
   waitsForTasks(task: Task): boolean
+  /** Sends the session a note once the session is idle; see `PendingNote`. */
+  note(sessionID: string, compose: () => Note | undefined): void
   /** Stores a task's result in the project. Returns the file, or undefined where the result could not be stored. */
   keep(taskID: string, json: string): Promise<string | undefined>
 }

@@ -1,10 +1,11 @@
 import { DAY_MS } from "../core/bill.ts"
 import { CallError, messageOf } from "../core/errors.ts"
+import type { Runtime } from "../core/feature.ts"
 import { chosenIn, type TriesResult } from "../core/group.ts"
-import { holdsPlace, isActive, isUnmerged, type Merge, type Outcome, type Task } from "../core/task.ts"
+import { holdsPlace, isActive, isUnmerged, type Merge, type Outcome, slotSessionOf, type Task } from "../core/task.ts"
 import type { GroupArchive, KeptTries } from "./groups/group-archive.ts"
 import { membersOf } from "./groups/plans.ts"
-import { cutOffMergeNote, tellOnceIdle } from "./mailbox/notes.ts"
+import { cutOffMergeNote } from "./mailbox/notes.ts"
 import type { Parts } from "./parts.ts"
 import { kindOf, PlaceError, type PlaceKind, type WorkDiff } from "./places/place.ts"
 import type { Places } from "./places/places.ts"
@@ -35,11 +36,18 @@ export class Archive {
   readonly #parts: Parts
   readonly #places: Places
   readonly #groupArchive: GroupArchive
+  readonly #note: Runtime["note"]
   /** Resolves when the task's last end is closed. */
   readonly #closed: (taskID: string) => Promise<void>
 
-  constructor(parts: Parts, places: Places, groupArchive: GroupArchive, closed: (taskID: string) => Promise<void>) {
+  constructor(
+    parts: Parts,
+    places: Places,
+    groupArchive: GroupArchive,
+    { closed, note }: { readonly closed: (taskID: string) => Promise<void>; readonly note: Runtime["note"] },
+  ) {
     this.#parts = parts
+    this.#note = note
     this.#places = places
     this.#groupArchive = groupArchive
     this.#closed = closed
@@ -250,14 +258,14 @@ export class Archive {
    * parent's folder.
    */
   async #cutOff(taskID: string, merge: Merge): Promise<void> {
-    const { store, toaster, background } = this.#parts
+    const { store, toaster } = this.#parts
     const task = store.get(taskID)
     // If the task's end is not closed yet, closing it will merge the work and tell the parent.
     if (!task || isActive(task) || !task.outcome?.work || store.isForeign(taskID)) return
     const now = await this.#record(task, { ...task.outcome, work: { ...task.outcome.work, merge } })
     if (merge.kind !== "conflict") return
     toaster.cutOff(now, merge.files)
-    background.run("tell of a merge", () => tellOnceIdle(this.#parts, cutOffMergeNote(now, merge.files)))
+    this.#note(slotSessionOf(now), () => cutOffMergeNote(now, merge.files))
   }
 }
 

@@ -78,7 +78,8 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const closed = (taskID: string): Promise<void> => dispatcher.closed(taskID)
   const places = new Places(parts, ports.kinds, closed)
   const groupArchive = new GroupArchive(parts, places)
-  const archive = new Archive(parts, places, groupArchive, closed)
+  const note: Outbox["note"] = (...given) => outbox.note(...given)
+  const archive = new Archive(parts, places, groupArchive, { closed, note })
   const keep = keeperOf(parts, ledgers)
   const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ dispatcher, pauser, at }))
   const members: GroupMembers = new GroupMembers(parts, {
@@ -92,7 +93,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const groups: Groups = new Groups(parts, { groupArchive, members, answers, ledgers, keep, closed })
   const reschedule = () => launching.scheduler.reschedule()
   const at = (time: number) => poller.at(time)
-  const runtime = { ...ports, ...parts, reschedule, keep, wakeAt: at }
+  const runtime = { ...ports, ...parts, reschedule, keep, note, wakeAt: at }
   const bodies = bodiesOf(ports.features, { ...runtime, ...stepsOf(() => ({ dispatcher, dependencies })) })
   const pauser = [...bodies.values()].find((body) => body.pauser)?.pauser
   const verifiers = new Verifiers(parts, { features: ports.features, bodies, places, groupArchive })
@@ -105,7 +106,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     outbox,
     answers,
     ledger,
-    effects: new Effects(parts, { groups, members, places, answers, verifiers }),
+    effects: new Effects(parts, { groups, members, places, answers, verifiers, note }),
     verifiers,
     nextMembers: (task, run) => members.next(task, run),
     places,

@@ -4,11 +4,12 @@ import { classify, keptTodos } from "../core/outcome.ts"
 import type { Prompt } from "../core/ports.ts"
 import type { CheckResult } from "../core/receipt.ts"
 import type { Confirmed, Input, MachineCommand, SessionRead } from "../core/run/steps.ts"
-import type { Ask, Outcome, Task } from "../core/task.ts"
+import { type Ask, type Outcome, slotSessionOf, type Task } from "../core/task.ts"
 import { retry } from "../lib/clock.ts"
 import type { Answers } from "./answers.ts"
 import { attachedIn } from "./launch/request.ts"
-import { askNote, notifyIdle } from "./mailbox/notes.ts"
+import { askNote } from "./mailbox/notes.ts"
+import type { Outbox } from "./mailbox/outbox.ts"
 import type { Parts } from "./parts.ts"
 import { PlaceError } from "./places/place.ts"
 import type { Merging, Places } from "./places/places.ts"
@@ -29,6 +30,7 @@ export type EffectPorts = {
   readonly answers: Answers
   readonly groups: GroupEffects
   readonly members: MemberEffects
+  readonly note: Outbox["note"]
 }
 
 type GroupEffects = {
@@ -102,7 +104,7 @@ export class Effects {
       case "refuse":
         return this.#refuse(command.ask, command.text)
       case "hint":
-        return back({ type: "hinted", done: await this.#hint(task, command.ask) })
+        return this.#hint(task, () => back({ type: "hint dropped" }))
       case "check idle":
         if (!(await this.#parts.opencode.activity()).has(task.sessionID)) back({ type: "idle" })
         return
@@ -198,10 +200,15 @@ export class Effects {
     await retry(clock, stopped, () => opencode.refuse(ask, text))
   }
 
-  #hint(task: Task, ask: Ask): Promise<boolean> {
-    const { opencode, store, attendance, clock } = this.#parts
+  /** Tells the session that launched the task of an open question. */
+  #hint(task: Task, dropped: () => void): void {
+    const { store, attendance, clock } = this.#parts
     const group = task.member && store.get(task.member.of)
-    return notifyIdle(opencode, askNote(task, ask, group, attendance.refusedAt(ask), clock.now()))
+    const compose = () => {
+      const [ask] = store.runs(task) ? (store.run(task.id)?.asks ?? []) : []
+      return ask && askNote(task, ask, group, attendance.refusedAt(ask), clock.now())
+    }
+    this.#ports.note(slotSessionOf(task), compose, dropped)
   }
 
   #messages({ sessionID, run }: Task) {
@@ -298,8 +305,6 @@ function failureOf(command: MachineCommand, error: unknown): Input | undefined {
       return { type: "sent", message: command.message, problem: messageOf(error) }
     case "refuse":
       return { type: "refuse failed", ask: command.ask }
-    case "hint":
-      return { type: "hinted", done: false }
     case "look":
       return { type: "looked", waited: command.waited }
     case "confirm":

@@ -273,7 +273,7 @@ describe("the deadlines of a run", () => {
     expect(due("working", { ...none, run: open })).toBe(NOW + 500)
     expect(due("working", { ...none, run: { ...open, hintAt: NOW - 500 } })).toBe(NOW + 100)
     expect(due("working", { ...none, run: { ...open, asks: [] } })).toBe(NEVER)
-    expect(due("working", { ...none, run: { ...open, hinting: true } })).toBe(NEVER)
+    expect(due("working", { ...none, run: { ...open, hintAt: NEVER } })).toBe(NEVER)
     expect(due("working", { ...none, run: { ...open, away: { host: "x", since: 1, most: 0 } } })).toBe(NEVER)
   })
 })

@@ -386,17 +386,19 @@ describe("a run's open questions", () => {
   })
 
   test("a parent gets one hint about an open question when it is due", () => {
-    expect(asking({ hintAt: NOW })).toMatchObject({ does: ["hint"], run: { hinting: true, asks: [old] } })
-    expect(asking({ hintAt: NOW }).commands).toEqual([{ do: "hint", ask: old }])
+    expect(asking({ hintAt: NOW })).toMatchObject({
+      does: ["hint"],
+      run: { hintAt: Number.POSITIVE_INFINITY, asks: [old] },
+    })
+    expect(asking({ hintAt: NOW }).commands).toEqual([{ do: "hint" }])
     expect(asking({ hintAt: NOW + 1 }).does).toEqual([])
     expect(asking({ hintAt: undefined }).does).toEqual([])
-    expect(asking({ hintAt: NOW, hinting: true }).does).toEqual([])
+    expect(asking({ hintAt: Number.POSITIVE_INFINITY }).does).toEqual([])
     expect(asking({ hintAt: NOW }, { task: { parentID: NOBODY } }).does).toEqual([])
     expect(asking({ hintAt: NOW, asks: [old, young] }).does).toEqual(["hint"])
   })
 
   test("a question whose refusal failed stays open beside the others", () => {
     expect(working({ asks: [old] }).takes({ type: "refuse failed", ask: young }).run?.asks).toEqual([old, young])
-    expect(working({ hinting: true }).takes({ type: "hinted", done: true }).run?.hinting).toBe(false)
   })
 })

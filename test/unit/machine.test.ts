@@ -108,9 +108,9 @@ describe.each(AT_WORK)("a run in the stage %s", (stage) => {
     expect(here().takes({ type: "refuse failed", ask })).toMatchObject({ stage, run: { asks: [ask] } })
     const old = askOf({ askedAt: NOW - 16_000 })
     const hinting = here({ run: { asks: [old], hintAt: NOW } }).takes({ type: "tick", doing: undefined })
-    expect(hinting).toMatchObject({ stage, does: ["hint"], run: { hinting: true } })
-    expect(here().takes({ type: "hinted", done: false }).run).toMatchObject({ stage, hintAt: NOW + 10_000 })
-    expect(here().takes({ type: "hinted", done: true }).run?.hintAt).toBe(Number.POSITIVE_INFINITY)
+    expect(hinting).toMatchObject({ stage, does: ["hint"], run: { hintAt: Number.POSITIVE_INFINITY } })
+    const later = here({ run: { hintAt: Number.POSITIVE_INFINITY } }).takes({ type: "hint dropped" })
+    expect(later.run).toMatchObject({ stage, hintAt: undefined })
     const refused = here({ run: { asks: [old] }, options: { permissionTimeout: 1000 } })
     expect(refused.takes({ type: "tick", doing: undefined })).toMatchObject({
       does: ["refuse"],

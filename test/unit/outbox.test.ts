@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { type Message, OpencodeError } from "../../src/core/ports.ts"
-import { BUILD, cleanup, held, PARENT, setUp } from "../support/outbox-rig.ts"
+import { AUTOMATIC } from "../../src/core/summary.ts"
+import { NOBODY } from "../../src/core/task.ts"
+import { BUILD, cleanup, GONE, held, PARENT, setUp } from "../support/outbox-rig.ts"
 import { deliveryOf } from "../support/tasks.ts"
 
 /** What a message is, and when it goes. How the outbox works with the rest is in `notify.test.ts`. */
@@ -335,4 +337,109 @@ test("a delivered answer is recorded only once the parent session contains it", 
   world.stores = true
   await clock.advance(10_000)
   expect(states[0]).toBe("bg_aaaaaaaa confirmed with its answer")
+})
+
+describe("a note", () => {
+  const note = (id = "bg_aaaaaaaa", text = "a limit") => ({ task: cleanup(id), kind: "parked", at: 7, text }) as const
+
+  test("a note is stored once the session is idle, hidden, and does not start the model", async () => {
+    const { clock, outbox, sent, world } = setUp()
+    world.busy = true
+    outbox.note(PARENT, () => note())
+    await clock.advance(60_000)
+    expect(sent).toEqual([])
+    world.busy = false
+    outbox.parentIdle(PARENT)
+    await clock.advance(10)
+    expect(sent).toMatchObject([
+      { sessionID: PARENT, agent: "build", noReply: true, parts: [{ text: `${AUTOMATIC} a limit`, synthetic: true }] },
+    ])
+    await clock.advance(60_000)
+    expect(sent).toHaveLength(1)
+    expect(outbox.owes(PARENT)).toBe(false)
+  })
+
+  test("a waiting note asks OpenCode every ten seconds whether the session is idle, should its event be lost", async () => {
+    const { clock, outbox, world, told } = setUp()
+    world.busy = true
+    outbox.note(PARENT, () => ({ ...note(), visible: "shown" }))
+    await clock.advance(60_500)
+    expect(world.looks).toBe(7)
+    world.busy = false
+    await clock.advance(10_000)
+    expect(told()).toEqual(["shown (no reply)"])
+  })
+
+  test("a notification that is queued while a note waits is sent first, and the note waits for the next idle time", async () => {
+    const { clock, outbox, world, told } = setUp()
+    world.busy = true
+    outbox.note(PARENT, () => ({ ...note(), visible: "shown" }))
+    await clock.advance(1000)
+    outbox.post(cleanup("bg_bbbbbbbb"))
+    await clock.advance(100)
+    expect(told()).toEqual(["visible bg_bbbbbbbb"])
+    world.busy = false
+    outbox.parentIdle(PARENT)
+    await clock.advance(100)
+    expect(told()).toEqual(["visible bg_bbbbbbbb", "shown (no reply)"])
+  })
+
+  test("a note with nothing left to say when the session is idle is dropped, and so is a note to nobody", async () => {
+    const { clock, outbox, sent, world } = setUp()
+    const dropped: string[] = []
+    world.busy = true
+    let composed = 0
+    outbox.note(
+      PARENT,
+      () => void composed++,
+      () => dropped.push("over"),
+    )
+    outbox.note(
+      NOBODY,
+      () => note(),
+      () => dropped.push("nobody"),
+    )
+    await clock.advance(100)
+    expect({ composed, dropped }).toEqual({ composed: 0, dropped: ["nobody"] })
+    world.busy = false
+    outbox.parentIdle(PARENT)
+    await clock.advance(100)
+    expect({ composed, dropped, sent }).toEqual({ composed: 1, dropped: ["nobody", "over"], sent: [] })
+  })
+
+  test("a note that OpenCode does not accept is sent again as the same message, and given up after five repeats", async () => {
+    const { clock, outbox, sent, world, logs } = setUp()
+    world.failures = Array.from({ length: 6 }, () => new OpencodeError("no"))
+    world.stores = false
+    let at = 0
+    const dropped: number[] = []
+    outbox.note(
+      PARENT,
+      () => ({ ...note(), at: at++ }),
+      () => dropped.push(clock.now()),
+    )
+    outbox.note(PARENT, () => ({ ...note("bg_bbbbbbbb"), visible: "the next" }))
+    await clock.advance(10)
+    expect(sent).toHaveLength(1)
+    await clock.advance(79_000)
+    expect(sent).toHaveLength(5)
+    world.stores = true
+    await clock.advance(5000)
+    expect(new Set(sent.slice(0, 6).map(({ messageID }) => messageID)).size).toBe(1)
+    expect({ at, dropped: dropped.length, logs: logs.length }).toEqual({ at: 1, dropped: 1, logs: 6 })
+    expect(sent.slice(6).map(({ parts }) => parts[0]?.text)).toEqual(["the next"])
+  })
+
+  test("a note to a session that is gone is dropped at once", async () => {
+    const { clock, outbox, sent, world } = setUp()
+    world.failures = [GONE]
+    const dropped: string[] = []
+    outbox.note(
+      PARENT,
+      () => note(),
+      () => dropped.push("gone"),
+    )
+    await clock.advance(100)
+    expect({ dropped, sent: sent.length }).toEqual({ dropped: ["gone"], sent: 1 })
+  })
 })

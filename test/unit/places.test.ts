@@ -556,11 +556,12 @@ describe("archived work", () => {
   })
 
   describe("an interrupted merge", () => {
-    const sweepOf = async (merge: MergeResult, besides?: () => Promise<unknown>) => {
+    const sweepOf = async (merge: MergeResult, besides?: () => Promise<unknown>, before = () => {}) => {
       const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
       places.swept = [{ taskID: id, what: "its merge was cut off", merge }]
       await rig.clock.advance(1000)
       const toasts = rig.opencode.toasts.length
+      before()
       await rig.manager.sweep("/project")
       await besides?.()
       await rig.clock.advance(1000)
@@ -584,20 +585,31 @@ describe("archived work", () => {
       expect(told[0]).toContain("b, c ‹x>")
     })
 
-    test("an interrupted merge is reported only once the parent is idle and its user has undone nothing", async () => {
-      rig.onPrompt("BUSY", { text: "busy", delay: 7000 })
-      const undone = rig.opencode.say(rig.parent, "BUSY")
+    const isTold = () => JSON.stringify(rig.opencode.stored(rig.parent)).includes("OpenCode was stopped while")
+
+    test("an interrupted merge is reported as soon as the parent is idle, and once", async () => {
+      rig.onPrompt("BUSY", { text: "busy", delay: 20_000 })
+      rig.opencode.say(rig.parent, "BUSY")
       await rig.clock.advance(100)
-      const isTold = () => JSON.stringify(rig.opencode.stored(rig.parent)).includes("OpenCode was stopped while")
       const { told } = await sweepOf({ kind: "conflict", files: ["b"] }, async () => {
-        await rig.clock.advance(6800)
+        await rig.clock.advance(15_000)
         expect(isTold()).toBe(false)
-        rig.opencode.undo(rig.parent, undone)
+        await rig.clock.until(isTold)
+      })
+      expect(told).toHaveLength(1)
+    })
+
+    test("an interrupted merge is not reported while the parent's user has undone messages", async () => {
+      const undone = rig.opencode.say(rig.parent, "ASKED")
+      await rig.clock.advance(10_000)
+      const besides = async () => {
         await rig.clock.advance(200_000)
         expect(isTold()).toBe(false)
         rig.opencode.redo(rig.parent)
         await rig.clock.until(isTold)
-      })
+      }
+      const undo = () => rig.opencode.undo(rig.parent, undone)
+      const { told } = await sweepOf({ kind: "conflict", files: ["b"] }, besides, undo)
       expect(told).toHaveLength(1)
     })
 

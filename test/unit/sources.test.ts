@@ -27,7 +27,6 @@ describe("core and runtime", () => {
       "src/features/rate-limits/breakers.ts #breakers",
       "src/features/rate-limits/breakers.ts #failedAt",
       "src/features/rate-limits/limit-notices.ts #gathering",
-      "src/features/rate-limits/limit-notices.ts #owed",
       "src/features/rate-limits/limit-notices.ts #told",
       "src/features/rate-limits/unpaid-models.ts #refusals",
       // By agent and model: where a cache is known to be, and since when it is warm.
@@ -68,7 +67,6 @@ describe("core and runtime", () => {
       "src/features/rate-limits/limit-notices.ts",
       "src/runtime/answers.ts",
       "src/runtime/mailbox/create-outbox.ts",
-      "src/runtime/mailbox/notes.ts",
       "src/runtime/mailbox/sender.ts",
       "src/runtime/parts.ts",
       "src/runtime/recovery/takeover.ts",

@@ -124,9 +124,8 @@ export type ActiveRun = {
   readonly unanswered: readonly string[]
   /** Questions refused by this process, which may end the turn. `after`: number of answers before the refusal. */
   readonly refused?: { readonly after: number; readonly asks: readonly Ask[] }
-  /** When the parent's model is told of an open question; infinite once it has been told. */
+  /** When the parent's model is told of an open question; infinite once that was requested. */
   readonly hintAt?: number
-  readonly hinting: boolean
   /**
    * Last sign of life before the last request for open questions. They are requested because their events may be lost.
    */
@@ -192,7 +191,6 @@ export const newRun = (task: Task, stage: Stage, now: number, heldBy: ActiveRun[
   preface: "",
   asks: [],
   unanswered: [],
-  hinting: false,
   sentMessages: [],
   lastMessageAt: 0,
   looking: false,

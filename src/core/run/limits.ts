@@ -52,9 +52,6 @@ export const contact: Handler<"contact"> = (run, input, context) =>
 
 export const preparing: Handler<"preparing"> = (run, { what }) => stay({ ...run, preparing: what })
 
-/** Time until the next try after the parent could not be told of an open question. */
-const HINT_AGAIN_MS = 10_000
-
 /** The run as its limits see it. Values are computed only when a limit asks for them. */
 export function watchedAs(run: ActiveRun, context: RunContext): Watched {
   const { task, spent, now } = context
@@ -235,13 +232,12 @@ function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task, presence }: R
       commands: [{ do: "refuse", ask, text: unansweredAskText(ask) }],
     }
   }
-  if (run.hintAt === undefined || now < run.hintAt || run.hinting || isUnattended(task)) return stay(run)
-  return { run: { ...run, hinting: true }, commands: [{ do: "hint", ask }] }
+  if (run.hintAt === undefined || now < run.hintAt || isUnattended(task)) return stay(run)
+  return { run: { ...run, hintAt: Number.POSITIVE_INFINITY }, commands: [{ do: "hint" }] }
 }
 
-/** Handles the result of telling the parent that a run waits for an answer. A failed attempt is repeated later. */
-export const hinted: Handler<"hinted"> = (run, { done }, { now }) =>
-  stay({ ...run, hinting: false, hintAt: done ? Number.POSITIVE_INFINITY : now + HINT_AGAIN_MS })
+/** The parent was not told of an open question, for example since it was answered before: the next one may be told. */
+export const hintDropped: Handler<"hint dropped"> = (run) => stay({ ...run, hintAt: undefined })
 
 /** Keeps a question open that could not be refused. */
 export const refuseFailed: Handler<"refuse failed"> = (run, { ask }) => stay({ ...run, asks: [...run.asks, ask] })

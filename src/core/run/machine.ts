@@ -6,7 +6,7 @@ import { counted, event, looked, missingUntil, questions, stuckUntil, todosUntil
 import {
   confirmed,
   contact,
-  hinted,
+  hintDropped,
   idle,
   preparing,
   refuseFailed,
@@ -41,7 +41,7 @@ const atWork = <Here extends Stage>(here: Here) =>
     sent: [here, "closing"],
     idle: [here],
     "refuse failed": [here],
-    hinted: [here],
+    "hint dropped": [here],
     counted: [here, "closing"],
     confirmed: [here, "closing"],
     contact: [here],
@@ -169,7 +169,7 @@ const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
   stopped,
   idle,
   "refuse failed": refuseFailed,
-  hinted,
+  "hint dropped": hintDropped,
   counted,
   looked,
   confirmed,
@@ -235,5 +235,4 @@ function lookDue(run: ActiveRun, context: RunContext): number {
   return next > context.now ? next : context.now + MIN_TICK_MS
 }
 
-const hintDue = ({ asks, hintAt = NEVER, hinting, away }: ActiveRun): number =>
-  asks.length === 0 || hinting || away ? NEVER : hintAt
+const hintDue = ({ asks, hintAt = NEVER, away }: ActiveRun): number => (asks.length === 0 || away ? NEVER : hintAt)

@@ -120,7 +120,7 @@ export type Input =
   | { readonly type: "stopped" }
   | { readonly type: "idle" }
   | { readonly type: "refuse failed"; readonly ask: Ask }
-  | { readonly type: "hinted"; readonly done: boolean }
+  | { readonly type: "hint dropped" }
   | { readonly type: "counted"; readonly messages: readonly Message[] }
   | { readonly type: "looked"; readonly waited: boolean; readonly found?: SessionRead }
   | { readonly type: "confirmed"; readonly reason: Reason; readonly found?: Confirmed }
@@ -159,7 +159,8 @@ export type MachineCommand =
   | { readonly do: "abort" }
   | { readonly do: "refuse"; readonly ask: Ask; readonly text: string }
   | { readonly do: "announce"; readonly ask: Ask }
-  | { readonly do: "hint"; readonly ask: Ask }
+  /** Tells the session that launched the task of an open question, once that session is idle. */
+  | { readonly do: "hint" }
   | { readonly do: "check idle" }
   | { readonly do: "count" }
   /** Checks limits of other runs that share this run's spending. */

@@ -229,7 +229,6 @@ export class Breakers implements FeatureBody, Pauser {
   /** Ends runs that have been parked for too long, and stores queued runs that wait for a model as parked. */
   review(): void {
     const now = this.#runtime.clock.now()
-    this.#notices.look()
     for (const key of this.#breakers.keys()) {
       this.#endOverdue(key, now)
       this.#review(key, now)

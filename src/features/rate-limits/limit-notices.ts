@@ -1,10 +1,9 @@
-import type { Runtime } from "../../core/feature.ts"
+import type { Note, Runtime } from "../../core/feature.ts"
 import { modelKeyOf } from "../../core/limits.ts"
 import { conditionOf } from "../../core/refusal.ts"
-import { isUnattended, type Task } from "../../core/task.ts"
+import { slotSessionOf, type Task } from "../../core/task.ts"
 import { duration, formatTime } from "../../lib/format.ts"
 import { count } from "../../lib/text.ts"
-import { type Note, notifyIdle } from "../../runtime/mailbox/notes.ts"
 import type { Breaker } from "./breaker.ts"
 
 /** Shorter waits are not reported. */
@@ -12,8 +11,6 @@ const WORTH_TELLING_MS = 30_000
 /** Delay before the affected runs are counted, in ms. By then they are parked. */
 const GATHER_MS = 1000
 
-/** Delay before a busy parent is tried again, in ms. */
-const AGAIN_MS = 10_000
 /**
  * After a report, the same model is not reported again for this long, in ms, unless its opening time moves by as much.
  */
@@ -27,21 +24,10 @@ export class LimitNotices {
   readonly #told = new Map<string, { readonly at: number; readonly opensAt: number }>()
   /** Models with a report in preparation. */
   readonly #gathering = new Set<string>()
-  /** Parents still to be told, by model, and time of the next attempt. */
-  readonly #owed = new Map<string, { readonly parents: ReadonlySet<string>; readonly at: number }>()
 
   constructor(runtime: Runtime, breakerOf: (model: string) => Breaker | undefined) {
     this.#runtime = runtime
     this.#breakerOf = breakerOf
-  }
-
-  /** Reports to parents that were busy before. Called by the clock. */
-  look(): void {
-    const now = this.#runtime.clock.now()
-    for (const [model, { parents, at }] of this.#owed) {
-      if (now >= at) this.#tell(model, parents)
-      else this.#runtime.wakeAt(at)
-    }
   }
 
   /** Called when a breaker trips, or trips again. `before`: the breaker's former state. */
@@ -82,31 +68,24 @@ export class LimitNotices {
     const title = headline(model, breaker, now)
     const message = `${count(parked.length, "task")} ${are(parked)} parked and ${go(parked)} on by ${themselves(parked)}. /tasks: Go on now.`
     if (options.toasts) opencode.toast({ title, message, variant: "warning" })
-    this.#tell(model, new Set(parked.map((task) => task.parentID)))
+    for (const sessionID of new Set(parked.map(slotSessionOf)))
+      this.#runtime.note(sessionID, () => this.#noteTo(sessionID, model))
   }
 
-  #tell(model: string, parents: ReadonlySet<string>): void {
-    this.#owed.delete(model)
+  /** Undefined where the limit has passed since, or no task of the session is affected any more. */
+  #noteTo(sessionID: string, model: string): Note | undefined {
     const breaker = this.#breakerOf(model)
-    if (!breaker || breaker.recovery) return
-    const { opencode, background } = this.#runtime
-    for (const parentID of parents) {
-      const note = noteTo(this.#runtime, parentID, model, breaker)
-      if (note)
-        background.run("tell of a limit", async () => {
-          if (!(await notifyIdle(opencode, note))) this.#owe(model, parentID)
-        })
+    const own = concerned(this.#runtime, model).filter((task) => slotSessionOf(task) === sessionID)
+    const [task] = own
+    if (!breaker || breaker.recovery || !task) return undefined
+    const at = this.#runtime.clock.now()
+    return {
+      task,
+      kind: "parked",
+      at,
+      visible: `⏸ **${headline(model, breaker, at)}.** ${count(own.length, "task")} ${are(own)} parked.`,
+      text: "They go on by themselves: do not wait, poll or launch them again. superagents_cancel stops one, superagents_task(unpark: …) tries now.",
     }
-  }
-
-  /**
-   * Notes that a busy parent must be told later, if the limit still holds. A message during a turn would cause another
-   * step.
-   */
-  #owe(model: string, parentID: string): void {
-    const at = this.#runtime.clock.now() + AGAIN_MS
-    this.#owed.set(model, { parents: new Set([...(this.#owed.get(model)?.parents ?? []), parentID]), at })
-    this.#runtime.wakeAt(at)
   }
 }
 
@@ -126,17 +105,3 @@ export const notParkedText = (model: string, { opensAt, why, kind }: Breaker, no
 const are = ({ length }: readonly Task[]): string => (length === 1 ? "is" : "are")
 const go = ({ length }: readonly Task[]): string => (length === 1 ? "goes" : "go")
 const themselves = ({ length }: readonly Task[]): string => (length === 1 ? "itself" : "themselves")
-
-function noteTo(runtime: Runtime, parentID: string, model: string, breaker: Breaker): Note | undefined {
-  const at = runtime.clock.now()
-  const own = concerned(runtime, model).filter((task) => task.parentID === parentID)
-  const [task] = own
-  if (!task || isUnattended(task)) return undefined
-  return {
-    task,
-    kind: "parked",
-    at,
-    visible: `⏸ **${headline(model, breaker, at)}.** ${count(own.length, "task")} ${are(own)} parked.`,
-    text: "They go on by themselves: do not wait, poll or launch them again. superagents_cancel stops one, superagents_task(unpark: …) tries now.",
-  }
-}

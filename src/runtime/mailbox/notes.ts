@@ -1,24 +1,12 @@
 import { listed } from "../../core/errors.ts"
+import type { Note } from "../../core/feature.ts"
 import type { MessageKind } from "../../core/ids.ts"
-import type { OpencodeApi } from "../../core/ports.ts"
-import { AUTOMATIC, nameOf } from "../../core/summary.ts"
-import { type Ask, slotSessionOf, type Task } from "../../core/task.ts"
-import { retry, sleepFor } from "../../lib/clock.ts"
+import { nameOf } from "../../core/summary.ts"
+import type { Ask, Task } from "../../core/task.ts"
 import { formatTime } from "../../lib/format.ts"
 import { oneLine } from "../../lib/text.ts"
-import type { Parts } from "../parts.ts"
 
 const MOST_NAMES = 10
-
-/** Message about a task for the parent's model, sent without starting the model. */
-export type Note = {
-  readonly task: Task
-  readonly kind: MessageKind
-  readonly at: number
-  /** Text for the user. */
-  readonly visible?: string
-  readonly text: string
-}
 
 /** Note that a task waits for an answer. `group`: the group of a member; `until`: when the question is refused. */
 export function askNote(task: Task, ask: Ask, group: Task | undefined, until: number, now: number): Note {
@@ -56,37 +44,3 @@ const noteOf = (task: Task, kind: MessageKind, text: string): Note => ({
   at: task.run.startedAt ?? 0,
   text,
 })
-
-/** Delays between attempts, in ms: each is twice the one before, up to the longest. */
-const FIRST_WAIT_MS = 5000
-const LONGEST_WAIT_MS = 60_000
-
-/**
- * Sends a parent's model a message about a task without starting it. Returns false where the message must wait: during
- * a turn it causes another step, and after an undo it deletes the undone messages for good.
- */
-export async function notifyIdle(opencode: OpencodeApi, { task, kind, at, visible, text }: Note): Promise<boolean> {
-  const { id, run } = task
-  const parentID = slotSessionOf(task)
-  const persona = await opencode.persona(parentID)
-  const [parent, activity] = await Promise.all([opencode.parent(parentID), opencode.activity()])
-  if (parent?.reverted || activity.has(parentID)) return false
-  const hidden = { text: `${AUTOMATIC} ${text}`, synthetic: true }
-  await opencode.prompt({
-    sessionID: parentID,
-    messageID: opencode.messageID(kind, id, run.generation, at),
-    agent: persona?.agent,
-    model: persona?.model,
-    noReply: true,
-    parts: visible === undefined ? [hidden] : [{ text: visible }, hidden],
-  })
-  return true
-}
-
-/** Sends the note as soon as the parent is idle. Rejects where the parent is deleted or does not answer. */
-export async function tellOnceIdle({ opencode, clock, stopped }: Parts, note: Note): Promise<void> {
-  for (let wait = FIRST_WAIT_MS; !stopped.aborted; wait = Math.min(2 * wait, LONGEST_WAIT_MS)) {
-    if (await retry(clock, stopped, () => notifyIdle(opencode, note))) return
-    await sleepFor(clock, wait)
-  }
-}

@@ -1,12 +1,14 @@
 import { type Clock, OpencodeError } from "../../core/ports.ts"
-import { type Model, owesNotification, type Task } from "../../core/task.ts"
+import { type Model, NOBODY, owesNotification, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
 import type { NotificationTexts } from "../../present/notification.ts"
 import {
   type Lane,
   type LaneItem,
   newLane,
+  notePrompt,
   notificationPrompt,
+  type PendingNote,
   Sender,
   type SenderPorts,
   StoppableWaits,
@@ -19,6 +21,8 @@ const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const
 const GATHER_STEP_MS = 250
 /** Interval for checking again a parent that accepts no message now, in case the event about its change is missed. */
 const HELD_LOOK_MS = 2000
+/** Interval where only notes wait. */
+const NOTE_LOOK_MS = 10_000
 /** Most times that a message is sent again because the parent did not answer it. */
 const MOST_NUDGES = 3
 
@@ -45,9 +49,9 @@ export type OutboxPorts = SenderPorts & {
 }
 
 /**
- * Sends parents the notifications of their tasks: once, in order, one message at a time for each parent. A message id
- * derives from task and run, so a repeated send stores nothing new. A notification counts as delivered once OpenCode
- * has stored the message.
+ * Mailbox of the parents: sends notifications of ended tasks, and notes about tasks. One message at a time for each
+ * parent, notifications once and in order, notes after them. A message id derives from task and run, so a repeated send
+ * stores nothing new. A message counts as delivered once OpenCode has stored it.
  */
 export class Outbox {
   readonly #ports: OutboxPorts
@@ -73,9 +77,15 @@ export class Outbox {
     const isRoused = lane.roused.delete(task.id)
     lane.items.push({ task, wake: task.delivery.wake || isRoused, maybeDelivered })
     lane.release()
-    if (lane.state !== "resting") return
-    lane.state = "sending"
-    this.#ports.run("notify", () => this.#drain(task.parentID, lane))
+    this.#start(task.parentID, lane)
+  }
+
+  /** Queues a note for a session. `dropped` is called where the note will not be sent. */
+  note(sessionID: string, compose: PendingNote["compose"], dropped?: () => void): void {
+    if (sessionID === NOBODY) return dropped?.()
+    const lane = this.#lane(sessionID)
+    lane.notes.push({ compose, dropped, attempts: 0 })
+    this.#start(sessionID, lane)
   }
 
   /** Whether the notification of this run is queued or is being sent. */
@@ -157,6 +167,12 @@ export class Outbox {
     lane?.release()
   }
 
+  #start(parentID: string, lane: Lane): void {
+    if (lane.state !== "resting") return
+    lane.state = "sending"
+    this.#ports.run("notify", () => this.#drain(parentID, lane))
+  }
+
   #lane(parentID: string): Lane {
     const lane = this.#lanes.get(parentID) ?? newLane()
     this.#lanes.set(parentID, lane)
@@ -172,12 +188,14 @@ export class Outbox {
     try {
       while (this.#isOpen(parentID, lane)) {
         const [item] = lane.items
+        const [note] = lane.notes
         if (item) {
           const { task } = item
           if (item.wake && !this.#ports.isLast(task)) await this.#gather(task, lane)
           await this.#persist(task, lane, (attempt) => this.#tell(task, item, lane, attempt))
           lane.items.shift()
         } else if (lane.owed) await this.#wake(parentID, lane, lane.owed)
+        else if (note) await this.#tellNote(parentID, lane, note)
         else break
       }
     } finally {
@@ -197,6 +215,31 @@ export class Outbox {
 
   #forget(parentID: string, lane: Lane): void {
     if (this.#lanes.get(parentID) === lane && lane.roused.size === 0) this.#lanes.delete(parentID)
+  }
+
+  /** Sends a note once the session is idle, unless another message is queued until then: that one is sent first. */
+  async #tellNote(sessionID: string, lane: Lane, note: PendingNote): Promise<void> {
+    const { opencode } = this.#ports
+    await this.#untilFree(sessionID, lane)
+    if (!this.#isOpen(sessionID, lane) || lane.items.length > 0 || lane.owed) return
+    try {
+      // A repeated send has the same text and id.
+      note.composed ??= note.compose()
+      const { composed } = note
+      if (composed) {
+        const persona = await this.#sender.persona(sessionID, note.attempts)
+        if (await this.#sender.isReverted(sessionID)) return
+        const prompt = notePrompt(opencode.messageID, sessionID, composed, persona)
+        await this.#sender.send({ prompt, task: composed.task }, lane)
+      } else note.dropped?.()
+    } catch (error) {
+      const delay = RETRY_DELAYS_MS[note.attempts++]
+      opencode.log("warn", "note not accepted", { session: sessionID, attempt: note.attempts, error: String(error) })
+      const isGone = error instanceof OpencodeError && error.notFound
+      if (delay !== undefined && !isGone) return void (await this.#pauses.in(lane, delay))
+      note.dropped?.()
+    }
+    lane.notes.shift()
   }
 
   /** Starts the parent's model with a stored message, where no later message in the lane does so. */
@@ -225,9 +268,8 @@ export class Outbox {
     if (!prompt || stopped.aborted) return
     const lane = this.#lane(task.parentID)
     lane.owed ??= { prompt, task }
-    if (lane.state !== "resting") return
-    lane.state = "sending"
-    await this.#drain(task.parentID, lane)
+    lane.release()
+    this.#start(task.parentID, lane)
   }
 
   /** Retries the notification until it is delivered, the parent or the task is gone, or the lane is closed. */
@@ -264,7 +306,7 @@ export class Outbox {
       } catch {
         lane.state = "until idle"
       }
-      await this.#pauses.in(lane, HELD_LOOK_MS)
+      await this.#pauses.in(lane, lane.items.length > 0 || lane.owed ? HELD_LOOK_MS : NOTE_LOOK_MS)
       lane.state = "sending"
     }
   }

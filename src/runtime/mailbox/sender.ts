@@ -1,3 +1,4 @@
+import type { Note } from "../../core/feature.ts"
 import type { MessageIDFactory } from "../../core/ids.ts"
 import {
   type Clock,
@@ -7,6 +8,7 @@ import {
   type Persona,
   type Prompt,
 } from "../../core/ports.ts"
+import { AUTOMATIC } from "../../core/summary.ts"
 import type { Task } from "../../core/task.ts"
 import { NOTICE_PARTS, type NotificationTexts } from "../../present/notification.ts"
 
@@ -22,6 +24,18 @@ export type LaneItem = {
 }
 
 /**
+ * A note that waits until its session is idle, and until no notification waits. `compose` is called right before the
+ * note is sent, and returns undefined where there is nothing to say any more. `dropped` is called where the note will
+ * not be sent.
+ */
+export type PendingNote = {
+  readonly compose: () => Note | undefined
+  readonly dropped?: () => void
+  composed?: Note
+  attempts: number
+}
+
+/**
  * State of a parent's lane:
  * - `resting`: nothing to send; kept while a waking message may be unread.
  * - `sending`: messages are sent one at a time.
@@ -33,6 +47,7 @@ type LaneState = "resting" | "sending" | "until idle" | "until redone"
 export type Lane = {
   state: LaneState
   readonly items: LaneItem[]
+  readonly notes: PendingNote[]
   /** The parent became idle after the last send began. */
   idled: boolean
   /** Tasks whose queued notification must wake the parent. The lane is kept until they are sent. */
@@ -58,6 +73,7 @@ export type Waking = { readonly prompt: Prompt; readonly task: Task }
 export const newLane = (): Lane => ({
   state: "resting",
   items: [],
+  notes: [],
   roused: new Set(),
   idled: false,
   isTelling: false,
@@ -93,6 +109,24 @@ export function notificationPrompt(
     model: persona?.model,
     noReply,
     parts: [{ text: visible }, { text: hidden, synthetic: true }],
+  }
+}
+
+/** The note as a message with the session's current agent and model. */
+export function notePrompt(
+  name: MessageIDFactory,
+  sessionID: string,
+  { task: { id, run }, kind, at, visible, text }: Note,
+  persona: Persona | undefined,
+): Prompt {
+  const hidden = { text: `${AUTOMATIC} ${text}`, synthetic: true }
+  return {
+    sessionID,
+    messageID: name(kind, id, run.generation, at),
+    agent: persona?.agent,
+    model: persona?.model,
+    noReply: true,
+    parts: visible === undefined ? [hidden] : [{ text: visible }, hidden],
   }
 }
 
