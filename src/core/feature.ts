@@ -4,7 +4,7 @@ import type { Specs } from "../options/spec.ts"
 import type { BlockSource } from "./blocks.ts"
 import type { MessageKind } from "./ids.ts"
 import type { GroupState, GroupStep, MemberState } from "./members.ts"
-import type { Pause, PauseEvent, PauseView } from "./pause.ts"
+import type { Parked, Pause, PauseView } from "./pause.ts"
 import type { Clock, CommandResult, ModelFacts, OpencodeApi, OpencodeEvent, Persona, Rule } from "./ports.ts"
 import type { CheckResult } from "./receipt.ts"
 import type { ActiveRun } from "./run/active-run.ts"
@@ -223,7 +223,7 @@ export type Runtime = {
   /** Asks for a pass of the scheduler at this time at the latest. */
   wakeAt(time: number): void
   /** Pauses a run that works or waits. */
-  pause(task: Task, pause: PauseEvent): void
+  pause(task: Task, parked: Parked): void
   end(task: Task, ending: Ending): void
   /** Whether a run waits for other tasks before it asks its model. */
   waitsForTasks(task: Task): boolean

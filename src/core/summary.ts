@@ -1,11 +1,10 @@
 import { duration } from "../lib/format.ts"
-import { capital, count, formatInteger, inTagsWithID, oneLine } from "../lib/text.ts"
+import { count, formatInteger, inTagsWithID, oneLine } from "../lib/text.ts"
 import { listed } from "./errors.ts"
 import { chosenIn, type Group, type GroupResult } from "./group.ts"
 import { modelKey } from "./limits.ts"
 import { itemLines, triesLine } from "./members.ts"
 import { neverBegan } from "./outcome.ts"
-import { pauseSummary, pausesOf } from "./pause.ts"
 import { type Receipt, receiptLine } from "./receipt.ts"
 import type { Outcome, Task, Value, Work } from "./task.ts"
 
@@ -132,10 +131,8 @@ function pausedLines({ model, run }: Task): string[] {
   const { switches = [] } = run
   const own = run.model ?? model
   const name = own && switches.length === 0 ? ` (${oneLine(modelKey(own))})` : ""
-  return pausesOf(run).map(
-    ({ pauseKind: way, ms, times }) =>
-      `${capital(way)} ${count(times, "time")}, ${duration(ms)} in all${pauseSummary(way, name)}.`,
-  )
+  const { parkedTimes = 0, parkedMs = 0 } = run
+  return parkedTimes > 0 ? [`Parked ${count(parkedTimes, "time")}, ${duration(parkedMs)} in all${name}.`] : []
 }
 
 /** A value shorter than this share of a refused answer may only be filler to satisfy the schema. */

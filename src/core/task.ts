@@ -4,7 +4,7 @@
  */
 
 import type { Group, GroupMember, GroupResult } from "./group.ts"
-import { type PauseFields, type PauseKind, pausedTime, pauseOf } from "./pause.ts"
+import { type PauseFields, pausedTime } from "./pause.ts"
 import type { Receipt } from "./receipt.ts"
 
 export const STATUSES = ["running", "completed", "error", "cancelled", "resumed"] as const
@@ -21,7 +21,7 @@ export type Phase =
   | "waiting for its own tasks"
   | "saying its last word"
   | `held behind ${string}`
-  | `${PauseKind}${string}`
+  | `parked${string}`
   | `waiting for ${string}`
   | `no contact with ${string}`
   | Preparing
@@ -422,13 +422,13 @@ export const owesNotification = (task: Task): task is Task & { delivery: { state
 
 export const modelOf = ({ model, run }: Pick<Task, "model" | "run">): Model | undefined => run.model ?? model
 
-export const isPaused = (task: Task): boolean => isActive(task) && pauseOf(task.run) !== undefined
+export const isPaused = (task: Task): boolean => isActive(task) && task.run.parked !== undefined
 
 /** Time since admission up to the end, without pauses; 0 while queued. */
 export function elapsed({ run }: Pick<Task, "run">, now: number): number {
-  const { startedAt, endedAt, stillSince } = run
+  const { startedAt, endedAt, parked, stillSince } = run
   if (startedAt === undefined) return 0
-  return Math.max(0, (endedAt ?? pauseOf(run)?.at ?? stillSince ?? now) - startedAt - uncounted(run))
+  return Math.max(0, (endedAt ?? parked?.at ?? stillSince ?? now) - startedAt - uncounted(run))
 }
 
 /** Total time that did not count, because the run or all that it waited for was paused. */

@@ -1,7 +1,7 @@
 import { alsoRecent } from "./bill.ts"
 import type { Group } from "./group.ts"
 import { modelKey } from "./limits.ts"
-import { PAUSE_KINDS, type PauseEvent, type PauseKind, paused, pauseOf, type StoredPause, unpaused } from "./pause.ts"
+import { type Parked, paused, unpaused } from "./pause.ts"
 import type { CheckResult } from "./receipt.ts"
 import {
   addFigures,
@@ -26,11 +26,6 @@ type Ended = {
   readonly delivery: Delivery
 }
 
-/** Pause events, one for each kind. */
-type Stilled = {
-  readonly [In in PauseKind]: { readonly type: In; readonly generation: number } & StoredPause<In>
-}[PauseKind]
-
 export type TaskEvent =
   | { readonly type: "admitted"; readonly generation: number; readonly at: number }
   | ({ readonly type: "completed" } & Ended)
@@ -44,7 +39,7 @@ export type TaskEvent =
     }
   | { readonly type: "retrieved"; readonly at: number }
   | { readonly type: "warned"; readonly generation: number; readonly at: number; readonly reason: Reason }
-  | Stilled
+  | ({ readonly type: "parked"; readonly generation: number } & Parked)
   | { readonly type: "won"; readonly generation: number; readonly winner: string; readonly passed?: CheckResult }
   /** A user has replaced the run's prompt in its session by another prompt. */
   | { readonly type: "asked anew"; readonly generation: number; readonly promptID: string }
@@ -57,7 +52,7 @@ export type TaskEvent =
       readonly step: number
       readonly why: string
     }
-  /** The run continues after a pause of any kind. */
+  /** The run continues after a pause. */
   | { readonly type: "unparked"; readonly generation: number; readonly at: number }
   /** Since `at`, all that the run waits for is paused (`still`), or no longer is (`counting`). */
   | { readonly type: "still" | "counting"; readonly generation: number; readonly at: number }
@@ -89,7 +84,6 @@ export type TaskEvent =
  * `resumable`), not the machine.
  */
 export function transition(task: Task, event: TaskEvent): Task {
-  if (isStilled(event)) return still(task, event)
   switch (event.type) {
     case "admitted":
       return admit(task, event)
@@ -105,6 +99,8 @@ export function transition(task: Task, event: TaskEvent): Task {
       return isActive(task) || task.retrievedAt !== undefined ? task : { ...task, retrievedAt: event.at }
     case "warned":
       return warn(task, event)
+    case "parked":
+      return park(task, event)
     case "asks":
       return asks(task, event)
     case "asked anew":
@@ -143,26 +139,21 @@ function warn(task: Task, { generation, at, reason }: Extract<TaskEvent, { type:
   return run.lastWordAt === undefined ? { ...task, run: { ...run, lastWordAt: at, lastWordFor: reason } } : task
 }
 
-export const toPauseEvent = (stands: PauseEvent, generation: number): Stilled =>
-  Object.entries(stands).map(([type, stored]) => ({ type, generation, ...stored }) as Stilled)[0] as Stilled
-
-const isStilled = (event: TaskEvent): event is Stilled => PAUSE_KINDS.some((way) => way === event.type)
-
 /** Whether the event may stop or restart the clock of tasks that wait for this one. */
 export const stopsTime = (event: TaskEvent): boolean =>
-  isStilled(event) || event.type === "unparked" || event.type === "still" || event.type === "counting"
+  event.type === "parked" || event.type === "unparked" || event.type === "still" || event.type === "counting"
 
-function still(task: Task, { type: way, generation, ...stored }: Stilled): Task {
+function park(task: Task, { type: _type, generation, ...parked }: Extract<TaskEvent, { type: "parked" }>): Task {
   const { run } = task
-  if (!isActive(task) || run.generation !== generation || pauseOf(run)) return task
-  return { ...task, run: paused(counting(run, stored.at), way, stored) }
+  if (!isActive(task) || run.generation !== generation || run.parked) return task
+  return { ...task, run: paused(counting(run, parked.at), parked) }
 }
 
 /** Stops or restarts the run's clock at `at`. */
 function count(task: Task, { type, generation, at }: Extract<TaskEvent, { type: "still" | "counting" }>): Task {
   const { run } = task
   const isPausedByChildren = type === "still"
-  const applies = isActive(task) && run.generation === generation && run.startedAt !== undefined && !pauseOf(run)
+  const applies = isActive(task) && run.generation === generation && run.startedAt !== undefined && !run.parked
   if (!applies || isPausedByChildren === (run.stillSince !== undefined)) return task
   return { ...task, run: isPausedByChildren ? { ...run, stillSince: at } : counting(run, at) }
 }
@@ -173,7 +164,7 @@ function counting({ stillSince, ...run }: Run, at: number): Run {
 }
 
 function goOn(task: Task, { generation, at }: Extract<TaskEvent, { type: "unparked" }>): Task {
-  if (!isActive(task) || task.run.generation !== generation || !pauseOf(task.run)) return task
+  if (!isActive(task) || task.run.generation !== generation || !task.run.parked) return task
   return { ...task, run: unpaused(task.run, at) }
 }
 

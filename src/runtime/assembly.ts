@@ -1,6 +1,6 @@
 import { CallError, messageOf } from "../core/errors.ts"
 import type { Feature, FeatureBody, Pauser, Runtime } from "../core/feature.ts"
-import { ANY_PAUSE, pauseOf } from "../core/pause.ts"
+import { pauseOf } from "../core/pause.ts"
 import type { Clock, ModelFacts, OpencodeApi, Reply } from "../core/ports.ts"
 import { type Ask, isActive, type Model, modelOf, type Task } from "../core/task.ts"
 import { Background } from "../lib/background.ts"
@@ -129,7 +129,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
 const stepsOf = (
   parts: () => { readonly dispatcher: Dispatcher; readonly dependencies: TaskDependencies },
 ): Pick<Runtime, "pause" | "end" | "waitsForTasks"> => ({
-  pause: ({ id }, pause) => parts().dispatcher.deliver(id, { type: "refused", ...pause }),
+  pause: ({ id }, parked) => parts().dispatcher.deliver(id, { type: "refused", parked }),
   end: ({ id, run }, ending) => void parts().dispatcher.end(id, run.generation, ending),
   waitsForTasks: (task) => parts().dependencies.blocks(task) !== undefined,
 })
@@ -145,7 +145,7 @@ const retryingBy =
   (pauser: Pauser | undefined) =>
   (task: Task, doing: string = task.status, model?: Model): ReturnType<Pauser["retryNow"]> => {
     const pause = isActive(task) ? pauseOf(task.run) : undefined
-    if (!pause || !pauser) throw new CallError(`${task.id} is not ${ANY_PAUSE}: it is ${doing}.`)
+    if (!pause || !pauser) throw new CallError(`${task.id} is not parked: it is ${doing}.`)
     return pauser.retryNow(task, pause, model)
   }
 

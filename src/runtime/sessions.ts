@@ -1,6 +1,5 @@
 import { CallError } from "../core/errors.ts"
 import { isByOpencode } from "../core/outcome.ts"
-import { pausesOf } from "../core/pause.ts"
 import type { Activity, Message, OpencodeApi, Prompt } from "../core/ports.ts"
 import type { CheckResult } from "../core/receipt.ts"
 import type { SentMessage } from "../core/run/active-run.ts"
@@ -147,7 +146,7 @@ export function runPrompt(task: Task, text: string, preface: string): Prompt {
   const { sessionID, agent, run } = task
   const told = [preface, constraintsOf(task)].filter((each) => each !== "").join("\n\n")
   const parts = told === "" ? [{ text }] : [{ text }, { text: `\n\n${told}`, synthetic: true }]
-  const again = pausesOf(run).length > 0
+  const again = (run.parkedTimes ?? 0) > 0
   return { sessionID, messageID: run.promptID, agent, model: modelOf(task), parts, ...(again && { again }) }
 }
 

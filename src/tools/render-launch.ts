@@ -67,18 +67,16 @@ const closedLines = ({ at }: TaskView, closed: PauseView | undefined): string[] 
   const when = whenOf(closed, at)
   const time = when ? ` ${when.text} (in ${duration(when.in)})` : ""
   if (closed.until !== undefined)
-    return [
-      `${closed.waitsFor} ${conditionOf(closed.kind)}${time}: the task is ${closed.pauseKind} and begins by itself then.`,
-    ]
+    return [`${closed.waitsFor} ${conditionOf(closed.kind)}${time}: the task is parked and begins by itself then.`]
   return [
-    `${closed.waitsFor} ${conditionOf(closed.kind)}${time && `,${time}`}: the task is ${closed.pauseKind} and begins by itself when it opens.`,
+    `${closed.waitsFor} ${conditionOf(closed.kind)}${time && `,${time}`}: the task is parked and begins by itself when it opens.`,
   ]
 }
 
 export function renderResume({ view, allowance, place, closed, results }: Begun): ToolResult {
   const { task } = view
   const lines = [
-    `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? `is ${closed.pauseKind}` : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
+    `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? `is parked` : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
     `Agent: ${agentOf(task)}${task.group ? "" : ", with its whole history"}.`,
     ...closedLines(view, closed),
     ...termLines(task, { allowance, place, results }),

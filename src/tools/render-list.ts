@@ -47,10 +47,10 @@ function pauseTexts(views: readonly TaskView[]): readonly string[] {
   const groups = new Map<string, { readonly first: TaskView; readonly behind: string; many: number }>()
   for (const view of views) {
     if (!view.pause) continue
-    const { pauseKind: way, waitsFor: behind } = view.pause
-    const group = groups.get(`${way} ${behind}`)
+    const { waitsFor: behind } = view.pause
+    const group = groups.get(behind)
     if (group) group.many++
-    else groups.set(`${way} ${behind}`, { first: view, behind, many: 1 })
+    else groups.set(behind, { first: view, behind, many: 1 })
   }
   return [...groups.values()].map(({ first, behind, many }) => `${many} ${first.phase} (${oneLine(behind)})`)
 }

@@ -2,7 +2,6 @@ import { z } from "zod"
 import { CallError } from "../core/errors.ts"
 import type { Argument, Feature } from "../core/feature.ts"
 import type { Group } from "../core/group.ts"
-import { ANY_PAUSE } from "../core/pause.ts"
 import { type AgentInfo, isListed, MAX_TIMER_MS } from "../core/ports.ts"
 import { addBounded } from "../lib/bounded-set.ts"
 import { duration } from "../lib/format.ts"
@@ -43,7 +42,7 @@ const MODES = {
   unpark: {
     needs: [],
     takes: ["model"],
-    because: `it only tries a ${ANY_PAUSE} task now`,
+    because: `it only tries a parked task now`,
   },
   merge: {
     needs: [],
@@ -78,7 +77,7 @@ const MISSING: Readonly<Record<string, string>> = {
 const DOES: Readonly<Record<Exclude<ModeName, "new">, string>> = {
   resume: "an ended task is resumed",
   tell: "a task at work is told",
-  unpark: `a ${ANY_PAUSE} task is tried now`,
+  unpark: `a parked task is tried now`,
   merge: "the work of an ended task is merged",
 }
 
@@ -326,7 +325,7 @@ function argumentsOf(options: Options, { kinds, features }: TaskManager) {
     agent: text(200).optional().describe("New tasks need this and description."),
     resume: id.optional(),
     tell: id.optional(),
-    unpark: id.optional().describe(`Id of a ${ANY_PAUSE} task (its provider is at its limit or down): try it now.`),
+    unpark: id.optional().describe(`Id of a parked task (its provider is at its limit or down): try it now.`),
     model: text(200).optional().describe("provider/model[#variant]."),
     ...workArguments(kinds),
     ...shapeOf(features, options),

@@ -99,7 +99,7 @@ export class FakeRuns implements Runs {
   park(sessionID: string, until?: number): void {
     this.set(sessionID, {
       ...(this.of(sessionID) as RunView),
-      pause: { pauseKind: "parked", until, waitsFor: "mock/one" },
+      pause: { until, waitsFor: "mock/one" },
     })
   }
 

@@ -1,17 +1,13 @@
 import { describe, expect, test } from "vitest"
 import { allPausedSince, pauseAmong } from "../../src/core/dependencies.ts"
 import {
-  countPauses,
   mayResumeBefore,
-  PAUSE_FIELDS,
-  PAUSE_KINDS,
   type Parked,
   type PauseView,
   pauseOf,
   pauseText,
   pauseTextAtEnd,
   pauseTextForModel,
-  unpauseHint,
   waitsForText,
   whenOf,
 } from "../../src/core/pause.ts"
@@ -33,13 +29,13 @@ describe("a parked task's text", () => {
     ["parked", { until: at(7, 0) }],
     ["parked", {}],
   ])("the text of a parked task reads: %s", (text, when) => {
-    expect(pauseText({ pauseKind: "parked", ...when }, NOW)).toBe(text)
+    expect(pauseText(when, NOW)).toBe(text)
     expect(whenOf(when, NOW)?.in).toBe(text === "parked" ? undefined : 720_000)
   })
 
   test("a parked task's text names the day of its reset if that is not the reader's today", () => {
     const until = at(7, 12)
-    const standing = { pauseKind: "parked", until } as const
+    const standing = { until }
     expect(pauseText(standing, until - 86_400_000)).toBe("parked until Mon 07:12")
     expect(pauseText(standing, NOW)).toBe("parked until 07:12")
   })
@@ -53,7 +49,7 @@ describe("a parked task's text", () => {
       parkedOf({ at: 6, until: at(7, 20) }),
       { ...parkedOf({ at: 8, until: at(8, 0) }), status: "error" as const },
     ]
-    expect(pauseAmong(own, others)).toMatchObject({ pauseKind: "parked", waitsFor: "mock/one", next: at(7, 30) })
+    expect(pauseAmong(own, others)).toMatchObject({ waitsFor: "mock/one", next: at(7, 30) })
     expect(pauseAmong(taskOf(), others)).toBeUndefined()
     expect(pauseAmong({ ...own, status: "cancelled" }, others)).toBeUndefined()
     const seen = [own, ...others].map((task) => ({ task }))
@@ -75,7 +71,7 @@ test("the summary of a task that was parked says how often, how long and for whi
   ])
 })
 
-test("all texts about a paused task come from the table of pause kinds", () => {
+test("a paused task has a text for the model that launched it, and one for its end", () => {
   const task = parkedOf({ until: at(7, 12) })
   const pause = pauseOf(task.run)
   if (!pause) throw new Error("it stands still")
@@ -85,15 +81,8 @@ test("all texts about a paused task come from the table of pause kinds", () => {
   )
   expect(pauseTextAtEnd(pause, NOW)).toBe("mock/one is at its limit until 07:12.")
   expect(pauseTextAtEnd({ ...pause, until: undefined }, NOW)).toBe("mock/one is at its limit.")
-  expect(unpauseHint(pause)).toBe("whatever its provider's limit")
   expect([mayResumeBefore(pause, at(7, 13)), mayResumeBefore(pause, at(7, 12))]).toEqual([true, false])
   expect(mayResumeBefore({ ...pause, until: undefined }, NOW)).toBe(true)
-  expect(countPauses([pause, pause])).toEqual({ parked: 2 })
-})
-
-test("a record stores the current pause, the total time and the count of each pause kind", () => {
-  expect(PAUSE_KINDS).toEqual(["parked"])
-  expect(Object.keys(PAUSE_FIELDS)).toEqual(["parked", "parkedMs", "parkedTimes"])
 })
 
 describe("the pause of all children", () => {
@@ -153,7 +142,7 @@ describe("a clock stopped by parked tasks", () => {
 })
 
 test("a task that waits for a model's limit says until when, or that other tasks try it first", () => {
-  const pause = { pauseKind: "parked", waitsFor: "mock/one", at: 0 } as const
+  const pause = { waitsFor: "mock/one", at: 0 } as const
   expect(waitsForText({ ...pause, until: NOW + 60_000 } as never, NOW)).toMatch(/^mock\/one, which .+ \(/)
   expect(waitsForText(pause as never, NOW)).toBe("mock/one (others try it first)")
 })

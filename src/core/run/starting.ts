@@ -1,7 +1,6 @@
 import { withAnswers } from "../dependencies.ts"
-import { type PauseEvent, pauseOf } from "../pause.ts"
+import type { Parked } from "../pause.ts"
 import { isQueued } from "../task.ts"
-import { toPauseEvent } from "../transition.ts"
 import type { ActiveRun } from "./active-run.ts"
 import { callReturned, end, superviseMembers } from "./ending.ts"
 import { checkLimits } from "./limits.ts"
@@ -95,15 +94,15 @@ export const prompted: Handler<"prompted"> = (given, { problem }, context) => {
  * Pauses the run, for example after a provider's refusal. Turns started by the user are neither undone nor resent; a
  * request that was just sent is stopped.
  */
-export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { now }) => {
-  if (run.stage === "queued") return laidDown(run, stands, now)
+export const refused: Handler<"refused"> = (run, { parked }, { now }) => {
+  if (run.stage === "queued") return pauseBeforeStart(run, parked, now)
   if (run.stage === "parked")
     return {
       run: { ...run, asks: [], calls: run.calls + 1 },
       commands: [{ do: "park", asks: run.asks }],
     }
   if (run.prompt === undefined) return stay(run)
-  const event = toPauseEvent(stands, run.generation)
+  const event = { type: "parked", generation: run.generation, ...parked } as const
   const next = {
     ...moved(run, "parked"),
     asks: [],
@@ -119,12 +118,12 @@ export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { n
 }
 
 /** Pauses a run without a slot, because its provider is at a limit before the run has begun. */
-function laidDown(run: ActiveRun, stands: PauseEvent, now: number): MachineStep {
+function pauseBeforeStart(run: ActiveRun, parked: Parked, now: number): MachineStep {
   const { generation, prompt: text = "" } = run
   const next = { ...recordActivity(moved(run, "parked"), now), notStarted: true, calls: run.calls + 1 } as const
   const commands: readonly MachineCommand[] = [
     { do: "record", event: { type: "admitted", generation, at: now }, write: false },
-    { do: "record", event: toPauseEvent(stands, generation), write: false },
+    { do: "record", event: { type: "parked", generation, ...parked }, write: false },
     { do: "store prompt", text },
   ]
   return { run: next, commands }
@@ -133,7 +132,7 @@ function laidDown(run: ActiveRun, stands: PauseEvent, now: number): MachineStep 
 /** Continues a run after a pause, with the same prompt under the same ids. */
 const goOn: Handler<"admitted"> = (run, _input, context) => {
   const { now, task } = context
-  const { at = now } = pauseOf(task.run) ?? {}
+  const { at = now } = task.run.parked ?? {}
   const event = { type: "unparked", generation: run.generation, at: now } as const
   const on = { ...recordActivity(run, now), lastWord: extendLastWord(run.lastWord, now - at) }
   const record = { do: "record", event, write: true } as const

@@ -2,7 +2,7 @@ import type { Options } from "../../options/options.ts"
 import type { DependencyAnswer } from "../dependencies.ts"
 import type { MessageIDFactory, MessageKind } from "../ids.ts"
 import type { GroupStep } from "../members.ts"
-import type { PauseEvent } from "../pause.ts"
+import type { Parked } from "../pause.ts"
 import type { Activity, Message, OpencodeEvent } from "../ports.ts"
 import type { CheckResult } from "../receipt.ts"
 import type { PurseLimit, Spent } from "../spending.ts"
@@ -99,7 +99,7 @@ export type Input =
   | { readonly type: "tick"; readonly doing: Activity | "nothing" | undefined }
   | { readonly type: "spending" }
   | { readonly type: "slept"; readonly ms: number }
-  | ({ readonly type: "refused" } & PauseEvent)
+  | { readonly type: "refused"; readonly parked: Parked }
   /** A member's state has changed, or a slot is free for another. */
   | { readonly type: "members" }
   /** Time since when the run's machine is unreachable; undefined: contact is back. */

@@ -162,7 +162,7 @@ export class ManagerRuns implements Runs {
         state,
         asks,
         createdAt,
-        pause?.pauseKind,
+        pause && "parked",
         pause?.until ?? pause?.next ?? pause?.waitsFor,
       ])
       if (this.#told.get(sessionID) === news) return

@@ -1,4 +1,3 @@
-import type { PauseKind } from "../../core/pause.ts"
 import type { NamedReport, ReportHead } from "./purse/report.ts"
 import type {
   BoardTask,
@@ -53,17 +52,15 @@ export type Subtasks = (id: string) => { readonly owner: string; readonly text: 
 export type BoardAgent = { readonly name: string; readonly description: string }
 
 /** State of a purse. Times are ISO, amounts US dollars. */
-export type PurseView = Readonly<Record<PauseKind, number>> & {
+export type PurseView = {
   readonly max: number
   readonly spent: number
   readonly atLeast: boolean
   readonly openedAt: string
   readonly until: string
-  /**
-   * Number of active runs that are not paused. The numbers of paused runs are further fields, named by the kind of
-   * pause.
-   */
+  /** Numbers of active runs that are not paused, and of paused runs. */
   readonly atWork: number
+  readonly parked: number
   /** Example: `$1.20 of $5.00 until 07:00, 3 at work`. */
   readonly text: string
 }

@@ -1,5 +1,4 @@
 import { DAY_MS } from "../../core/bill.ts"
-import type { PauseKind } from "../../core/pause.ts"
 import type { Usage } from "../../core/task.ts"
 import type { KeptReport } from "./purse/report.ts"
 import type { BoardTask } from "./task.ts"
@@ -58,7 +57,7 @@ export type PurseEnd = {
   readonly name: string
   /** By task id: whether the task's run was paused, waited for an answer or had not begun when the purse ended. */
   readonly stopped: Readonly<
-    Record<string, { readonly [In in PauseKind]?: string } & { readonly ask?: string; readonly unbegun?: true }>
+    Record<string, { readonly parked?: string; readonly ask?: string; readonly unbegun?: true }>
   >
 }
 

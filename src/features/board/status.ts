@@ -116,7 +116,7 @@ function mayBegin(state: BoardState, task: BoardTask, moment: StatusContext): bo
 }
 
 const pausedAs = (pause: PauseView, now: number): TaskState => ({
-  state: pause.pauseKind,
+  state: "parked",
   reason: whenOf(pause, now)?.text ?? "",
   text: pauseText(pause, now),
 })

@@ -1,5 +1,4 @@
 import { z } from "zod"
-import type { PauseKind } from "../../core/pause.ts"
 import { oneLine } from "../../lib/text.ts"
 import { purseMoney } from "./options.ts"
 
@@ -221,7 +220,7 @@ export type TaskState = {
     | "canceled"
     | "running"
     | "queued"
-    | PauseKind
+    | "parked"
     | "waits"
     | "needs you"
     | "waiting for a person"

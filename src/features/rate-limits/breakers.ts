@@ -194,7 +194,7 @@ export class Breakers implements FeatureBody, Pauser {
     const breaker = this.#breakerOf(waitsFor)
     if (!breaker || (task && !isActive(task))) return undefined
     const isClosed = task && isQueued(task) ? mustWaitForBreaker(breaker, task.id) : isClosedFor(breaker, task?.id)
-    return isClosed ? { pauseKind: "parked", waitsFor, ...tellingOf(breaker) } : undefined
+    return isClosed ? { waitsFor, ...tellingOf(breaker) } : undefined
   }
 
   afterRestart(task: Task): (() => void) | undefined {
@@ -290,7 +290,7 @@ export class Breakers implements FeatureBody, Pauser {
     if (options.maxParked > 0 && breaker.told && breaker.opensAt - now > patience && !this.#isGoneRound(task, model))
       return this.#end(task, { code: "limit", text: notParkedText(model, breaker, now) })
     this.#markSwitched(task, false)
-    this.#runtime.pause(task, { parked })
+    this.#runtime.pause(task, parked)
     if (options.maxParked > 0) this.#runtime.wakeAt(now + patience)
     if (this.#fallbackModels.has(task) && modelKeyOf(task) === model) {
       this.#runtime.wakeAt(now + LONG_CLOSED_MS)

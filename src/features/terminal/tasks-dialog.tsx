@@ -1,6 +1,5 @@
 import type { TuiDialogSelectOption, TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { hasRemaining } from "../../core/members.ts"
-import { pauseOf, unpauseHint } from "../../core/pause.ts"
 import { type Ask, isActive } from "../../core/task.ts"
 import type { Actions } from "./actions.ts"
 import { createClock } from "./clock.ts"
@@ -137,10 +136,9 @@ function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly C
       description: "it reads it at its next step",
       run: () => openPrompt(companion, seen, "tell"),
     }
-    const pause = pauseOf(task.run)
-    const goOn = pause && {
+    const goOn = task.run.parked && {
       title: "Go on now",
-      description: unpauseHint(pause),
+      description: "whatever its provider's limit",
       run: close(() => actions.request(sessionID, { action: "unpark" })),
     }
     const cancel = { title: "Cancel it", run: close(() => actions.request(sessionID, { action: "cancel" })) }

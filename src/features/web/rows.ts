@@ -27,7 +27,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     batch: batchName(task.batch),
     status: task.status,
     phase: view.phase,
-    stands: view.pause?.pauseKind,
+    stands: view.pause && "parked",
     counts:
       (isActive(task) ? undefined : groupText(task, [])) ?? (view.counts && countsText(view.counts, task.group?.kind)),
     left: hasRemaining(task) || undefined,

@@ -1,4 +1,3 @@
-import type { PauseKind } from "../../core/pause.ts"
 import type { AgentInfo } from "../../core/ports.ts"
 import type { Ask, Merge, Phase, ReasonCode, Status } from "../../core/task.ts"
 import type { Hit } from "../../lib/find.ts"
@@ -21,7 +20,7 @@ export type AgentRow = {
   readonly status: Status
   readonly phase?: Phase
   /** Kind of the task's pause; absent while the task is not paused. */
-  readonly stands?: PauseKind
+  readonly stands?: "parked"
   /** Results of a group in a few words. */
   readonly counts?: string
   /** Set if a resume without a prompt continues unfinished members of the group. */

@@ -184,7 +184,7 @@ describe("the limits of a purse's runs", () => {
     await rig.clock.until(() => runs.of(sessionID)?.pause !== undefined)
     expect(runs.of(sessionID)).toMatchObject({
       state: "running",
-      pause: { pauseKind: "parked", waitsFor: "scripted/alpha" },
+      pause: { waitsFor: "scripted/alpha" },
     })
     isOpen = true
     await rig.clock.until(() => runs.of(sessionID)?.state === "ended")

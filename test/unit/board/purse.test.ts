@@ -180,7 +180,7 @@ describe("a purse", () => {
     await open(5, 1)
     await rig.settle()
     rig.runs.park(one.threadId, rig.clock.now() + 20 * HOUR_MS)
-    rig.runs.queue(two.threadId, { pauseKind: "parked", waitsFor: "mock/one", until: rig.clock.now() + 20 * HOUR_MS })
+    rig.runs.queue(two.threadId, { waitsFor: "mock/one", until: rig.clock.now() + 20 * HOUR_MS })
     rig.runs.queue(three.threadId)
     await rig.settle()
     expect(rig.board.state(await rig.board.get("2")).text).toMatch(/^parked until/)

@@ -1036,7 +1036,7 @@ describe("a launch at a model's limit", () => {
     await rig.manager.unattended.run({ sessionID, agent: "general", description: "#1", prompt: "FIND it" })
     await rig.clock.until(() => rig.manager.taskIn(sessionID)?.phase?.startsWith("parked") === true)
     const runs = () => new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
-    expect(runs().of(sessionID)).toMatchObject({ state: "queued", pause: { pauseKind: "parked" } })
+    expect(runs().of(sessionID)).toMatchObject({ state: "queued", pause: { waitsFor: expect.any(String) } })
     await restarted(rig)
     expect(rig.manager.taskIn(sessionID)?.phase).toMatch(/^parked until/)
     expect(runs().of(sessionID)?.state).toBe("queued")

@@ -3,7 +3,7 @@ import { mkdir } from "node:fs/promises"
 import { join } from "node:path"
 import { messageOf } from "../../../core/errors.ts"
 import type { MessageIDFactory } from "../../../core/ids.ts"
-import { countPauses, mayResumeBefore, PAUSE_KINDS, pauseTextAtEnd } from "../../../core/pause.ts"
+import { mayResumeBefore, pauseTextAtEnd } from "../../../core/pause.ts"
 import type { Clock, OpencodeApi } from "../../../core/ports.ts"
 import { AUTOMATIC } from "../../../core/summary.ts"
 import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
@@ -178,7 +178,7 @@ export class PurseManager {
       if (!run || !isInFlight(run)) continue
       const { pause, asks } = run
       const unbegun = run.state === "queued" ? { unbegun: true as const } : {}
-      if (pause) stopped[id] = { [pause.pauseKind]: pauseTextAtEnd(pause, now), ...unbegun }
+      if (pause) stopped[id] = { parked: pauseTextAtEnd(pause, now), ...unbegun }
       else if (asks[0] !== undefined) stopped[id] = { ask: asks[0] }
       else if (run.state === "queued") stopped[id] = unbegun
     }
@@ -375,12 +375,11 @@ export class PurseApi implements Purses {
     const going = Object.keys(threads)
       .flatMap((id) => runs.of(id) ?? [])
       .filter(isInFlight)
-    const still = countPauses(going.flatMap(({ pause }) => pause ?? []))
-    const stopped = PAUSE_KINDS.filter((way) => still[way] > 0)
-    const atWork = stopped.reduce((many, way) => many - still[way], going.length)
-    const doing = [`${atWork} at work`, ...stopped.map((way) => `${still[way]} ${way}`)].join(", ")
+    const parked = going.filter(({ pause }) => pause !== undefined).length
+    const atWork = going.length - parked
+    const doing = `${atWork} at work${parked > 0 ? `, ${parked} parked` : ""}`
     const text = `${spentShort(spent, max, atLeast)} until ${timeText(Date.parse(until), now())}, ${doing}`
-    return { max, spent, atLeast, openedAt, until, atWork, ...still, text }
+    return { max, spent, atLeast, openedAt, until, atWork, parked, text }
   }
 }
 

@@ -1,11 +1,10 @@
-import { PAUSE_KINDS } from "../../../core/pause.ts"
 import { cents, formatTime, spentShort } from "../../../lib/format.ts"
 import { capital, count, formatInteger, oneLine } from "../../../lib/text.ts"
 
 /** This module makes a purse's report from records, without a model. */
 
 /** Results that a task can have in a report. The result of a paused task is the kind of its pause. */
-const RESULTS = ["done", "partial", "blocked", ...PAUSE_KINDS, "not begun"] as const
+const RESULTS = ["done", "partial", "blocked", "parked", "not begun"] as const
 
 export type ReportTask = {
   readonly id: string

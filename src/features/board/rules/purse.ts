@@ -1,4 +1,3 @@
-import { PAUSE_KINDS, type PauseKind } from "../../../core/pause.ts"
 import { addUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
 import { formatTime, SAME_USD, spentShort } from "../../../lib/format.ts"
 import { TIME_OF_DAY } from "../options.ts"
@@ -217,8 +216,7 @@ export function openTaskResult(
   id: string,
 ): { readonly result: PurseResult; readonly text?: string } {
   const stopped = purse.ending?.stopped[id]
-  const way = PAUSE_KINDS.find((each) => stopped?.[each] !== undefined)
-  if (way !== undefined) return { result: way, text: stopped?.[way] }
+  if (stopped?.parked !== undefined) return { result: "parked", text: stopped.parked }
   const question = stopped?.ask ?? runStateOf(state, id).needs
   if (question !== undefined) return { result: "blocked", text: question }
   return { result: runsOf(purse, id) > 0 && findTask(state, id) ? "partial" : "not begun" }
@@ -228,7 +226,7 @@ export function openTaskResult(
 export const runsOf = ({ threads }: Purse, id: string): number =>
   Object.values(threads).reduce((sum, thread) => sum + (thread.id === id ? thread.runs : 0), 0)
 
-export type PurseResult = "done" | "partial" | "blocked" | PauseKind | "not begun"
+export type PurseResult = "done" | "partial" | "blocked" | "parked" | "not begun"
 
 /** Time in ms for `until`: the next such time of day, or an ISO time, at most a day from `now`. */
 function untilOf(until: string, now: number): number {
