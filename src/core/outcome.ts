@@ -15,7 +15,7 @@ import {
 export type SessionState = "working" | "idle" | "orphaned"
 
 export const isFinalFinish = (finish: Finish | undefined): boolean =>
-  finish !== undefined && finish !== "called" && finish !== "untold"
+  finish !== undefined && finish !== "called" && finish !== "unknown"
 
 /**
  * True for a user message that OpenCode itself wrote, to ask for a summary or to make the agent continue after a

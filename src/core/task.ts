@@ -372,12 +372,9 @@ export type Progress = {
   readonly preparing?: Preparing
 }
 
-/**
- * State of the last word: `told` once it is requested, `speaking` during a request that asks for it, `spoke` after that
- * step.
- */
+/** State of the last word: `requested`, `speaking` during a request that asks for it, `done` after that step. */
 export type LastWord = {
-  readonly state: "told" | "speaking" | "spoke"
+  readonly state: "requested" | "speaking" | "done"
   readonly reason: Reason
   readonly at: number
   /** When the run was interrupted and asked again. */

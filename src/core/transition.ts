@@ -42,7 +42,7 @@ export type TaskEvent =
   | ({ readonly type: "parked"; readonly generation: number } & Parked)
   | { readonly type: "won"; readonly generation: number; readonly winner: string; readonly passed?: CheckResult }
   /** A user has replaced the run's prompt in its session by another prompt. */
-  | { readonly type: "asked anew"; readonly generation: number; readonly promptID: string }
+  | { readonly type: "prompt replaced"; readonly generation: number; readonly promptID: string }
   /** Model known for the next request. */
   | { readonly type: "asks"; readonly generation: number; readonly model: Model }
   | {
@@ -54,12 +54,12 @@ export type TaskEvent =
     }
   /** The run continues after a pause. */
   | { readonly type: "unparked"; readonly generation: number; readonly at: number }
-  /** Since `at`, all that the run waits for is paused (`still`), or no longer is (`counting`). */
-  | { readonly type: "still" | "counting"; readonly generation: number; readonly at: number }
+  /** Since `at`, all that the run waits for is paused (`clock stopped`), or no longer is (`clock running`). */
+  | { readonly type: "clock stopped" | "clock running"; readonly generation: number; readonly at: number }
   /** A user has stopped the parent session, or goes on with it. */
-  | { readonly type: "parent stopped" | "parent goes on" }
+  | { readonly type: "parent stopped" | "parent continued" }
   /** The agent has given another answer after its run, because somebody asked for one. */
-  | { readonly type: "went on"; readonly generation: number; readonly at: number; readonly usage: Usage }
+  | { readonly type: "answered later"; readonly generation: number; readonly at: number; readonly usage: Usage }
   /** More is known of the outcome after the end. */
   | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
   | { readonly type: "notified"; readonly generation: number; readonly state: "confirmed" | "abandoned" }
@@ -80,7 +80,7 @@ export type TaskEvent =
  * ```
  *
  * `resumed` ends as `running` does. The three terminal states absorb everything but `resumed`, `retrieved`, `closed`,
- * `notified`, `went on` and what the parent's user does. The caller decides which states may be resumed (option
+ * `notified`, `answered later` and what the parent's user does. The caller decides which states may be resumed (option
  * `resumable`), not the machine.
  */
 export function transition(task: Task, event: TaskEvent): Task {
@@ -103,21 +103,21 @@ export function transition(task: Task, event: TaskEvent): Task {
       return park(task, event)
     case "asks":
       return asks(task, event)
-    case "asked anew":
+    case "prompt replaced":
       return askAnew(task, event)
     case "switched":
       return switchTo(task, event)
     case "unparked":
       return goOn(task, event)
-    case "still":
-    case "counting":
+    case "clock stopped":
+    case "clock running":
       return count(task, event)
     case "parent stopped":
-    case "parent goes on":
+    case "parent continued":
       return ofParent(task, event.type === "parent stopped")
     case "won":
       return win(task, event)
-    case "went on":
+    case "answered later":
       return goneOn(task, event)
     case "closed":
       return isActive(task) || task.run.generation !== event.generation ? task : { ...task, outcome: event.outcome }
@@ -141,7 +141,10 @@ function warn(task: Task, { generation, at, reason }: Extract<TaskEvent, { type:
 
 /** Whether the event may stop or restart the clock of tasks that wait for this one. */
 export const stopsTime = (event: TaskEvent): boolean =>
-  event.type === "parked" || event.type === "unparked" || event.type === "still" || event.type === "counting"
+  event.type === "parked" ||
+  event.type === "unparked" ||
+  event.type === "clock stopped" ||
+  event.type === "clock running"
 
 function park(task: Task, { type: _type, generation, ...parked }: Extract<TaskEvent, { type: "parked" }>): Task {
   const { run } = task
@@ -150,9 +153,12 @@ function park(task: Task, { type: _type, generation, ...parked }: Extract<TaskEv
 }
 
 /** Stops or restarts the run's clock at `at`. */
-function count(task: Task, { type, generation, at }: Extract<TaskEvent, { type: "still" | "counting" }>): Task {
+function count(
+  task: Task,
+  { type, generation, at }: Extract<TaskEvent, { type: "clock stopped" | "clock running" }>,
+): Task {
   const { run } = task
-  const isPausedByChildren = type === "still"
+  const isPausedByChildren = type === "clock stopped"
   const applies = isActive(task) && run.generation === generation && run.startedAt !== undefined && !run.parked
   if (!applies || isPausedByChildren === (run.stillSince !== undefined)) return task
   return { ...task, run: isPausedByChildren ? { ...run, stillSince: at } : counting(run, at) }
@@ -192,7 +198,7 @@ function asks(task: Task, { generation, model }: { generation: number; model: Mo
   return { ...task, run: { ...task.run, model } }
 }
 
-function askAnew(task: Task, { generation, promptID }: Extract<TaskEvent, { type: "asked anew" }>): Task {
+function askAnew(task: Task, { generation, promptID }: Extract<TaskEvent, { type: "prompt replaced" }>): Task {
   if (!isActive(task) || task.run.generation !== generation) return task
   return { ...task, run: { ...task.run, promptID } }
 }
@@ -223,7 +229,7 @@ function resume(task: Task, { run, by }: Extract<TaskEvent, { type: "resumed" }>
   return { ...rest, ...gone, ...by, status: "resumed", run, earlier, delivery: { state: "none" } }
 }
 
-function goneOn(task: Task, { generation, at, usage }: Extract<TaskEvent, { type: "went on" }>): Task {
+function goneOn(task: Task, { generation, at, usage }: Extract<TaskEvent, { type: "answered later" }>): Task {
   const { run } = task
   if (isActive(task) || run.generation !== generation) return task
   const earlier = addFigures(task.earlier, { toolCalls: 0, usage })

@@ -251,8 +251,8 @@ function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly R
   const isOver = run.now >= lastWordEnds(run, lastWord)
   const isSpent = passed.some(({ byClock }) => !byClock)
   if (!isOver && !isSpent) return undefined
-  if (state === "told" && againAt === undefined && isHeldUp(run.progress)) return { action: "interrupt", reason }
-  const isComing = state === "speaking" || (state === "told" && againAt !== undefined)
+  if (state === "requested" && againAt === undefined && isHeldUp(run.progress)) return { action: "interrupt", reason }
+  const isComing = state === "speaking" || (state === "requested" && againAt !== undefined)
   return isOver || !isComing ? { action: "stop", reason: finalReason(run, reason) } : undefined
 }
 
@@ -353,7 +353,7 @@ const nearness = ({ text }: Reason): string =>
  * ended before the agent read the request, the run ended by itself.
  */
 export function endAfter(ending: Ending, lastWord: LastWord | undefined, messages: readonly Message[]): Ending {
-  if (!lastWord || lastWord.state === "told" || ending.type !== "completed") return ending
+  if (!lastWord || lastWord.state === "requested" || ending.type !== "completed") return ending
   const { code, text } = lastWord.reason
   // Text from before the request is not the run's last word.
   if (
@@ -375,5 +375,5 @@ export function endAfterCrash(ending: Ending, run: Run, messages: readonly Messa
   const { lastWordAt: at, lastWordFor: reason } = run
   const answer = withoutCompaction(messages).findLast(({ role }) => role === "assistant")
   if (at === undefined || !reason || !answer || answer.createdAt < at) return ending
-  return endAfter(ending, { state: "spoke", reason, at }, messages)
+  return endAfter(ending, { state: "done", reason, at }, messages)
 }

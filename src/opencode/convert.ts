@@ -12,7 +12,7 @@ const FINISHES: ReadonlyMap<string, Finish> = new Map([
   ["stop", "done"],
   ["length", "cut short"],
   ["tool-calls", "called"],
-  ["unknown", "untold"],
+  ["unknown", "unknown"],
 ])
 
 export const finishOf = (word: string): Finish => FINISHES.get(word) ?? `other: ${word}`

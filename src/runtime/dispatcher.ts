@@ -127,7 +127,7 @@ export class Dispatcher {
     if (handle.counted.has(messageID) || handle.run?.observed.answers.has(messageID)) return
     handle.counted.add(messageID)
     const at = clock.now()
-    const change = store.apply(id, { type: "went on", generation: run.generation, at, usage }, at)
+    const change = store.apply(id, { type: "answered later", generation: run.generation, at, usage }, at)
     if (!change) return
     journal.saveLater(change.after)
     this.#share(change.after)

@@ -72,7 +72,7 @@ export class EventRouter {
     if (!store.stopped(sessionID, isStopped)) return
     for (const task of store.ofParent(sessionID)) {
       if (store.isForeign(task.id) || (isStopped && !isActive(task) && !owesNotification(task))) continue
-      const change = store.apply(task.id, { type: isStopped ? "parent stopped" : "parent goes on" }, clock.now())
+      const change = store.apply(task.id, { type: isStopped ? "parent stopped" : "parent continued" }, clock.now())
       if (change) journal.saveSoon(change.after)
     }
   }

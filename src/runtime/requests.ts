@@ -105,7 +105,7 @@ export function tellTask(parts: Parts, dispatcher: Dispatcher, task: Task, text:
       type: "tell",
       text,
       reply: (answer) => {
-        if (answer === "told" || answer === "waits") return resolve({ waits: answer === "waits" })
+        if (answer === "accepted" || answer === "queued") return resolve({ waits: answer === "queued" })
         if (answer === "ended") return ended()
         if (typeof answer === "object" && "away" in answer)
           return refuse(`${answer.away} cannot be reached now: nothing was said to ${id}.`)

@@ -75,7 +75,7 @@ export class TaskManager {
 
   /** Handles an event of a place. */
   placeTold(taskID: string, news: PlaceEvent | RemoteActivity): void {
-    if (news.type === "stirred") this.#all.poller.stirred(news)
+    if (news.type === "active") this.#all.poller.stirred(news)
     else this.#all.dispatcher.deliver(taskID, news)
   }
 

@@ -141,7 +141,7 @@ export function workContract(driver: Driver): void {
         const messages = await driver.opencode.messagesSince(sessionID, sent.messageID)
         return emptiesIn(withMessages(NOTHING_OBSERVED, messages)).length >= 3 && messages
       })
-      expect(since.find(({ role }) => role === "assistant")?.finish).toBe("untold")
+      expect(since.find(({ role }) => role === "assistant")?.finish).toBe("unknown")
       await driver.heard(sessionID, "answered", 3)
       await driver.opencode.abort(sessionID)
       await driver.world.eventually(() => driver.isIdle(sessionID))
@@ -151,7 +151,7 @@ export function workContract(driver: Driver): void {
       driver.world.onPrompt("ODD", { text: "hm", finish: "odd" }, { text: "hm", finish: "odd" }, { text: "done" })
       const sessionID = await driver.child()
       const since = await driver.answered(await driver.send(sessionID, "ODD"))
-      expect(since.map(({ finish }) => finish)).toEqual([undefined, "untold", "untold", "done"])
+      expect(since.map(({ finish }) => finish)).toEqual([undefined, "unknown", "unknown", "done"])
     })
 
     test("an answer that the provider's content filter stopped ends with an error", async () => {

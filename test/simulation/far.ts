@@ -119,7 +119,7 @@ export class FarMachine {
       this.there.listen((event) => {
         const remote = "sessionID" in event && this.isReached ? this.#remote(event.sessionID) : undefined
         for (const manager of remote?.live ? this.#ports.managers() : [])
-          manager.placeTold(remote?.taskID ?? "", { type: "stirred", urgent: event.type === "idle" })
+          manager.placeTold(remote?.taskID ?? "", { type: "active", urgent: event.type === "idle" })
       })
     }
     const { there } = this

@@ -28,7 +28,7 @@ describe("a requested last word", () => {
     parts: [{ type: "text", text, synthetic: false }],
   })
 
-  test.each(["speaking", "spoke"] as const)(
+  test.each(["speaking", "done"] as const)(
     "a run whose last word is %s ends at its limit, with that word if it has text",
     (state) => {
       expect(endAfter(completed, word(state), [said("I look"), said("half is done")])).toEqual({
@@ -46,7 +46,7 @@ describe("a requested last word", () => {
   )
 
   test("a run that had not read the request for its last word has ended by itself", () => {
-    expect(endAfter(completed, word("told"), [said("all is done")])).toBe(completed)
+    expect(endAfter(completed, word("requested"), [said("all is done")])).toBe(completed)
     expect(endAfter(completed, undefined, [said("all is done")])).toBe(completed)
   })
 

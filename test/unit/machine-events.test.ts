@@ -97,9 +97,9 @@ describe("an event of the run's session", () => {
         observed: observed,
         ...(lastWord && { lastWord: { reason: timeout, at: NOW, ...lastWord } as never }),
       }).takes(answered).run?.lastWord?.state
-    expect(state({ state: "speaking" })).toBe("spoke")
-    expect(state({ state: "told", againAt: NOW })).toBe("spoke")
-    expect(state({ state: "told" })).toBe("told")
+    expect(state({ state: "speaking" })).toBe("done")
+    expect(state({ state: "requested", againAt: NOW })).toBe("done")
+    expect(state({ state: "requested" })).toBe("requested")
     expect(state(undefined)).toBeUndefined()
     const usage = BILLED
     const known = {
@@ -115,9 +115,9 @@ describe("an event of the run's session", () => {
     const state = (lastWord: object | undefined) =>
       working({ ...(lastWord && { lastWord: { reason: timeout, at: NOW, ...lastWord } as never }) }).takes(summed).run
         ?.lastWord?.state
-    expect([state({ state: "told" }), state({ state: "spoke" }), state(undefined)]).toEqual([
+    expect([state({ state: "requested" }), state({ state: "done" }), state(undefined)]).toEqual([
       "speaking",
-      "spoke",
+      "done",
       undefined,
     ])
   })
@@ -244,7 +244,7 @@ describe("the deadlines of a run", () => {
     expect(due("working", limits(0, 1200))).toBe(NOW + 200)
     expect(due("working", limits(6000, 500))).toBe(NOW + 5000)
     expect(due("working", { ...limits(0, 500), run: { ...confirming.run, confirming: false } })).toBe(NOW + 100)
-    const lastWord = { state: "spoke", reason: { code: "tokens", text: "" }, at: NOW - 1000 } as const
+    const lastWord = { state: "done", reason: { code: "tokens", text: "" }, at: NOW - 1000 } as const
     const spoke = { ...limits(0, 0), run: { ...confirming.run, lastWord } }
     expect(due("working", { ...spoke, options: { lastWord: 500 } })).toBe(NEVER)
     expect(due("working", { ...spoke, options: { lastWord: 1500 } })).toBe(NOW + 500)

@@ -46,7 +46,7 @@ describe("a passed limit", () => {
     const empties = { reason: { code: "empty" }, by: "messages", since: "msg_0" }
     expect(nothing.commands).toMatchObject([{ do: "confirm", ...empties }])
     expect(working({ observed: emptyOnes(2) }).takes(tick()).does).toEqual([])
-    const lastWord = { state: "spoke", reason: timeout, at: NOW - 500 } as const
+    const lastWord = { state: "done", reason: timeout, at: NOW - 500 } as const
     const spoke = working({ lastWord }, { task: lasting(1000) }).takes(tick())
     expect(spoke.commands).toEqual([{ do: "confirm", reason: timeout, by: "messages" }])
     // It may have said its last word while nothing was heard of it.
@@ -87,7 +87,7 @@ describe("a run near a limit", () => {
   test("a run near a limit is asked for its last word, and that is recorded", () => {
     const { run, stage, commands } = working({}, near).takes(tick())
     expect(stage).toBe("working")
-    expect(run?.lastWord).toEqual({ state: "told", reason, at: NOW })
+    expect(run?.lastWord).toEqual({ state: "requested", reason, at: NOW })
     expect(commands).toEqual([
       { do: "record", event: { type: "warned", generation: 0, at: NOW, reason }, write: true },
       { do: "log", what: "task asked for its last word", fields: { generation: 0, reason: "timeout" } },
@@ -114,7 +114,7 @@ describe("a run near a limit", () => {
       message: { kind: "last-word", text: lastWordRequest(reason) },
       interrupts: asks,
     })
-    expect(run).toMatchObject({ calls: 1, lastWord: { state: "told", reason, at: NOW, againAt: NOW } })
+    expect(run).toMatchObject({ calls: 1, lastWord: { state: "requested", reason, at: NOW, againAt: NOW } })
   })
 
   test("a run near a limit that waits for its own tasks is asked whether it is idle", () => {
@@ -127,7 +127,7 @@ describe("a run near a limit", () => {
 })
 
 describe("a requested last word", () => {
-  const told = { state: "told", reason: timeout, at: NOW - 300 } as const
+  const told = { state: "requested", reason: timeout, at: NOW - 300 } as const
   const over = { task: lasting(1000), options: { lastWord: 300 } }
 
   test("a run that cannot read the request for its last word in time is interrupted and asked again", () => {
@@ -152,7 +152,7 @@ describe("a requested last word", () => {
     const request = (lastWord: ActiveRun["lastWord"]) => working({ lastWord }).takes({ type: "request" })
     expect(request(told).run).toMatchObject({ requestedAt: NOW })
     expect(request(told).run?.lastWord).toEqual({ ...told, state: "speaking" })
-    expect(request({ ...told, state: "spoke" }).run?.lastWord).toEqual({ ...told, state: "spoke" })
+    expect(request({ ...told, state: "done" }).run?.lastWord).toEqual({ ...told, state: "done" })
     const again = { ...told, againAt: NOW - 5 }
     expect(request(again).run?.lastWord).toEqual({ ...again, state: "speaking", askedAgain: true })
     expect(request(undefined).run).toMatchObject({ requestedAt: NOW, lastWord: undefined })
@@ -213,7 +213,7 @@ describe("the verification of a passed limit", () => {
   })
 
   test("a run that spoke its last word ends at its limit unless its messages already end it", () => {
-    const lastWord = { state: "spoke", reason: timeout, at: NOW } as const
+    const lastWord = { state: "done", reason: timeout, at: NOW } as const
     const ended = verified({ lastWord }, silence, { messages: [asked(), answer()] })
     expect(ended).toMatchObject({ stage: "working", does: ["look"] })
     const open = [asked(), answer({ finish: "called", completedAt: undefined })]
@@ -232,9 +232,11 @@ describe("a stopped clock", () => {
     const still = working({ idle: true, lastSignAt: NOW - 900 }, { context: childrenPausedSince(since) }).takes({
       type: "spending",
     })
-    expect(still.commands).toEqual([{ do: "record", event: { type: "still", generation: 0, at: since }, write: true }])
+    expect(still.commands).toEqual([
+      { do: "record", event: { type: "clock stopped", generation: 0, at: since }, write: true },
+    ])
     const later = working({ idle: true, lastSignAt: NOW - 300 }, { context: childrenPausedSince(since) }).takes(tick())
-    expect(recorded(later)?.event).toMatchObject({ type: "still", at: NOW - 300 })
+    expect(recorded(later)?.event).toMatchObject({ type: "clock stopped", at: NOW - 300 })
     const ahead = working({ idle: true }, { context: childrenPausedSince(NOW + 50) }).takes({ type: "spending" })
     expect(recorded(ahead)?.event).toMatchObject({ at: NOW })
   })
@@ -244,7 +246,7 @@ describe("a stopped clock", () => {
       [],
     )
     const leading = at("supervising", { context: childrenPausedSince(since) }).takes({ type: "spending" })
-    expect(recorded(leading)?.event).toMatchObject({ type: "still" })
+    expect(recorded(leading)?.event).toMatchObject({ type: "clock stopped" })
   })
 
   test("the clock of a run continues when one of its tasks or the run itself goes on", () => {
@@ -253,12 +255,12 @@ describe("a stopped clock", () => {
       type: "spending",
     })
     expect(goesOn.commands).toEqual([
-      { do: "record", event: { type: "counting", generation: 0, at: NOW }, write: true },
+      { do: "record", event: { type: "clock running", generation: 0, at: NOW }, write: true },
     ])
     const itself = working({ idle: false }, { ...scene, context: childrenPausedSince(since) }).takes({
       type: "spending",
     })
-    expect(recorded(itself)?.event).toMatchObject({ type: "counting", at: NOW })
+    expect(recorded(itself)?.event).toMatchObject({ type: "clock running", at: NOW })
     expect(
       working({ idle: true }, { ...scene, context: childrenPausedSince(since) }).takes({ type: "spending" }).does,
     ).toEqual([])
@@ -272,7 +274,7 @@ describe("a stopped clock", () => {
   })
 
   test("time with a stopped clock does not count for the last word, nor for its second request", () => {
-    const lastWord = { state: "told", reason: timeout, at: NOW - 900, againAt: NOW - 850 } as const
+    const lastWord = { state: "requested", reason: timeout, at: NOW - 900, againAt: NOW - 850 } as const
     const scene = { options: { lastWord: 100 }, task: { run: { stillSince: since } } }
     const { stage, run } = working({ lastWord }, scene).takes({ type: "spending" })
     expect(stage).toBe("working")

@@ -75,7 +75,7 @@ describe("an undone prompt", () => {
   test("a run follows a corrected prompt of the user and does not send the first one again", () => {
     const better = [asked("msg_better"), answer({ parentID: "msg_better" })]
     const { run, commands } = looked({ messages: better, askedAnew: "msg_better" })
-    expect(commands[0]).toMatchObject({ do: "record", event: { type: "asked anew", promptID: "msg_better" } })
+    expect(commands[0]).toMatchObject({ do: "record", event: { type: "prompt replaced", promptID: "msg_better" } })
     expect(run?.closing).toMatchObject({ ending: { type: "completed" }, task: { run: { promptID: "msg_better" } } })
     const open = looked({ messages: [asked("msg_better")], askedAnew: "msg_better", busy: true }, { stuckSince: 1 })
     expect(open).toMatchObject({ stage: "working", does: ["record"] })
@@ -192,7 +192,7 @@ describe("a turn ended by a refusal", () => {
   })
 
   test("a turn that ended at the plugin's own refusal continues with the last word if that was requested", () => {
-    const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: NOW } as const
+    const lastWord = { state: "requested", reason: { code: "timeout", text: "x" }, at: NOW } as const
     const { commands } = looked({ messages }, { refused: { after: 0, asks: [] }, lastWord })
     expect(command(commands, "send")?.message.kind).toBe("last-word")
   })
@@ -268,7 +268,7 @@ describe("a requested last word", () => {
   const scene = { options, context: { spent } }
 
   test("a run that spoke its last word ends at its limit, with what was spent by then", () => {
-    const lastWord = { state: "spoke", reason, at: NOW } as const
+    const lastWord = { state: "done", reason, at: NOW } as const
     const { run } = looked({}, { lastWord }, scene)
     expect(run?.closing?.ending).toMatchObject({ type: "failed", saidLastWord: true })
     expect(run?.outcome?.reason).toEqual({
@@ -278,12 +278,12 @@ describe("a requested last word", () => {
   })
 
   test("a run that ended before it read the request for its last word has completed", () => {
-    const lastWord = { state: "told", reason, at: NOW } as const
+    const lastWord = { state: "requested", reason, at: NOW } as const
     expect(looked({}, { lastWord }, scene).run?.closing?.ending).toMatchObject({ type: "completed" })
   })
 
   test("a run asked for its last word while its own tasks run is asked whether it is idle", () => {
-    const lastWord = { state: "told", reason, at: NOW } as const
+    const lastWord = { state: "requested", reason, at: NOW } as const
     expect(looked({}, { lastWord }, scene, true).does).toEqual(["check idle"])
   })
 })

@@ -132,7 +132,7 @@ describe("an ended answer", () => {
     expect(emptiesIn(two)).toEqual(["msg_b", "msg_c"])
     expect(emptiesIn(ended(withTool(two, call({ messageID: "msg_d" })), "msg_d", { finish: "called" }))).toEqual([])
     // It said something, and was not over with it.
-    expect(emptiesIn(ended(withText(two, "prt_2", "hm", "msg_d"), "msg_d", { finish: "untold" }))).toHaveLength(3)
+    expect(emptiesIn(ended(withText(two, "prt_2", "hm", "msg_d"), "msg_d", { finish: "unknown" }))).toHaveLength(3)
     // One that is open is none yet.
     expect(emptiesIn(withText(two, "prt_2", "hm", "msg_d"))).toHaveLength(2)
   })

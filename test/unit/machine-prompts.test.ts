@@ -12,7 +12,7 @@ import { askOf } from "../support/tasks.ts"
 const reply = () => {}
 const tell = (text = "MORE"): Input => ({ type: "tell", text, reply })
 const timeout: Reason = { code: "timeout", text: "Stopped at its time limit." }
-const lastWord = { state: "told", reason: timeout, at: NOW } as const
+const lastWord = { state: "requested", reason: timeout, at: NOW } as const
 const found: SessionRead = { messages: [], gone: false, busy: false, openTodos: 0 }
 const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
 const saidTo = (commands: readonly MachineCommand[]) => command(commands, "send")?.message
@@ -25,7 +25,7 @@ describe("a message to a run", () => {
     for (const stage of ["creating", "queued", "held", "preparing"] as const) {
       const { run, commands } = at(stage).takes(tell())
       expect([stage, run?.prompt]).toEqual([stage, "FIND\n\nMORE"])
-      expect(commands).toEqual([{ do: "answer", reply, with: "waits" }])
+      expect(commands).toEqual([{ do: "answer", reply, with: "queued" }])
     }
     expect(at("creating", { run: { prompt: undefined } }).takes(tell()).run?.prompt).toBe("\n\nMORE")
   })
@@ -86,7 +86,7 @@ describe("the result of a message", () => {
   test("the sender is notified when OpenCode accepts a message, and only that message is marked as taken", () => {
     const { run, commands } = working({ sentMessages: [one, two], calls: 1 }).takes(said(one))
     expect(run).toMatchObject({ calls: 0, sentMessages: [{ ...one, taken: true }, two] })
-    expect(commands).toEqual([{ do: "answer", reply, with: "told" }])
+    expect(commands).toEqual([{ do: "answer", reply, with: "accepted" }])
     expect(working({ sentMessages: [two], calls: 1 }).takes(said(two)).commands).toEqual([])
   })
 
@@ -116,9 +116,9 @@ describe("the result of a message", () => {
 
   test("a parked run may continue after its last pending message was handled", () => {
     const more = at("parked", { run: { calls: 2, sentMessages: [one] } })
-    expect(more.takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }])
+    expect(more.takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "accepted" }])
     const { takes } = at("parked", { run: { calls: 1, sentMessages: [one] } })
-    expect(takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }, { do: "free slot" }])
+    expect(takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "accepted" }, { do: "free slot" }])
     expect(takes(said(one, "no")).commands).toEqual([
       { do: "answer", reply, with: { problem: "no" } },
       { do: "free slot" },

@@ -75,7 +75,7 @@ describe("the progress of a run", () => {
       usage: BILLED,
     }
     const retry = { attempt: 2, message: "wait" }
-    const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: NOW } as const
+    const lastWord = { state: "requested", reason: { code: "timeout", text: "x" }, at: NOW } as const
     const asks = [askOf()]
     expect(seen({ observed: told, retry, lastWord, asks, idle: true })).toEqual({
       toolCalls: 1,

@@ -84,7 +84,7 @@ describe.each(AT_WORK)("a run in the stage %s", (stage) => {
       missingSince: 9,
       lookAt: 10,
     }
-    const lastWord = { state: "told", reason: timeout, at: 1, againAt: 2 } as const
+    const lastWord = { state: "requested", reason: timeout, at: 1, againAt: 2 } as const
     const { run } = here({ run: { ...waits, todosSince: 11, lastWord } }).takes({ type: "slept", ms: 1000 })
     expect(run).toMatchObject({
       sleptMs: 1000,
@@ -119,7 +119,7 @@ describe.each(AT_WORK)("a run in the stage %s", (stage) => {
   })
 
   test("a last word begins with its request, and an idle run near its limit is asked for it", () => {
-    const lastWord = { state: "told", reason: timeout, at: NOW } as const
+    const lastWord = { state: "requested", reason: timeout, at: NOW } as const
     expect(here({ run: { lastWord } }).takes({ type: "request" }).run?.lastWord?.state).toBe("speaking")
     expect(here().takes({ type: "request" })).toMatchObject({ stage, does: [] })
     expect(here({ run: { lastWord } }).takes({ type: "idle" })).toMatchObject({ stage, does: ["send"] })
@@ -127,7 +127,7 @@ describe.each(AT_WORK)("a run in the stage %s", (stage) => {
   })
 
   test("a rejected request for the last word ends the run, while any other rejected message is only reported", () => {
-    const lastWord = { state: "told", reason: timeout, at: NOW } as const
+    const lastWord = { state: "requested", reason: timeout, at: NOW } as const
     const problem = "no"
     const message = wordOf({ kind: "last-word" })
     expect(here({ run: { lastWord, calls: 1 } }).takes({ type: "sent", message, problem }).stage).toBe("closing")
@@ -138,7 +138,7 @@ describe.each(AT_WORK)("a run in the stage %s", (stage) => {
     expect(command(failed.commands, "answer")).toEqual({ do: "answer", reply, with: { problem } })
     const taken = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "sent", message: mine })
     expect(taken.run?.sentMessages).toEqual([{ ...mine, taken: true }])
-    expect(command(taken.commands, "answer")?.with).toBe("told")
+    expect(command(taken.commands, "answer")?.with).toBe("accepted")
   })
 })
 
@@ -363,7 +363,7 @@ describe("a parked run", () => {
   })
 
   test("a parked run continues with the same prompt, and its last word keeps its remaining time", () => {
-    const lastWord = { state: "told", reason: timeout, at: NOW - 6000 } as const
+    const lastWord = { state: "requested", reason: timeout, at: NOW - 6000 } as const
     const { takes } = at("parked", { ...scene, run: { lastWord } })
     const on = takes({ type: "admitted" })
     expect(on).toMatchObject({
@@ -392,7 +392,7 @@ describe("a parked run", () => {
   })
 
   test("a parked run ends when OpenCode rejects the request for its last word", () => {
-    const lastWord = { state: "told", reason: timeout, at: NOW - 6000 } as const
+    const lastWord = { state: "requested", reason: timeout, at: NOW - 6000 } as const
     const { takes } = at("parked", { ...scene, run: { lastWord, calls: 1 } })
     const word = { ...wordOf(), kind: "last-word" } as const
     expect(takes({ type: "sent", message: word, problem: "no" }).stage).toBe("closing")

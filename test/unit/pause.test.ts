@@ -100,15 +100,15 @@ describe("the pause of all children", () => {
 
 describe("a clock stopped by parked tasks", () => {
   const running = taskOf({ run: { startedAt: 1000 } })
-  const still = transition(running, { type: "still", generation: 0, at: 3000 })
+  const still = transition(running, { type: "clock stopped", generation: 0, at: 3000 })
 
   test("the clock of a task stops while its children are parked, and ends with its run", () => {
     expect(elapsed(still, 90_000)).toBe(2000)
-    expect(transition(still, { type: "still", generation: 0, at: 4000 })).toBe(still)
-    const counts = transition(still, { type: "counting", generation: 0, at: 8000 })
+    expect(transition(still, { type: "clock stopped", generation: 0, at: 4000 })).toBe(still)
+    const counts = transition(still, { type: "clock running", generation: 0, at: 8000 })
     expect(counts.run).toMatchObject({ stillMs: 5000 })
     expect(elapsed(counts, 10_000)).toBe(4000)
-    const again = transition(counts, { type: "still", generation: 0, at: 10_000 })
+    const again = transition(counts, { type: "clock stopped", generation: 0, at: 10_000 })
     const ended = transition(again, {
       type: "completed",
       generation: 0,
@@ -125,19 +125,19 @@ describe("a clock stopped by parked tasks", () => {
     const parked = transition(still, { type: "parked", generation: 0, at: 5000, model: "mock/one", why: "its limit" })
     expect(parked.run).toMatchObject({ stillMs: 2000, parked: { at: 5000 } })
     expect(elapsed(parked, 9000)).toBe(2000)
-    expect(transition(parked, { type: "still", generation: 0, at: 6000 })).toBe(parked)
+    expect(transition(parked, { type: "clock stopped", generation: 0, at: 6000 })).toBe(parked)
   })
 
   test.each([
-    ["of another run", transition(running, { type: "still", generation: 1, at: 3000 })],
-    ["that counts", transition(running, { type: "counting", generation: 0, at: 3000 })],
+    ["of another run", transition(running, { type: "clock stopped", generation: 1, at: 3000 })],
+    ["that counts", transition(running, { type: "clock running", generation: 0, at: 3000 })],
   ])("the clock of a waiting task does not change by an event %s", (_name, task) => expect(task).toBe(running))
 
   test("the clock of a task that has not begun or has ended is not paused", () => {
     const queued = taskOf({ run: { startedAt: undefined } })
-    expect(transition(queued, { type: "still", generation: 0, at: 3000 })).toBe(queued)
+    expect(transition(queued, { type: "clock stopped", generation: 0, at: 3000 })).toBe(queued)
     const ended = taskOf({ status: "completed" })
-    expect(transition(ended, { type: "still", generation: 0, at: 3000 })).toBe(ended)
+    expect(transition(ended, { type: "clock stopped", generation: 0, at: 3000 })).toBe(ended)
   })
 })
 

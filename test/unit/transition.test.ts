@@ -13,7 +13,7 @@ const terminal = (status: keyof typeof END_OF, more: Partial<Task> = {}) =>
 test("work after a run's end is added to the task's cost and to the day it happened", () => {
   const usage = (cost: number) => ({ ...NO_USAGE, cost })
   const after = (task: Task, at: number, cost: number) =>
-    transition(task, { type: "went on", generation: 0, at, usage: usage(cost) })
+    transition(task, { type: "answered later", generation: 0, at, usage: usage(cost) })
   const first = after(terminal("completed"), 10_000, 1)
   expect(first).toMatchObject({ earlier: { usage: { cost: 1 } }, run: { recent: [{ endedAt: 10_000, cost: 1 }] } })
   expect(after(first, 20_000, 2).run.recent).toEqual([{ endedAt: 20_000, cost: 3 }])
@@ -21,7 +21,7 @@ test("work after a run's end is added to the task's cost and to the day it happe
   expect(after(first, 10_000 + DAY_MS, 2).run.recent).toEqual([{ endedAt: 10_000 + DAY_MS, cost: 2 }])
   const running = taskOf()
   expect(after(running, 1, 1)).toBe(running)
-  expect(transition(first, { type: "went on", generation: 1, at: 1, usage: usage(1) })).toBe(first)
+  expect(transition(first, { type: "answered later", generation: 1, at: 1, usage: usage(1) })).toBe(first)
 })
 
 test("a task remembers that its parent's user stopped it, until the user goes on", () => {
@@ -29,8 +29,8 @@ test("a task remembers that its parent's user stopped it, until the user goes on
     const stopped = transition(task, { type: "parent stopped" })
     expect(stopped.run.parentStopped).toBe(true)
     expect(transition(stopped, { type: "parent stopped" })).toBe(stopped)
-    expect(transition(stopped, { type: "parent goes on" })).toEqual(task)
-    expect(transition(task, { type: "parent goes on" })).toBe(task)
+    expect(transition(stopped, { type: "parent continued" })).toEqual(task)
+    expect(transition(task, { type: "parent continued" })).toBe(task)
   }
 })
 
@@ -248,7 +248,7 @@ test("the model of a run that named none is recorded only in that run", () => {
 })
 
 test("a new prompt replaces the run's prompt only while the run goes on", () => {
-  const event = { type: "asked anew", generation: 0, promptID: "msg_better" } as const
+  const event = { type: "prompt replaced", generation: 0, promptID: "msg_better" } as const
   expect(transition(taskOf(), event).run.promptID).toBe("msg_better")
   for (const other of [taskOf({ run: { generation: 1 } }), terminal("completed")])
     expect(transition(other, event)).toBe(other)

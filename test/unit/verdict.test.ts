@@ -82,12 +82,12 @@ describe("an intermediate answer", () => {
 
   test("an intermediate answer ends no run while OpenCode may be at work", () => {
     expect(classify(gap, "working")).toBeUndefined()
-    expect(classify([user(), answer({ finish: "untold" })], "working")).toBeUndefined()
+    expect(classify([user(), answer({ finish: "unknown" })], "working")).toBeUndefined()
   })
 
   test("an intermediate answer counts as interrupted when its OpenCode process is dead", () => {
     expect(classify(gap, "orphaned")).toMatchObject(INTERRUPTED)
-    expect(classify([user(), answer({ finish: "untold" })], "orphaned")).toMatchObject(INTERRUPTED)
+    expect(classify([user(), answer({ finish: "unknown" })], "orphaned")).toMatchObject(INTERRUPTED)
   })
 
   test("an intermediate answer in an idle session counts as stopped, or failed with OpenCode's error", () => {
@@ -101,7 +101,7 @@ describe("an intermediate answer", () => {
     const note = "The agent stopped at a refused permission."
     const text = { type: "text", text: "this far", synthetic: false } as const
     const reason = { code: "refused", text: `${note} It had written nothing.` }
-    for (const finish of ["called", "untold"] as const) {
+    for (const finish of ["called", "unknown"] as const) {
       const refused = [user(), answer({ finish, parts: [text, tool(true)] })]
       const mute = [user(), answer({ finish, parts: [tool(true)] })]
       expect(classify(refused, "working")).toBeUndefined()
@@ -120,7 +120,7 @@ describe("an intermediate answer", () => {
   })
 
   test("an answer without a finish reason fails the run when the session is idle", () => {
-    expect(classify([user(), answer({ finish: "untold", parts: [] })], "idle")).toEqual({
+    expect(classify([user(), answer({ finish: "unknown", parts: [] })], "idle")).toEqual({
       type: "failed",
       reason: { code: "provider", text: "The model's last answer ended without a finish reason." },
     })

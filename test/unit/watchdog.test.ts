@@ -78,7 +78,7 @@ describe("equal calls", () => {
   test("too many equal calls lead to a last word, and later to the end of the run", () => {
     expect(repeats(23)).toBeUndefined()
     expect(repeats(24)).toEqual({ action: "warn", reason: { code: "repeats", text } })
-    const lastWord = { state: "told", at: 900, reason: { code: "repeats", text } } as const
+    const lastWord = { state: "requested", at: 900, reason: { code: "repeats", text } } as const
     expect(repeats(35, { progress: { lastWord } })).toBeUndefined()
     expect(repeats(36, { progress: { lastWord } })).toEqual({ action: "stop", reason: { code: "repeats", text } })
   })
@@ -102,7 +102,7 @@ test("a run whose model answered only with errors names them in its reason at an
   )
   expect(demand({ ...late, progress: {} })?.reason.text).not.toContain("Since")
   const lastWord = {
-    state: "told",
+    state: "requested",
     at: since,
     reason: { code: "timeout", text: "Stopped at its time limit." },
   } as const
@@ -115,7 +115,7 @@ test("a run whose model answered only with errors names them in its reason at an
 })
 
 test("a last word's time stops while its task is paused, but the purse's deadline does not", () => {
-  const lastWord = { state: "told", at: 1200, reason: { code: "budget", text: "" } } as LastWord
+  const lastWord = { state: "requested", at: 1200, reason: { code: "budget", text: "" } } as LastWord
   const endOf = (purse?: PurseLimit) =>
     nextLimitAt(
       watched({
@@ -134,7 +134,7 @@ describe("the end of the purse", () => {
   const stop = { action: "stop", reason: { code: "purse", text: expect.stringMatching(/^Stopped at the end of the/) } }
 
   // Sleep, and standing still, move what a last word has.
-  test.each(["told", "speaking", "spoke"] as const)(
+  test.each(["requested", "speaking", "done"] as const)(
     "the end of the purse stops a last word whose time was moved past it (%s)",
     (state) => {
       const progress = { lastWord: { state, at: 9500, reason }, openCalls: 1 }
@@ -331,12 +331,12 @@ describe("a requested last word", () => {
       now: 2000,
       spent: { session: cost(0.095) },
       ...given,
-      progress: { lastWord: { state: "told", reason, at: 2000, ...word }, ...given.progress },
+      progress: { lastWord: { state: "requested", reason, at: 2000, ...word }, ...given.progress },
     })
   const SPENT = { session: cost(0.11) }
 
   test("a last word is requested only once, and the run goes on until its time for that ends", () => {
-    for (const state of ["told", "speaking", "spoke"] as const) {
+    for (const state of ["requested", "speaking", "done"] as const) {
       expect(asked({ state }, { now: 61_999 })).toBeUndefined()
       expect(asked({ state }, { now: 62_000 })).toEqual({ action: "stop", reason })
     }
@@ -354,9 +354,9 @@ describe("a requested last word", () => {
   })
 
   test("a run asked for its last word is stopped above a limit, but not while it speaks", () => {
-    expect(asked({ state: "told" }, { spent: SPENT })).toEqual({ action: "stop", reason })
+    expect(asked({ state: "requested" }, { spent: SPENT })).toEqual({ action: "stop", reason })
     expect(asked({ state: "speaking" }, { spent: SPENT })).toBeUndefined()
-    expect(asked({ state: "spoke" }, { spent: SPENT })).toEqual({ action: "stop", reason })
+    expect(asked({ state: "done" }, { spent: SPENT })).toEqual({ action: "stop", reason })
   })
 
   test.each([
@@ -371,7 +371,7 @@ describe("a requested last word", () => {
     const again = { againAt: 601_000 }
     expect(asked(again, { spent: SPENT, now: 660_999 })).toBeUndefined()
     expect(asked({ ...again, state: "speaking" }, { spent: SPENT, now: 660_999 })).toBeUndefined()
-    expect(asked({ ...again, state: "spoke" }, { spent: SPENT, now: 660_999 })?.action).toBe("stop")
+    expect(asked({ ...again, state: "done" }, { spent: SPENT, now: 660_999 })?.action).toBe("stop")
     expect(asked(again, { progress, now: 661_000 })).toEqual({ action: "stop", reason })
   })
 
@@ -409,7 +409,7 @@ describe("a requested last word", () => {
           limits: LIMITS,
           task: timed(600_000),
           now: 3000,
-          progress: { lastWord: { state: "told", reason, at: 2000, ...word } },
+          progress: { lastWord: { state: "requested", reason, at: 2000, ...word } },
         }),
       )
     expect(due({})).toBe(62_000)
@@ -452,7 +452,7 @@ describe("a run waiting for place or check", () => {
 
   test("a run that waits for its place or check is stopped at its limit without being interrupted first", () => {
     const reason = { code: "timeout", text: "Stopped at its time limit." } as const
-    const lastWord = { state: "told", reason, at: 3500 } as const
+    const lastWord = { state: "requested", reason, at: 3500 } as const
     expect(limitActionOf(at(4000))?.action).toBe("stop")
     expect(limitActionOf(at(4000, { ...held, lastWord }))).toEqual({ action: "stop", reason })
     expect(limitActionOf(at(4000, { openCalls: 1, lastWord }))?.action).toBe("interrupt")

@@ -58,8 +58,8 @@ export type SentMessage = {
 
 /** Result of a message: accepted, added to a prompt that is not sent yet, or not delivered. */
 export type MessageResult =
-  | "told"
-  | "waits"
+  | "accepted"
+  | "queued"
   | "ended"
   | "at its last word"
   | { readonly away: string }

@@ -51,7 +51,7 @@ function withTold(run: ActiveRun, observed: Observed): ActiveRun {
   const { lastWord } = run
   const isSpoken =
     observed.ended > run.observed.ended && (lastWord?.state === "speaking" || lastWord?.againAt !== undefined)
-  return { ...run, observed: observed, ...(isSpoken && lastWord && { lastWord: { ...lastWord, state: "spoke" } }) }
+  return { ...run, observed: observed, ...(isSpoken && lastWord && { lastWord: { ...lastWord, state: "done" } }) }
 }
 
 const withReadMessages = (run: ActiveRun, messages: readonly Message[]): ActiveRun =>
@@ -113,7 +113,7 @@ function ofItsOwn(run: ActiveRun, event: Heard, context: RunContext): MachineSte
  * The request after a compaction asks for the last word. Usage of the compaction itself therefore does not end the run.
  */
 const askedNext = (run: ActiveRun): ActiveRun =>
-  run.lastWord?.state === "told" ? { ...run, lastWord: { ...run.lastWord, state: "speaking" } } : run
+  run.lastWord?.state === "requested" ? { ...run, lastWord: { ...run.lastWord, state: "speaking" } } : run
 
 /** Warns an agent that repeats one call, and ends its run if the agent goes on to repeat the call. */
 function called(run: ActiveRun, event: Heard & { type: "tool" }, context: RunContext): MachineStep {
@@ -206,7 +206,7 @@ export const looked: Handler<"looked"> = (given, { waited, found }, context) => 
 function classified(run: ActiveRun, found: SessionRead, waited: boolean, context: RunContext): MachineStep {
   const { askedAnew: promptID } = found
   if (promptID === undefined) return classifiedSince(run, found, waited, context)
-  const event = { type: "asked anew", generation: run.generation, promptID } as const
+  const event = { type: "prompt replaced", generation: run.generation, promptID } as const
   const anew = { ...context, task: transition(context.task, event) }
   // The run's first prompt is not sent again, because a user has replaced it.
   const step = classifiedSince({ ...run, prompt: undefined, stuckSince: undefined }, found, waited, anew)

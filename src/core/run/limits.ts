@@ -79,10 +79,10 @@ export function checkLimits(run: ActiveRun, context: RunContext): MachineStep {
   if (action === "warn") return warn(run, reason, context)
   if (action === "interrupt") return interrupt(run, context)
   // Events may be lost, and the last word may be the answer, so OpenCode is asked first.
-  const doubtful = run.lastWord?.state === "spoke" || reason.code === "silence" || reason.code === "empty"
+  const doubtful = run.lastWord?.state === "done" || reason.code === "silence" || reason.code === "empty"
   if (!doubtful) return fail(run, reason, context)
   if (run.confirming) return stay(run)
-  const by = run.lastWord?.state !== "spoke" && reason.code === "silence" ? "life" : "messages"
+  const by = run.lastWord?.state !== "done" && reason.code === "silence" ? "life" : "messages"
   // A model may send many empty answers a second, so only messages since the first of them are read.
   const [since] = reason.code === "empty" ? emptiesIn(run.observed) : []
   return { run: { ...run, confirming: true }, commands: [{ do: "confirm", reason, by, ...(since && { since }) }] }
@@ -109,7 +109,7 @@ function timed(
   const { stillSince, generation } = task.run
   const since = stillFor(given, context)
   if ((since === undefined) === (stillSince === undefined)) return next(given, context)
-  const type = since === undefined ? "counting" : "still"
+  const type = since === undefined ? "clock running" : "clock stopped"
   const at = since === undefined ? now : Math.min(now, Math.max(since, given.lastSignAt))
   const event = { type, generation, at } as const
   const lastWord = extendLastWord(given.lastWord, now - (stillSince ?? now))
@@ -127,7 +127,7 @@ function warn(run: ActiveRun, reason: Reason, context: RunContext): MachineStep 
     { do: "record", event, write: true },
     { do: "log", what: "task asked for its last word", fields },
   ]
-  const next: ActiveRun = { ...run, lastWord: { state: "told", reason, at: now } }
+  const next: ActiveRun = { ...run, lastWord: { state: "requested", reason, at: now } }
   // Dismissing a question ends the turn of the agent that asked it, so the agent needs a message of its own.
   if (asks.some(({ kind, sessionID }) => kind === "question" && sessionID === run.sessionID)) {
     const step = interrupt(next, context)
@@ -146,14 +146,14 @@ function interrupt(run: ActiveRun, context: RunContext): MachineStep {
 
 /** Asks an idle run that waits for children for its last word, unless a message is on its way. */
 export const idle: Handler<"idle"> = (run, _input, context) =>
-  run.lastWord?.state === "told" && !expectsMessage(run) ? askLastWord(run, context) : stay(run)
+  run.lastWord?.state === "requested" && !expectsMessage(run) ? askLastWord(run, context) : stay(run)
 
 /** Handles a call of the model. If a last word was requested, this call asks for it. */
 export const request: Handler<"request"> = (given, _input, { now }) => {
   const run = { ...given, requestedAt: now }
   const { lastWord } = run
   if (!lastWord) return stay(run)
-  const state = lastWord.state === "told" ? "speaking" : lastWord.state
+  const state = lastWord.state === "requested" ? "speaking" : lastWord.state
   const again = lastWord.againAt === undefined ? {} : { askedAgain: true as const }
   return stay({ ...run, lastWord: { ...lastWord, state, ...again } })
 }
@@ -163,7 +163,7 @@ export const confirmed: Handler<"confirmed"> = (given, { reason, found }, contex
   const run = { ...given, confirming: false }
   if (!found) return stay(run)
   // The step of the last word may have been the run's last step: then the run's messages end it.
-  if (run.lastWord?.state === "spoke")
+  if (run.lastWord?.state === "done")
     return classify(found.messages, "working") ? readMessages(run, context) : fail(run, reason, context)
   if (reason.code === "empty") {
     const read = { ...run, observed: withMessages(run.observed, found.messages) }

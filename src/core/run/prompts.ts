@@ -63,7 +63,7 @@ export const tell: Handler<"tell"> = (run, { text, reply }, context) => {
   if (UNSENT.includes(stage))
     return {
       run: { ...run, prompt: `${prompt}\n\n${text}` },
-      commands: [{ do: "answer", reply, with: "waits" }],
+      commands: [{ do: "answer", reply, with: "queued" }],
     }
   if (run.lastWord) return { run, commands: [{ do: "answer", reply, with: "at its last word" }] }
   if (run.away) return { run, commands: [{ do: "answer", reply, with: { away: run.away.host } }] }
@@ -97,7 +97,7 @@ export const sent: Handler<"sent"> = (given, { message, problem }, context) => {
     const words = run.sentMessages.map((each) => (each.id === message.id ? { ...each, taken: true } : each))
     // The message is accepted: the time in which it may be absent from the session begins now.
     const missingSince = run.missingSince === undefined ? undefined : now
-    return { run: { ...run, sentMessages: words, missingSince }, commands: [...answer("told"), ...commands] }
+    return { run: { ...run, sentMessages: words, missingSince }, commands: [...answer("accepted"), ...commands] }
   }
   if (kind === "last-word" && run.lastWord)
     return end(run, { type: "failed", reason: run.lastWord.reason }, {}, context)

@@ -327,7 +327,7 @@ export class Hosts {
       if (remote.host !== name || !remote.asked || (hint && remote.far?.session.id !== hint.session)) continue
       // Earlier reads are out of date.
       remote.look = undefined
-      this.#hear(remote.taskID, { type: "stirred", urgent: hint?.urgent ?? true })
+      this.#hear(remote.taskID, { type: "active", urgent: hint?.urgent ?? true })
     }
   }
 

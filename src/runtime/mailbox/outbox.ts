@@ -133,8 +133,8 @@ export class Outbox {
 
   /** Whether a message to this session is queued, or the session is to be woken later. */
   owes(parentID: string): boolean {
-    const { state = "resting", items = [] } = this.#lanes.get(parentID) ?? {}
-    return state !== "resting" || items.length > 0 || this.#deferred.has(parentID)
+    const { state = "idle", items = [] } = this.#lanes.get(parentID) ?? {}
+    return state !== "idle" || items.length > 0 || this.#deferred.has(parentID)
   }
 
   /**
@@ -147,7 +147,7 @@ export class Outbox {
     lane.idled = true
     if (lane.waking) lane.waking.isPassed = true
     lane.release()
-    if (lane.state === "resting") this.#checkSoon(parentID, lane)
+    if (lane.state === "idle") this.#checkSoon(parentID, lane)
   }
 
   /**
@@ -168,7 +168,7 @@ export class Outbox {
   }
 
   #start(parentID: string, lane: Lane): void {
-    if (lane.state !== "resting") return
+    if (lane.state !== "idle") return
     lane.state = "sending"
     this.#ports.run("notify", () => this.#drain(parentID, lane))
   }
@@ -199,7 +199,7 @@ export class Outbox {
         else break
       }
     } finally {
-      lane.state = "resting"
+      lane.state = "idle"
       if (lane.waking?.isPassed) this.#checkSoon(parentID, lane)
       if (!lane.waking) this.#forget(parentID, lane)
       if (!this.#ports.stopped.aborted) this.#ports.drained(parentID, lane.waking !== undefined)
@@ -366,6 +366,6 @@ export class Outbox {
       return this.#sender.start(waking, lane)
     }
     lane.waking = undefined
-    if (lane.state === "resting" && lane.items.length === 0) this.#forget(parentID, lane)
+    if (lane.state === "idle" && lane.items.length === 0) this.#forget(parentID, lane)
   }
 }

@@ -37,12 +37,12 @@ export type PendingNote = {
 
 /**
  * State of a parent's lane:
- * - `resting`: nothing to send; kept while a waking message may be unread.
+ * - `idle`: nothing to send; kept while a waking message may be unread.
  * - `sending`: messages are sent one at a time.
  * - `until idle`: the parent works, and no waiting message may start its model.
  * - `until redone`: the parent's user has undone messages.
  */
-type LaneState = "resting" | "sending" | "until idle" | "until redone"
+type LaneState = "idle" | "sending" | "until idle" | "until redone"
 
 export type Lane = {
   state: LaneState
@@ -71,7 +71,7 @@ export type Lane = {
 export type Waking = { readonly prompt: Prompt; readonly task: Task }
 
 export const newLane = (): Lane => ({
-  state: "resting",
+  state: "idle",
   items: [],
   notes: [],
   roused: new Set(),

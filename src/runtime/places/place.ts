@@ -161,7 +161,7 @@ export type PlaceEvent =
   | { readonly type: "contact"; readonly lost: number | undefined }
 
 /** Something happened in a remote place. `urgent`: the task may have ended or may ask something. */
-export type RemoteActivity = { readonly type: "stirred"; readonly urgent: boolean }
+export type RemoteActivity = { readonly type: "active"; readonly urgent: boolean }
 
 /** `timeLimit`: in ms, 0 for none. */
 export type PlaceRunLimits = { readonly timeLimit: number; readonly signal: AbortSignal }

@@ -275,7 +275,7 @@ export class Settling {
     const promptID = stored.length === 0 ? await replacingPrompt(opencode, task) : undefined
     if (promptID === undefined) return { task, stored }
     return {
-      task: transition(task, { type: "asked anew", generation: run.generation, promptID }),
+      task: transition(task, { type: "prompt replaced", generation: run.generation, promptID }),
       stored: await opencode.messagesSince(sessionID, promptID),
     }
   }

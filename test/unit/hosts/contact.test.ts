@@ -103,7 +103,7 @@ describe("a run without contact", () => {
   })
 
   test("a run without contact does not wait for a last word", () => {
-    const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: 0 } as const
+    const lastWord = { state: "requested", reason: { code: "timeout", text: "x" }, at: 0 } as const
     const limits = { ...parseOptions({}).options, lastWord: 10 }
     const presence = { isOpen: false, wroteAt: 0 }
     const watched = { task: taskOf(), ownTasks: false, presence, now: 50, limits, spent: NOTHING_SPENT }

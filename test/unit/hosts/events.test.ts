@@ -254,7 +254,7 @@ describe("the polling of a run", () => {
     await rig.clock.advance(60_000)
     rig.opencode.calls.length = 0
     const looks = () => rig.opencode.calls.filter((call) => call === "activity").length
-    const stirred = (urgent: boolean) => rig.manager.placeTold(id, { type: "stirred", urgent })
+    const stirred = (urgent: boolean) => rig.manager.placeTold(id, { type: "active", urgent })
     return { rig, id, looks, stirred }
   }
 
