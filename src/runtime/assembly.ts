@@ -129,7 +129,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
 const stepsOf = (
   parts: () => { readonly dispatcher: Dispatcher; readonly dependencies: TaskDependencies },
 ): Pick<Runtime, "pause" | "end" | "waitsForTasks"> => ({
-  pause: ({ id }, parked) => parts().dispatcher.deliver(id, { type: "refused", parked }),
+  pause: ({ id }, parked) => parts().dispatcher.deliver(id, { type: "pause", parked }),
   end: ({ id, run }, ending) => void parts().dispatcher.end(id, run.generation, ending),
   waitsForTasks: (task) => parts().dependencies.blocks(task) !== undefined,
 })

@@ -218,7 +218,7 @@ const INPUTS: { readonly [Type in InputType]: Extract<Input, { type: Type }> } =
   tick: { type: "tick", doing: "nothing" },
   spending: { type: "spending" },
   slept: { type: "slept", ms: 5 },
-  refused: { type: "refused", parked: { at: NOW, model: "mock/one", why: "its limit" } },
+  pause: { type: "pause", parked: { at: NOW, model: "mock/one", why: "its limit" } },
   members: { type: "members" },
   contact: { type: "contact", lost: NOW },
   preparing: { type: "preparing", what: undefined },

@@ -336,10 +336,10 @@ describe("a parked run", () => {
       const call = { id: "call_1", tool: "bash", state: "running", messageID: "msg_a" } as const
       const observed = withTool(NOTHING_OBSERVED, call)
       const run = { asks: [askOf()], looking: true, calls: stage === "prompting" ? 1 : 0, observed }
-      const { run: next, does } = at(stage, { run }).takes({ type: "refused", parked })
+      const { run: next, does } = at(stage, { run }).takes({ type: "pause", parked })
       expect(does).toEqual(["record", "park", "free slot"])
       // What its user has asked is not said again by us.
-      expect(at(stage, { run: { prompt: undefined } }).takes({ type: "refused", parked })).toMatchObject({
+      expect(at(stage, { run: { prompt: undefined } }).takes({ type: "pause", parked })).toMatchObject({
         stage,
         does: [],
       })
@@ -386,7 +386,7 @@ describe("a parked run", () => {
 
   test("a turn that a user starts in a parked run is stopped too", () => {
     const { takes } = at("parked", scene)
-    const { stage, run, does } = takes({ type: "refused", parked })
+    const { stage, run, does } = takes({ type: "pause", parked })
     expect({ stage, does }).toEqual({ stage: "parked", does: ["park"] })
     expect(run).toMatchObject({ calls: 1 })
   })

@@ -17,7 +17,7 @@ import {
   watchedAs,
 } from "./limits.ts"
 import { sent, tell } from "./prompts.ts"
-import { admitted, begin, look, prepared, prepareFailed, prompted, refused } from "./starting.ts"
+import { admitted, begin, look, prepared, prepareFailed, prompted, pause } from "./starting.ts"
 import type { Handler, Input, InputType, MachineStep, RunContext } from "./steps.ts"
 
 /** Target of a run that is dropped: its parent has been notified, or nobody is to be notified. */
@@ -56,7 +56,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
   queued: {
     begin: ["queued"],
     admitted: ["preparing"],
-    refused: ["parked"],
+    pause: ["parked"],
     tell: ["queued"],
     end: ["closing"],
   },
@@ -79,13 +79,13 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     look: ["prompting"],
     prompted: ["working", "closing"],
     looked: ["prompting", "verifying", "closing"],
-    refused: ["parked", "prompting"],
+    pause: ["parked", "prompting"],
   },
   working: {
     ...atWork("working"),
     look: ["working"],
     looked: ["working", "verifying", "closing"],
-    refused: ["parked", "working"],
+    pause: ["parked", "working"],
   },
   supervising: {
     members: ["supervising", "closing"],
@@ -97,7 +97,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     end: ["supervising", "closing"],
   },
   parked: {
-    refused: ["parked"],
+    pause: ["parked"],
     tell: ["parked"],
     sent: ["parked", "closing"],
     prompted: ["parked"],
@@ -157,7 +157,7 @@ const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
   tick,
   spending,
   slept,
-  refused,
+  pause,
   members,
   "member created": memberCreated,
   contact,

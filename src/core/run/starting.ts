@@ -94,7 +94,7 @@ export const prompted: Handler<"prompted"> = (given, { problem }, context) => {
  * Pauses the run, for example after a provider's refusal. Turns started by the user are neither undone nor resent; a
  * request that was just sent is stopped.
  */
-export const refused: Handler<"refused"> = (run, { parked }, { now }) => {
+export const pause: Handler<"pause"> = (run, { parked }, { now }) => {
   if (run.stage === "queued") return pauseBeforeStart(run, parked, now)
   if (run.stage === "parked")
     return {

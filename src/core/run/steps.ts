@@ -99,7 +99,7 @@ export type Input =
   | { readonly type: "tick"; readonly doing: Activity | "nothing" | undefined }
   | { readonly type: "spending" }
   | { readonly type: "slept"; readonly ms: number }
-  | { readonly type: "refused"; readonly parked: Parked }
+  | { readonly type: "pause"; readonly parked: Parked }
   /** A member's state has changed, or a slot is free for another. */
   | { readonly type: "members" }
   /** Time since when the run's machine is unreachable; undefined: contact is back. */
