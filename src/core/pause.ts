@@ -1,38 +1,15 @@
-import { z } from "zod"
 import { formatTime } from "../lib/format.ts"
 import { oneLine } from "../lib/text.ts"
-import { conditionOf, PASSING_KINDS, type PassingKind } from "./refusal.ts"
+import type { Parked, Run } from "./record.ts"
+import { conditionOf, type PassingKind } from "./refusal.ts"
 
-/** Refusal that parked a run: the model, the provider's words, and the time of its end or of the next try. */
-const PARKED = z.object({
-  at: z.number(),
-  until: z.number().optional(),
-  /** Time of the next try, where the provider gives no end. */
-  next: z.number().optional(),
-  model: z.string(),
-  why: z.string(),
-  kind: z.enum(PASSING_KINDS).optional(),
-})
-
-export type Parked = Readonly<z.output<typeof PARKED>>
+export type { Parked } from "./record.ts"
 
 /**
  * A run is paused, or parked, while its model's provider refuses requests. It then holds no slot, its time does not
- * count, and a restart does not end it. A `Pauser` (`core/feature`) pauses and resumes runs. `parkedMs`, `parkedTimes`:
- * duration in ms and number of earlier pauses.
+ * count, and a restart does not end it. A `Pauser` (`core/feature`) pauses and resumes runs.
  */
-export type PauseFields = {
-  readonly parked?: Parked
-  readonly parkedMs?: number
-  readonly parkedTimes?: number
-}
-
-/** Pause fields in a stored record. */
-export const PAUSE_FIELDS = {
-  parked: PARKED.optional(),
-  parkedMs: z.number().optional(),
-  parkedTimes: z.number().optional(),
-}
+export type PauseFields = Pick<Run, "parked" | "parkedMs" | "parkedTimes">
 
 /** `waitsFor`: the model; `next`: time of the next try, where `until` is not known. */
 export type PauseView = {

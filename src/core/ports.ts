@@ -1,5 +1,6 @@
 import type { MessageIDFactory } from "./ids.ts"
 import type { RanCommand } from "./receipt.ts"
+import type { Owner } from "./record.ts"
 import type { Refusal } from "./refusal.ts"
 import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
 
@@ -102,25 +103,7 @@ export type TaskRecord = { readonly task: Task; readonly owner: Owner; readonly 
 /** A session whose record has no valid signature. Nothing in the record is trusted, but the session's cost counts. */
 export type UnverifiedRecord = { readonly sessionID: string; readonly cost: number; readonly changedAt: number }
 
-/**
- * Process and instance that run a task. An owner that has not renewed `seenAt` for `LEASE_MS` has lost the task. A
- * value that the system does not report is "".
- */
-export type Owner = {
-  readonly pid: number
-  /** Id of the machine or container, the same after a restart. */
-  readonly machine: string
-  /** Boot id of the kernel. */
-  readonly boot: string
-  /** PID namespace: each container has its own. */
-  readonly namespace: string
-  /** Start time of the process, in kernel ticks since boot: pids are reused. */
-  readonly started: string
-  readonly instance: string
-  /** Folder that this OpenCode instance serves. */
-  readonly folder?: string
-  readonly seenAt: number
-}
+export type { Owner } from "./record.ts"
 
 /** Another process may take over a running task whose record was not renewed for this long, in ms. */
 export const LEASE_MS = 600_000

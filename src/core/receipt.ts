@@ -1,16 +1,9 @@
 import { count, formatInteger, oneLine } from "../lib/text.ts"
+import type { CheckResult, Receipt, TestCount } from "./record.ts"
 
-/** Receipt of a run: made from recorded events, never from what an agent claims. */
+export type { CheckResult, Receipt, TestCount } from "./record.ts"
 
-/** Test counts from a command's output. */
-export type TestCount = { readonly passed: number; readonly failed: number; readonly skipped: number }
-
-/** `exitCode` is absent where the command was cut off, `tests` where the command reported none. */
-type Command = {
-  readonly command: string
-  readonly exitCode?: number
-  readonly tests?: TestCount
-}
+type Command = Receipt["latest"][number]
 
 export type RanCommand = Command & {
   /** The command only displays existing content, so test reports in its output prove nothing. */
@@ -20,38 +13,7 @@ export type RanCommand = Command & {
 }
 
 /** A command that shows the state of the work, and how the command ended as far as known. */
-type Telling = Command & { readonly end: "failed" | "passed" | "reported" }
-
-/** Result of the plugin's own check of a run. */
-export type CheckResult = {
-  readonly command: string
-  readonly passed: boolean
-  readonly runs: number
-  /** End of the last check run, for a reader: `exit code 1`. */
-  readonly how: string
-  readonly tests?: TestCount
-  /** Tail of the output of a check that did not pass. */
-  readonly output?: string
-  /**
-   * Files that the check depends on and that the work has changed: tests, runner configuration, the command's own
-   * scripts.
-   */
-  readonly touched?: readonly string[]
-  /** Guarded files that were changed: the check then fails, whatever its command returned. */
-  readonly guarded?: readonly string[]
-}
-
-export type Receipt = {
-  readonly commands: number
-  /** Commands with an exit code other than 0, or a failed test. */
-  readonly failed: number
-  readonly cut: number
-  /** Last commands, newest last, each on one line. */
-  readonly latest: readonly Command[]
-  /** The last failed and the last passed command, in the order in which they ran. */
-  readonly telling?: readonly Telling[]
-  readonly check?: CheckResult
-}
+type Telling = NonNullable<Receipt["telling"]>[number]
 
 const MOST_COMMANDS = 8
 /** Longest command that has a line of its own. */

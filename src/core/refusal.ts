@@ -1,3 +1,5 @@
+import type { Parked } from "./record.ts"
+
 /** Known parts of a provider's refusal; events of OpenCode often carry the message alone. */
 export type Refusal = {
   readonly message: string
@@ -11,15 +13,15 @@ export type Refusal = {
   readonly unreachable?: boolean
 }
 
-/** Temporary conditions of a provider, with the words that describe its model to a reader. */
-const CONDITIONS = { limit: "is at its limit", overload: "is overloaded", unreachable: "cannot be reached" } as const
+/** Temporary condition of a provider. */
+export type PassingKind = NonNullable<Parked["kind"]>
 
-/**
- * `limit`: requests or tokens in a time; `overload`: the provider has no capacity; `unreachable`: the connection
- * failed.
- */
-export type PassingKind = keyof typeof CONDITIONS
-export const PASSING_KINDS = Object.keys(CONDITIONS) as [PassingKind, ...PassingKind[]]
+/** Words that describe a model to a reader. */
+const CONDITIONS: Readonly<Record<PassingKind, string>> = {
+  limit: "is at its limit",
+  overload: "is overloaded",
+  unreachable: "cannot be reached",
+}
 
-/** Example: `is at its limit`. Records without a kind come from an earlier version. */
+/** Example: `is at its limit`, also where the kind is not known. */
 export const conditionOf = (kind: PassingKind = "limit"): string => CONDITIONS[kind]

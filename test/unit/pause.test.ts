@@ -2,7 +2,6 @@ import { describe, expect, test } from "vitest"
 import { allPausedSince, pauseAmong } from "../../src/core/dependencies.ts"
 import {
   mayResumeBefore,
-  type Parked,
   type PauseView,
   pauseOf,
   pauseText,
@@ -11,6 +10,7 @@ import {
   waitsForText,
   whenOf,
 } from "../../src/core/pause.ts"
+import type { Parked } from "../../src/core/record.ts"
 import { summaryOf } from "../../src/core/summary.ts"
 import { elapsed, isPaused, type Task } from "../../src/core/task.ts"
 import { transition } from "../../src/core/transition.ts"

@@ -61,6 +61,11 @@ describe("core and runtime", () => {
     }
   })
 
+  test("the core imports zod for its types only, so that no schema is built before its first use", () => {
+    const files = readdirSync("src/core", { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".ts"))
+    expect(files.filter((name) => /^import \{.*"zod"/m.test(readFileSync(`src/core/${name}`, "utf8")))).toEqual([])
+  })
+
   test("core and runtime use no timers except the poller's and those of single calls", () => {
     const timed = sources.flatMap(({ file, text }) => (/clock\.after\(|\bsleepFor\(/.test(text) ? [file] : []))
     expect(timed.toSorted()).toEqual([

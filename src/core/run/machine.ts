@@ -17,7 +17,7 @@ import {
   watchedAs,
 } from "./limits.ts"
 import { sent, tell } from "./prompts.ts"
-import { admitted, begin, look, prepared, prepareFailed, prompted, pause } from "./starting.ts"
+import { admitted, begin, look, pause, prepared, prepareFailed, prompted } from "./starting.ts"
 import type { Handler, Input, InputType, MachineStep, RunContext } from "./steps.ts"
 
 /** Target of a run that is dropped: its parent has been notified, or nobody is to be notified. */

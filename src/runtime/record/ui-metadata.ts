@@ -1,5 +1,6 @@
 import { z } from "zod"
 import { type Ask, PREPARING, type Preparing } from "../../core/task.ts"
+import { lazy } from "../../lib/lazy.ts"
 import type { AskOptions } from "../user-actions.ts"
 
 /** Metadata key for the display of a remote task, whose session sends no events here. */
@@ -17,47 +18,48 @@ export type UiMetadata = {
   readonly asks: readonly RemoteAsk[]
 }
 
-const text = z.string().max(4000)
-const texts = z.array(text).max(50)
-
-const UiMetadataSchema = z.object({
-  away: z.string().max(64).optional(),
-  preparing: z.string().max(100).regex(PREPARING).optional(),
-  fetches: z.literal(true).optional(),
-  asks: z
-    .array(
-      z.object({
-        id: text,
-        sessionID: text,
-        kind: z.enum(["permission", "question"]),
-        what: text,
-        askedAt: z.number(),
-        offers: z.union([
-          z.object({ kind: z.literal("permission"), permission: text, patterns: texts, always: texts }),
-          z.object({
-            kind: z.literal("question"),
-            questions: z
-              .array(
-                z.object({
-                  question: text,
-                  header: text,
-                  options: z.array(z.object({ label: text, description: text })).max(50),
-                  multiple: z.boolean(),
-                  custom: z.boolean(),
-                }),
-              )
-              .max(20),
-          }),
-        ]),
-      }),
-    )
-    .max(20),
+const uiMetadataSchema = lazy(() => {
+  const text = z.string().max(4000)
+  const texts = z.array(text).max(50)
+  return z.object({
+    away: z.string().max(64).optional(),
+    preparing: z.string().max(100).regex(PREPARING).optional(),
+    fetches: z.literal(true).optional(),
+    asks: z
+      .array(
+        z.object({
+          id: text,
+          sessionID: text,
+          kind: z.enum(["permission", "question"]),
+          what: text,
+          askedAt: z.number(),
+          offers: z.union([
+            z.object({ kind: z.literal("permission"), permission: text, patterns: texts, always: texts }),
+            z.object({
+              kind: z.literal("question"),
+              questions: z
+                .array(
+                  z.object({
+                    question: text,
+                    header: text,
+                    options: z.array(z.object({ label: text, description: text })).max(50),
+                    multiple: z.boolean(),
+                    custom: z.boolean(),
+                  }),
+                )
+                .max(20),
+            }),
+          ]),
+        }),
+      )
+      .max(20),
+  })
 })
 
 export function decodeUiMetadata(metadata: unknown): UiMetadata | undefined {
   const given = (metadata as Record<string, unknown> | null | undefined)?.[UI_METADATA_KEY]
   // No error is thrown here: this runs for every changed session, and each error would cost a stack trace.
-  return given === undefined ? undefined : (UiMetadataSchema.safeParse(given).data as UiMetadata | undefined)
+  return given === undefined ? undefined : (uiMetadataSchema().safeParse(given).data as UiMetadata | undefined)
 }
 
 /** UI metadata to store; undefined where empty or too large. */
@@ -68,6 +70,6 @@ export function encodeUiMetadata({ away, preparing, fetches, asks }: UiMetadata)
     ...ask,
     offers: offers.kind === "permission" ? { ...offers, diff: undefined } : offers,
   }))
-  const read = UiMetadataSchema.safeParse({ away, preparing, fetches, asks: plain })
+  const read = uiMetadataSchema().safeParse({ away, preparing, fetches, asks: plain })
   return read.success ? (read.data as UiMetadata) : undefined
 }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import { RECORD_VERSION } from "../../../src/core/record.ts"
 import { cacheKeyInHeaders, cacheKeyInOptions } from "../../../src/opencode/cache-key.ts"
 import { RECORD_KEY } from "../../../src/runtime/record/codec.ts"
 import { agent, counted, user } from "../../support/histories.ts"
@@ -151,13 +152,12 @@ test("a request of a whole fork uses the parent's cache key and affinity header"
   expect([headers, own]).toEqual([{ "x-session-affinity": "ses_first" }, {}])
 })
 
-test("a trimmed fork from a record of an older version is resumed with its denials and own keys", async () => {
+test("a trimmed fork whose record has no optional fields is resumed with its denials and own keys", async () => {
   const rig = new Rig({ options: { board: BOARD } })
   const { id, sessionID } = await rig.launch({ fork: true })
   await rig.ended(id)
   await rig.clock.advance(60_000)
   const { owner } = rig.opencode.stored(sessionID).metadata[RECORD_KEY] as { owner: object }
-  // Word for word as the version wrote it that came before forks could be whole.
   const fork = { messages: 4, tokens: 900, droppedMessages: 2, cutResults: 1 }
   const used = { input: 100, output: 20, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0.001 }
   const task = {
@@ -175,7 +175,7 @@ test("a trimmed fork from a record of an older version is resumed with its denia
     delivery: { state: "confirmed", wake: true, done: 1, total: 1, running: 0 },
     outcome: { openTodos: 0, toolCalls: 0, usage: used, recentTools: [], filesChanged: [], moreFiles: 0 },
   }
-  const record = { version: 2, session: sessionID, owner, task }
+  const record = { version: RECORD_VERSION, session: sessionID, owner, task }
   rig.opencode.stored(sessionID).metadata = { [RECORD_KEY]: { ...record, signature: SIGNER.sign(record) } }
   rig.restart()
   await rig.manager.recover()
