@@ -1,6 +1,7 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock, OpencodeApi } from "../../core/ports.ts"
 import type { Claim } from "../../lib/lock.ts"
+import { SerialQueue } from "../../lib/promises.ts"
 import { BoardToasts, recordBudgetRefusals } from "./notices.ts"
 import type { PurseManager } from "./purse/purses.ts"
 import type { BoardCommand } from "./rules/command.ts"
@@ -123,8 +124,9 @@ export class BoardScheduler {
   #exists = false
   #cancelTimer?: () => void
   #beating?: Promise<void>
-  #looking?: Promise<void>
-  #again = false
+  readonly #lookQueue = new SerialQueue()
+  /** A look that has not begun yet. */
+  #nextLook?: Promise<void>
   #stopped = false
   /** Next time at which a purse opens or ends, in ms. */
   #purseDue = Number.POSITIVE_INFINITY
@@ -153,7 +155,7 @@ export class BoardScheduler {
     this.#stopped = true
     this.#cancelTimer?.()
     await this.#beating
-    await this.#looking
+    await this.look()
     this.#unwatch()
     await this.#lease?.release()
     this.#lease = undefined
@@ -193,26 +195,15 @@ export class BoardScheduler {
    * Starts due runs and stops runs that are no longer wanted. Calls during a look cause one more look; never rejects.
    */
   look(): Promise<void> {
-    if (this.#looking) {
-      this.#again = true
-      return this.#looking
-    }
-    this.#looking = this.#lookUntilDone().finally(() => {
-      this.#looking = undefined
-    })
-    return this.#looking
-  }
-
-  async #lookUntilDone(): Promise<void> {
-    do {
-      this.#again = false
+    this.#nextLook ??= this.#lookQueue.take(async () => {
+      this.#nextLook = undefined
       try {
         if (this.#lease && !this.#stopped) await this.#look()
       } catch (error) {
         this.#ports.opencode.log("warn", "the board could not be worked on", { error: messageOf(error) })
-        return
       }
-    } while (this.#again)
+    })
+    return this.#nextLook
   }
 
   async #lookAround(): Promise<void> {
@@ -347,10 +338,7 @@ export class BoardScheduler {
     } catch (error) {
       this.#flights.delete(sessionID)
       // Other runs have just used up the budget. The task has not failed, and another look records the refusal.
-      if ((await runs.refusals())(sessionID) !== undefined) {
-        this.#again = true
-        return
-      }
+      if ((await runs.refusals())(sessionID) !== undefined) return void this.look()
       const startedAt = new Date(clock.now()).toISOString()
       await change({ type: "ran", id, startedAt, result: { kind: "failed", reason: messageOf(error) } })
     }

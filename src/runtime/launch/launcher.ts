@@ -109,7 +109,7 @@ export class Launcher {
     const session = { rules, parents: parent?.rules ?? [], denied, beginning }
     const make = () => this.#authorized(request, caller, draft, session, batch)
     if (!options.reuseIdentical || mark === "") return { task: await make(), reused: false }
-    return this.#once(caller.sessionID, mark, () => this.#identical(caller.sessionID, mark), make)
+    return this.#once(caller.sessionID, mark, make)
   }
 
   /** Returns the first beginning of a session that a feature asks for; undefined for none. */
@@ -122,19 +122,11 @@ export class Launcher {
   }
 
   /** Returns an identical task that exists or is being launched, otherwise the task that `make` creates. */
-  async #once(
-    sessionID: string,
-    mark: string,
-    find: () => Task | undefined,
-    make: () => Promise<Task>,
-  ): Promise<{ task: Task; reused: boolean }> {
-    const { launching } = this.#parts.store.parentState(sessionID)
-    for (let other = launching.get(mark); other; other = launching.get(mark)) await other.catch(() => {})
-    const earlier = find()
-    if (earlier) return { task: earlier, reused: true }
-    const making = make().finally(() => launching.delete(mark))
-    launching.set(mark, making)
-    return { task: await making, reused: false }
+  #once(sessionID: string, mark: string, make: () => Promise<Task>): Promise<{ task: Task; reused: boolean }> {
+    return this.#parts.store.parentState(sessionID).launching.take(async () => {
+      const task = this.#identical(sessionID, mark)
+      return task ? { task, reused: true } : { task: await make(), reused: false }
+    }, mark)
   }
 
   async #authorized(

@@ -1,6 +1,7 @@
 import type { Undone } from "../../core/ports.ts"
 import type { ActiveRun } from "../../core/run/active-run.ts"
 import { type Figures, NO_FIGURES, type Task } from "../../core/task.ts"
+import { SerialQueue } from "../../lib/promises.ts"
 import type { Answer } from "../../present/notification.ts"
 
 export type KeptAnswer = Answer & { readonly generation: number; readonly keptAt: number; readonly until: number }
@@ -87,8 +88,8 @@ export class ParentState {
   forgotten: Task[] = []
   /** Times of recent launches. */
   launches: readonly number[] = []
-  /** Launches in progress by fingerprint, so that an identical launch can wait for the first. */
-  readonly launching = new Map<string, Promise<Task>>()
+  /** Launches by fingerprint, so that an identical launch waits for the first. */
+  readonly launching = new SerialQueue()
   /** Set if the user stopped the session's turn and has written nothing since. */
   isStopped = false
   /**

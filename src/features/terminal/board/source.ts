@@ -2,6 +2,7 @@ import { resolve } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createEffect, createRoot, createSignal, onCleanup, untrack } from "solid-js"
 import { messageOf } from "../../../core/errors.ts"
+import { SerialQueue } from "../../../lib/promises.ts"
 import { mainCheckout, stateFolder } from "../../../lib/repository.ts"
 import { toError } from "../../../opencode/convert.ts"
 import type { Options } from "../../../options/options.ts"
@@ -100,8 +101,9 @@ class BoardReader {
   /** Set if the next read must include the runs of other processes. */
   #isDue = false
   #timer: ReturnType<typeof setInterval> | undefined
-  #looking: Promise<void> | undefined
-  #again = false
+  readonly #lookQueue = new SerialQueue()
+  /** A read that has not begun yet. */
+  #nextLook: Promise<void> | undefined
 
   constructor(ports: BoardReaderPorts) {
     this.#ports = ports
@@ -132,21 +134,12 @@ class BoardReader {
    * read.
    */
   #lookAtFile(): Promise<void> {
-    this.#again = true
-    this.#looking ??= this.#looks().finally(() => {
-      this.#looking = undefined
-    })
-    return this.#looking
+    this.#nextLook ??= this.#lookQueue.take(() => this.#look())
+    return this.#nextLook
   }
 
-  async #looks(): Promise<void> {
-    while (this.#again) {
-      this.#again = false
-      await this.#lookOnce()
-    }
-  }
-
-  async #lookOnce(): Promise<void> {
+  async #look(): Promise<void> {
+    this.#nextLook = undefined
     const files = this.#isOn ? this.#ports.files() : undefined
     if (!files) return
     // While the board's folder is missing, a parent folder is watched instead, and the nearest one may have changed. So
