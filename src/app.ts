@@ -4,6 +4,7 @@ import { DAY_MS } from "./core/bill.ts"
 import type { Feature } from "./core/feature.ts"
 import type { Clock, OpencodeApi, Owner } from "./core/ports.ts"
 import { systemClock } from "./lib/clock.ts"
+import type { Ownership } from "./lib/leases.ts"
 import { mainCheckout } from "./lib/repository.ts"
 import type { Options } from "./options/options.ts"
 import type { Connection } from "./runtime/connection.ts"
@@ -185,14 +186,14 @@ async function endCommands(connection: Connection): Promise<void> {
 }
 
 /** Marks places and commands as this instance's, and tests whether another live process owns a place or command. */
-function keeping({ instance }: Connection) {
+const keeping = ({ instance }: Connection): Ownership => ({
+  keeper: () => ownerNow(instance),
   // Nobody renews these marks. Where the system cannot tell whether the owner is alive, a mark counts for a day.
-  const ownership = (keeper: unknown) => {
+  isOthers(keeper) {
     const owner = keeper as Owner
-    return ownershipOf({ ...owner, seenAt: owner.seenAt + DAY_MS }, instance)
-  }
-  return { keeper: () => ownerNow(instance), isOthers: (keeper: unknown) => ownership(keeper) === "alive" }
-}
+    return ownershipOf({ ...owner, seenAt: owner.seenAt + DAY_MS }, instance) === "alive"
+  },
+})
 
 async function ledgersOf({ worktree, directory }: Connection): Promise<Ledgers> {
   const { Ledgers } = await import("./runtime/ledgers.ts")

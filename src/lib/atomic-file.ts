@@ -1,8 +1,7 @@
 import { randomBytes } from "node:crypto"
-import { constants, linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
-import { type FileHandle, open, readdir, rename, rm, writeFile } from "node:fs/promises"
-import { join } from "node:path"
-import { ifMissing } from "./lock.ts"
+import { constants, linkSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs"
+import { type FileHandle, open, rename, rm, writeFile } from "node:fs/promises"
+import { dirname } from "node:path"
 
 /**
  * Writes files whole: the text goes into a draft beside the file, with a name that nobody can guess, and the draft is
@@ -47,8 +46,10 @@ export async function flush(path: string): Promise<void> {
   await handle?.close()
 }
 
+/** Like `writeDraft`. Creates a missing folder, which only the user can read. */
 function draftSync(path: string, text: string, options: WriteOptions = {}): string {
   const aside = asideOf(path)
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
   try {
     writeFileSync(aside, text, { ...settings(options), flush: options.flush })
     return aside
@@ -80,26 +81,6 @@ export function createOnce(path: string, text: string, isUsable: () => boolean):
   } finally {
     rmSync(aside, { force: true })
   }
-}
-
-const JSON_ENDING = ".json"
-
-/** Path of a small JSON file in a folder of such files. */
-export const jsonFile = (folder: string, name: string): string => join(folder, name + JSON_ENDING)
-
-/** The value in a JSON file; undefined where there is none that can be read. */
-export function readJson(path: string): unknown {
-  try {
-    return JSON.parse(readFileSync(path, "utf8"))
-  } catch {
-    return undefined
-  }
-}
-
-/** The names of a folder's JSON files, without their ending; none where the folder is missing. */
-export async function jsonNames(folder: string): Promise<readonly string[]> {
-  const files = await readdir(folder).catch(ifMissing<string[]>([]))
-  return files.filter((file) => file.endsWith(JSON_ENDING)).map((file) => file.slice(0, -JSON_ENDING.length))
 }
 
 /**

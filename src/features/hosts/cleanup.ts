@@ -1,8 +1,8 @@
-import { access, mkdir, rm } from "node:fs/promises"
+import { existsSync, rmSync } from "node:fs"
 import { messageOf } from "../../core/errors.ts"
 import type { Clock, LogFields } from "../../core/ports.ts"
-import { jsonFile, jsonNames, readJson, replaceFile } from "../../lib/atomic-file.ts"
-import { SerialQueue, succeeds } from "../../lib/promises.ts"
+import { jsonFile, jsonNames, readJson, writeJson } from "../../lib/leases.ts"
+import { SerialQueue } from "../../lib/promises.ts"
 import type { RemoteSession } from "./remote-session.ts"
 
 /**
@@ -11,8 +11,11 @@ import type { RemoteSession } from "./remote-session.ts"
  */
 const PAUSES_MS = [5000, 15_000, 45_000, 135_000, 405_000]
 
-type CleanupPorts = {
-  readonly cleanupQueue: CleanupQueue
+export type CleanupPorts = {
+  /** Folder with a file for each cleanup; it exists only if there are some. */
+  readonly queueFolder: string
+  /** Folder of the parents whose tasks are cleaned up here. */
+  readonly parentFolder: string
   readonly clock: Clock
   /** Known remote session of a task. */
   readonly known: (taskID: string) => RemoteSession | undefined
@@ -52,7 +55,9 @@ export class Cleanup {
   async owe(remote: RemoteSession): Promise<void> {
     this.#owed.add(remote)
     this.#ports.wanted(remote)
-    await this.#ports.cleanupQueue.write(remote)
+    const { taskID, sessionID, host, title, agent, bare, home } = remote
+    const { parentFolder } = this.#ports
+    writeJson(this.#fileOf(remote), { taskID, sessionID, host, title, agent, bare, home, parentFolder })
     // Schedule an attempt: while contact lasts, no event starts the cleanup.
     this.#later(remote.host)
   }
@@ -61,15 +66,18 @@ export class Cleanup {
   async forgive(remote: RemoteSession): Promise<void> {
     remote.home = undefined
     this.#owed.delete(remote)
-    await this.#ports.cleanupQueue.drop(remote)
+    rmSync(this.#fileOf(remote), { force: true })
   }
 
   /** Loads cleanups that earlier processes have stored. */
   async takeUp(): Promise<void> {
-    const { cleanupQueue, known, has, add, wanted } = this.#ports
-    for (const debt of await cleanupQueue.read()) {
+    const { queueFolder, parentFolder, known, has, add, wanted } = this.#ports
+    for (const name of await jsonNames(queueFolder).catch(() => [])) {
+      const stored = readJson(jsonFile(queueFolder, name)) as Stored | undefined
+      if (stored?.parentFolder !== parentFolder || !has(stored.host)) continue
+      const debt = remoteSessionIn(stored)
       const remote = known(debt.taskID)
-      if (!has(debt.host) || (remote && debt.home === undefined)) continue
+      if (remote && debt.home === undefined) continue
       if (remote) remote.home = debt.home
       else add(debt)
       this.#owed.add(remote ?? debt)
@@ -97,12 +105,12 @@ export class Cleanup {
   }
 
   async #pay(remote: RemoteSession): Promise<void> {
-    const { cleanupQueue, pay, drop, unwanted, log } = this.#ports
+    const { pay, drop, unwanted, log } = this.#ports
     const isHome = remote.home !== undefined
     try {
       // Clean up only if the entry is still stored: another process may have done the cleanup, and a later run may use
       // the folder again.
-      if (await cleanupQueue.has(remote)) await pay(remote)
+      if (existsSync(this.#fileOf(remote))) await pay(remote)
       if (this.#owed.has(remote)) unwanted(remote)
       await this.forgive(remote)
       // Only the session of a cleared task is forgotten. A task whose work was fetched before stays known.
@@ -137,50 +145,22 @@ export class Cleanup {
     this.#failed.set(name, failed)
   }
 
+  #fileOf({ taskID }: RemoteSession): string {
+    return jsonFile(this.#ports.queueFolder, taskID)
+  }
+
   #of(name: string): readonly RemoteSession[] {
     return [...this.#owed].filter(({ host }) => host === name)
   }
 }
 
-/**
- * Stored entries for remote tasks that were cleared while their host was out of reach, and for folders that could not
- * be removed.
- */
-export type CleanupQueue = {
-  write(remote: RemoteSession): Promise<void>
-  drop(remote: RemoteSession): Promise<void>
-  /** Whether the entry is still stored. False if another process has done the cleanup. */
-  has(remote: RemoteSession): Promise<boolean>
-  /** Reads the entries of tasks whose parent works in this folder. */
-  read(): Promise<readonly RemoteSession[]>
-}
-
-/** One file for each entry; the folder exists only if there are entries. */
-export const cleanupQueueIn = (folder: string, parentFolder: string): CleanupQueue => {
-  const fileOf = ({ taskID }: Pick<RemoteSession, "taskID">) => jsonFile(folder, taskID)
-  return {
-    async write({ taskID, sessionID, host, title, agent, bare, home }) {
-      await mkdir(folder, { recursive: true, mode: 0o700 })
-      const text = JSON.stringify({ taskID, sessionID, host, title, agent, bare, home, parentFolder })
-      await replaceFile(fileOf({ taskID }), text)
-    },
-    has: (remote) => succeeds(access(fileOf(remote))),
-    drop: (remote) => rm(fileOf(remote), { force: true }),
-    async read() {
-      const found = (await jsonNames(folder).catch(() => [])).map((name) => readJson(jsonFile(folder, name)))
-      return found.flatMap((value) => remoteSessionIn(value as Written | undefined, parentFolder))
-    },
-  }
-}
-
-type Written = Pick<
+type Stored = Pick<
   RemoteSession,
   "taskID" | "sessionID" | "host" | "title" | "agent" | "parentFolder" | "bare" | "home"
 >
 
-function remoteSessionIn(known: Written | undefined, parentFolder: string): readonly RemoteSession[] {
-  if (known?.parentFolder !== parentFolder) return []
+function remoteSessionIn(stored: Stored): RemoteSession {
   // If the work has been fetched already, messages are no longer read on the host.
-  const live = known.home === undefined
-  return [{ ...known, model: undefined, live, sent: true, asked: live, asks: [], owesAbort: live }]
+  const live = stored.home === undefined
+  return { ...stored, model: undefined, live, sent: true, asked: live, asks: [], owesAbort: live }
 }

@@ -8,7 +8,7 @@ import type { PlaceEvent, RemoteActivity } from "../../runtime/places/place.ts"
 import { encodeUiMetadata, type RemoteAsk, type UiMetadata } from "../../runtime/record/ui-metadata.ts"
 import type { AskOptions } from "../../runtime/user-actions.ts"
 import { requireCheckout } from "../worktrees/checkout.ts"
-import { Cleanup, type CleanupQueue } from "./cleanup.ts"
+import { Cleanup, type CleanupPorts } from "./cleanup.ts"
 import { HostConnection } from "./connection.ts"
 import type { ConnectionState } from "./connection-state.ts"
 import { BASE_URL, fetchOver, type OrderResult, type RunOptions, runOnHost, sendFilesOrder } from "./fetching.ts"
@@ -126,16 +126,13 @@ const PATIENCE_MS = 30_000
 /** How long OpenCode's server on a host runs after the last task. */
 const KEPT_MS = 600_000
 
-type HostsPorts = {
+type HostsPorts = Pick<CleanupPorts, "queueFolder" | "parentFolder" | "clock" | "log"> & {
   readonly settings: Readonly<Record<string, HostSettings>>
-  readonly clock: Clock
   readonly openRemote: OpenRemote
   /** Names this machine and plugin instance. */
   readonly instance: string
   readonly machine: string
-  readonly log: (text: string, fields: LogFields) => void
   readonly toast: (title: string, message: string) => void
-  readonly cleanupQueue: CleanupQueue
   readonly sign: (sessionID: string, uiMetadata: UiMetadata | undefined) => Promise<void>
   readonly script?: () => Promise<string>
 }
@@ -174,10 +171,8 @@ export class Hosts {
 
   constructor(ports: HostsPorts) {
     this.#ports = ports
-    const { cleanupQueue, log } = ports
     this.cleanup = new Cleanup({
-      cleanupQueue,
-      log,
+      ...ports,
       known: (taskID) => this.#byTask.get(taskID),
       has: (host) => this.has(host),
       add: (remote) => this.add(remote),
@@ -185,7 +180,6 @@ export class Hosts {
       wanted: ({ host, taskID }) => this.machine(host).link.use(taskID, true),
       unwanted: ({ host, taskID }) => this.machine(host).link.release(taskID),
       isReached: (host) => this.machine(host).link.contact !== undefined,
-      clock: ports.clock,
       pay: (remote) => this.pay(remote),
     })
     this.#uiMetadata = new UiMetadataWriter(ports, (ask) => this.asked(ask, (server, there) => server.question(there)))

@@ -3,7 +3,6 @@ import type { Options } from "../../options/options.ts"
 import { kindOf, type Place, type PlaceKind } from "../../runtime/places/place.ts"
 import { CLEANUP_QUEUE } from "../../runtime/places/root.ts"
 import { ownerNow } from "../../runtime/record/identity.ts"
-import { cleanupQueueIn } from "./cleanup.ts"
 import type { HostPlace } from "./host-place.ts"
 import { Hosts } from "./hosts.ts"
 import { openRemote } from "./opencode/remote.ts"
@@ -48,7 +47,8 @@ export function openHosts({
     instance,
     machine: ownerNow(instance).machine,
     sign: (sessionID, uiMetadata) => connection.sign(sessionID, uiMetadata),
-    cleanupQueue: cleanupQueueIn(CLEANUP_QUEUE, directory),
+    queueFolder: CLEANUP_QUEUE,
+    parentFolder: directory,
     settings: options.hosts ?? {},
     log: (text, fields) => opencode.log("info", text, fields),
     toast: (title, message) => options.toasts && opencode.toast({ title, message, variant: "info" }),

@@ -1,7 +1,8 @@
 import { createHash, createHmac, randomBytes } from "node:crypto"
-import { mkdirSync, readdirSync, statSync } from "node:fs"
+import { readdirSync, statSync } from "node:fs"
 import { basename, dirname, join } from "node:path"
-import { createOnce, readJson, replaceFileSync } from "../../lib/atomic-file.ts"
+import { createOnce } from "../../lib/atomic-file.ts"
+import { readJson, writeJson } from "../../lib/leases.ts"
 import { stateFolder } from "../../lib/repository.ts"
 
 /** Length of a secret: 128 bits in base64url. */
@@ -84,7 +85,6 @@ export function readAddress(file: string): Address | undefined {
 export function ensureKeys(file: string): Pick<Address, "token" | "key"> {
   const known = keysIn(file)
   if (known) return known
-  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   const [token, key] = [newKey(), newKey()]
   createOnce(file, JSON.stringify({ url: "", token, key, boot: "" }), () => keysIn(file) !== undefined)
   return keysIn(file) ?? { token, key }
@@ -97,7 +97,7 @@ function keysIn(file: string): Pick<Address, "token" | "key"> | undefined {
 
 /** Writes the file. For the user who reads it, a link is added that is not used yet. */
 export const writeAddress = (file: string, address: Address): void =>
-  replaceFileSync(file, JSON.stringify({ ...address, ...(address.url !== "" && { link: lastingLink(address) }) }))
+  writeJson(file, { ...address, ...(address.url !== "" && { link: lastingLink(address) }) })
 
 /** Ports on which the pages of other projects were served last. They should be left free for these projects. */
 export function portsOfOthers(file: string): ReadonlySet<number> {

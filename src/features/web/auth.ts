@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto"
 import type { Context, MiddlewareHandler } from "hono"
 import { DAY_MS } from "../../core/bill.ts"
 import type { Clock } from "../../core/ports.ts"
-import { readJson, replaceFileSync } from "../../lib/atomic-file.ts"
+import { readJson, writeJson } from "../../lib/leases.ts"
 import { type Address, codeIn, macOf, randomPart, secretOf } from "./address.ts"
 import { WebError } from "./errors.ts"
 import { accessText, type Hello, type Issued, proofText, splitCredential } from "./handshake.ts"
@@ -223,7 +223,7 @@ export class WebSessions {
       this.#saved.set(id, used)
     }
     try {
-      replaceFileSync(file, JSON.stringify(Object.fromEntries(kept)))
+      writeJson(file, Object.fromEntries(kept))
     } catch (error) {
       log("warn", "the page's sessions could not be written down", { error: String(error) })
     }

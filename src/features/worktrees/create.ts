@@ -76,7 +76,7 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
       throw new CallError(
         `The task's worktree cannot be made: its folder ${target} is there already, and nothing tells what is in it. Look at it, and move it elsewhere; then resume the task.`,
       )
-    await writeMarker(target, { ...marker, state: "used", keeper: ports.keeper() })
+    writeMarker(target, { ...marker, state: "used", keeper: ports.keeper() })
     const start = await goOn(ports, from, marker, request)
     const stashed = await note(ports, from, taskID, marker.worktree)
     return await readyIn(from, request, { target, directory, start, stashed, lacks: marker.lacks })
@@ -95,7 +95,7 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
     if (signal?.aborted) throw new CallError("The task was stopped before its worktree was ready.")
     ports.fault("ready: set up")
     await begin(from, taskID, start)
-    await writeMarker(target, { ...making, ...equipped.noted, state: "used", worktree })
+    writeMarker(target, { ...making, ...equipped.noted, state: "used", worktree })
     return await readyIn(from, request, { target, directory, start, stashed, lacks: equipped.lacks })
   } catch (error) {
     // If the folder cannot be removed, its marker stays, so that the next start of the plugin tries again.
@@ -191,7 +191,7 @@ async function goOn(
 
 async function make(ports: WorktreePorts, from: Checkout, target: string, request: EnterRequest, making: Marker) {
   const start = await startOf(ports, from, request)
-  await writeMarker(target, making)
+  writeMarker(target, making)
   ports.fault("ready: marked")
   const worktree = await addWorktree(ports, from, target, start.commit)
   ports.fault("ready: added")
@@ -263,7 +263,7 @@ async function equip(
     const lacks = known && (await lacksOf(ports, known))
     const isBrought = known !== undefined && lacks?.isAll !== true
     const bytes = isBrought ? known.bytes : 0
-    await writeMarker(target, { ...making, bytes })
+    writeMarker(target, { ...making, bytes })
     return { names: isBrought ? known.names : [], bytes, lacks }
   })
   const names = [...new Set([...host.names, ...reserved.names])]

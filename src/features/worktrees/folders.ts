@@ -3,7 +3,7 @@ import { existsSync } from "node:fs"
 import { mkdir, readdir, realpath } from "node:fs/promises"
 import { join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
-import { jsonNames } from "../../lib/atomic-file.ts"
+import { jsonNames, type Ownership } from "../../lib/leases.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { type CommandMarks, endLeftovers } from "../../runtime/places/command-marks.ts"
 import type { Fault, OpencodeFolder } from "../../runtime/places/place.ts"
@@ -17,7 +17,6 @@ import {
   dropMarker,
   type Marker,
   markedAt,
-  type OwnerMark,
   readMarker,
   removeWorktree,
   unsavedWithin,
@@ -33,7 +32,7 @@ type WorktreeSettings = {
   readonly dependencies: "auto" | "none"
 }
 
-export type WorktreePorts = {
+export type WorktreePorts = Ownership & {
   /** Folder of all worktrees. */
   readonly root: string
   readonly settings: WorktreeSettings
@@ -44,10 +43,6 @@ export type WorktreePorts = {
   readonly processes: Processes
   /** Records of commands that tasks are running. */
   readonly commands?: CommandMarks
-  /** Returns the owner mark for new worktrees. */
-  readonly keeper: () => OwnerMark
-  /** Whether the worktree with this owner mark belongs to another process that still runs. */
-  readonly isOthers: (keeper: OwnerMark) => boolean
   readonly fault: Fault
 }
 
@@ -116,14 +111,14 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
       // The agent may have been stopped while a merge of its own child tasks wrote into the worktree.
       const unsaved = await betweenMerges(ports, marker.from, () => keepState(ports, target, taskID, marker))
       fault("away: state kept")
-      await writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept" })
+      writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept" })
       if (unsaved.length > 0) return { unsaved, notes: [] }
       fault("away: marked")
     }
     try {
       await removeWorktree(ports, marker.from, target)
     } catch (error) {
-      if (marker.state === "making") await writeMarker(target, { ...marker, state: "kept" })
+      if (marker.state === "making") writeMarker(target, { ...marker, state: "kept" })
       return { unsaved: [], notes: [stuck(target, error)] }
     }
     fault("away: removed")

@@ -15,7 +15,7 @@ import {
 } from "node:fs/promises"
 import { dirname, join, resolve } from "node:path"
 import { z } from "zod"
-import { readJson, replaceFile } from "../../lib/atomic-file.ts"
+import { readJson, writeJson } from "../../lib/leases.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { CaptureError } from "../../runtime/places/place.ts"
 import { type Checkout, findCheckout, gitOptions, sharedGitOptions } from "./checkout.ts"
@@ -23,10 +23,6 @@ import { redirectLink } from "./dependencies.ts"
 import { GitError, git, gitList, retryOn } from "./git.ts"
 import { SUBMODULE } from "./objects.ts"
 import { notesLock, withLock } from "./repository.ts"
-
-/** Owner of a worktree, as in a task's record. */
-export type OwnerMark = z.infer<typeof OwnerMark>
-export const OwnerMark = z.looseObject({ instance: z.string() })
 
 const StoredCheckout = z.object({
   top: z.string(),
@@ -44,7 +40,7 @@ const StoredCheckout = z.object({
  */
 const Marker = z.object({
   state: z.enum(["making", "used", "kept", "held"]),
-  keeper: OwnerMark,
+  keeper: z.looseObject({ instance: z.string() }),
   /** Checkout from which the worktree was made. */
   from: StoredCheckout,
   /** The worktree, once git has created it. */
@@ -63,8 +59,7 @@ export const markedAt = async (folder: string): Promise<number> => (await stat(f
 /** Whether a folder is a task's worktree. */
 export const hasMarker = (folder: string): boolean => existsSync(fileOf(folder))
 
-export const writeMarker = (folder: string, marker: Marker): Promise<void> =>
-  replaceFile(fileOf(folder), JSON.stringify(marker))
+export const writeMarker = (folder: string, marker: Marker): void => writeJson(fileOf(folder), marker)
 
 /** Reads a folder's marker; undefined if there is none or it cannot be read. */
 export const readMarker = (folder: string): Marker | undefined => Marker.safeParse(readJson(fileOf(folder))).data

@@ -1,6 +1,5 @@
-import { mkdirSync } from "node:fs"
 import { readdir, readFile, rm } from "node:fs/promises"
-import { jsonFile, jsonNames, readJson, replaceFileSync } from "../../lib/atomic-file.ts"
+import { jsonFile, jsonNames, type Ownership, readJson, writeJson } from "../../lib/leases.ts"
 import { kill } from "./process.ts"
 
 /**
@@ -8,15 +7,7 @@ import { kill } from "./process.ts"
  * processes of a command carry the mark in their environment. After a crash, a later process finds them by the mark
  * alone, because pids are reused.
  */
-export type CommandMarks = {
-  readonly folder: string
-  /** Returns the process and instance that runs the commands. */
-  readonly keeper: () => Keeper
-  /** Whether another process that still exists runs the command. */
-  readonly isOthers: (keeper: Keeper) => boolean
-}
-
-type Keeper = { readonly instance: string }
+export type CommandMarks = Ownership & { readonly folder: string }
 
 /** Linux's process information. */
 const PROCESSES = "/proc"
@@ -31,8 +22,7 @@ const MOST_ROUNDS = 5
  */
 export function putMark({ folder, keeper }: CommandMarks, mark: string, command: string): void {
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 })
-    replaceFileSync(jsonFile(folder, mark), JSON.stringify({ keeper: keeper(), command }))
+    writeJson(jsonFile(folder, mark), { keeper: keeper(), command })
   } catch {
     // A full disk must not prevent the check.
   }

@@ -1,5 +1,5 @@
 import { createHash, createHmac, randomBytes, randomUUID, timingSafeEqual } from "node:crypto"
-import { mkdirSync, readFileSync, readlinkSync, statSync } from "node:fs"
+import { readFileSync, readlinkSync, statSync } from "node:fs"
 import { homedir, hostname } from "node:os"
 import { join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
@@ -156,7 +156,6 @@ export function installationKey(folder: string = dataFolder()): Uint8Array {
   const file = keyFile(folder)
   const existing = readKey(file)
   if (existing) return existing
-  mkdirSync(folder, { recursive: true, mode: 0o700 })
   createOnce(file, randomBytes(KEY_BYTES).toString("hex"), () => readKey(file) !== undefined)
   const made = readKey(file)
   if (!made) throw new Error(`The key in ${file} cannot be read back.`)

@@ -1,8 +1,7 @@
 import { createHash } from "node:crypto"
-import { mkdirSync } from "node:fs"
-import { dirname, join } from "node:path"
+import { join } from "node:path"
 import type { UnverifiedRecord } from "../../core/ports.ts"
-import { readJson, replaceFileSync } from "../../lib/atomic-file.ts"
+import { readJson, writeJson } from "../../lib/leases.ts"
 import { count } from "../../lib/text.ts"
 import { dataFolder } from "./identity.ts"
 
@@ -22,8 +21,7 @@ export function isNews(project: string, what: string, file: string = toldFile())
   known.set(key, what)
   const kept = [...known].slice(-MOST_PROJECTS)
   try {
-    mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
-    replaceFileSync(file, JSON.stringify(Object.fromEntries(kept)))
+    writeJson(file, Object.fromEntries(kept))
   } catch {
     // The text is shown again next time.
   }

@@ -2,7 +2,7 @@ import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, wr
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
-import { Cleanup, type CleanupQueue, cleanupQueueIn } from "../../../src/features/hosts/cleanup.ts"
+import { Cleanup } from "../../../src/features/hosts/cleanup.ts"
 import { type RemoteSession, remoteSessionOf } from "../../../src/features/hosts/remote-session.ts"
 import { type ClockView, FakeClock } from "../../support/fake-clock.ts"
 import { taskOf } from "../../support/tasks.ts"
@@ -42,38 +42,26 @@ const process = () => {
   pays = 0
 }
 
-/** What is written down takes no time. */
-const inMemory = (): CleanupQueue => {
-  const written = new Set<string>()
-  return {
-    write: async ({ taskID }) => void written.add(taskID),
-    drop: async ({ taskID }) => void written.delete(taskID),
-    has: async ({ taskID }) => written.has(taskID),
-    read: async () => [],
-  }
-}
-
 test("a crash while the cleanup queue writes a record loses neither the old nor the new one", async () => {
-  const cleanupQueue = cleanupQueueIn(folder, "/here")
-  const remote = {
-    ...(remoteSessionOf(taskOf({ place: { kind: "big", folder: "/here", merge: false } }), true) as RemoteSession),
-    parentFolder: "/here",
-  }
-  await cleanupQueue.write(remote)
+  const queued = remote("bg_a")
+  await cleanup().owe(queued)
   const [name = ""] = readdirSync(folder)
   const before = openSync(join(folder, name), "r")
-  await cleanupQueue.write({ ...remote, home: "0".repeat(40) })
+  await cleanup().owe({ ...queued, home: "0".repeat(40) })
   // Whoever writes in place empties this.
   expect(JSON.parse(readFileSync(before, "utf8")).home).toBeUndefined()
   closeSync(before)
   // As a crash leaves it while the next is written.
   writeFileSync(join(folder, `${name}.new`), '{"taskID":')
-  expect(await cleanupQueue.read()).toMatchObject([{ taskID: remote.taskID, home: "0".repeat(40) }])
+  process()
+  await cleanup().takeUp()
+  expect([...known.values()]).toMatchObject([{ taskID: "bg_a", home: "0".repeat(40) }])
 })
 
-const cleanup = (cleanupQueue = cleanupQueueIn(folder, "/here")) =>
+const cleanup = () =>
   new Cleanup({
-    cleanupQueue,
+    queueFolder: folder,
+    parentFolder: "/here",
     known: (taskID) => known.get(taskID),
     has: (host) => host === "big",
     add: (remote) => void known.set(remote.taskID, remote),
@@ -170,7 +158,7 @@ test("a queued cleanup is taken over by the next process, whether it knows the t
 })
 
 test("a cleanup that fails despite contact is tried again after growing pauses, then at the next contact", async () => {
-  const all = cleanup(inMemory())
+  const all = cleanup()
   isReached = true
   fails = true
   await all.owe(remote("bg_a", "c0ffee"))
@@ -193,7 +181,7 @@ test("a cleanup that fails despite contact is tried again after growing pauses, 
 })
 
 test("a cleanup that succeeds at the second try leaves no timer and releases its host", async () => {
-  const all = cleanup(inMemory())
+  const all = cleanup()
   isReached = true
   await all.owe(remote("bg_a", "c0ffee"))
   await clock.advance(5000)
@@ -201,7 +189,7 @@ test("a cleanup that succeeds at the second try leaves no timer and releases its
 })
 
 test("a cleanup is not tried without contact, and its pauses start over with new contact", async () => {
-  const all = cleanup(inMemory())
+  const all = cleanup()
   isReached = true
   fails = true
   await all.owe(remote("bg_a", "c0ffee"))
@@ -219,7 +207,7 @@ test("a cleanup is not tried without contact, and its pauses start over with new
 })
 
 test("a later run of the task keeps its host although an earlier cleanup ends", async () => {
-  const all = cleanup(inMemory())
+  const all = cleanup()
   const a = remote("bg_a", "c0ffee")
   await all.owe(a)
   const settling = all.settle("big")

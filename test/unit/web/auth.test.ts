@@ -317,7 +317,8 @@ describe("the session file", () => {
   })
 
   test("a failed write of the session file is logged, and its sessions stay valid in this process", async () => {
-    folder = join(folder, "nowhere")
+    folder = join(folder, "a file")
+    writeFileSync(folder, "")
     const all = passes()
     expect(all.isLive(all.issue())).toBe(true)
     expect(sent).toEqual(["the page's sessions could not be written down"])
