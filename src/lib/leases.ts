@@ -13,7 +13,7 @@ const ENDING = ".json"
 const MOST_BYTES = 1_000_000
 
 /** Mark of the process and instance that wrote a file. */
-type OwnerMark = { readonly instance: string }
+export type OwnerMark = { readonly instance: string }
 
 export type Ownership = {
   /** Returns the mark of this process and instance, for new files. */

@@ -1,5 +1,5 @@
 import { readdir, readFile, rm } from "node:fs/promises"
-import { jsonFile, jsonNames, type Ownership, readJson, writeJson } from "../../lib/leases.ts"
+import { jsonFile, jsonNames, type OwnerMark, type Ownership, readJson, writeJson } from "../../lib/leases.ts"
 import { kill } from "./process.ts"
 
 /**
@@ -44,8 +44,8 @@ export async function endLeftovers(marks: CommandMarks): Promise<readonly string
   return ended
 }
 
-function readMark(file: string): { keeper: Keeper; command: string } | undefined {
-  const { keeper, command } = (readJson(file) ?? {}) as { keeper?: Keeper; command?: unknown }
+function readMark(file: string): { keeper: OwnerMark; command: string } | undefined {
+  const { keeper, command } = (readJson(file) ?? {}) as { keeper?: OwnerMark; command?: unknown }
   return typeof keeper?.instance === "string" ? { keeper, command: String(command) } : undefined
 }
 
