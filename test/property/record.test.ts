@@ -28,7 +28,7 @@ import { jsonCopy } from "../support/fake-database.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
 import { taskOf } from "../support/tasks.ts"
 
-/** With every key: one that is new in a type is missing here until it is stored, too. */
+/** With every key, so that each new field of a record is tried here. */
 type Whole<Value> = { [Key in keyof Required<Value>]: Value[Key] }
 
 const whole = fc.nat()
@@ -111,7 +111,7 @@ const run = fc.record<Whole<Run>>({
   model: some(fc.record({ provider: text, id: text })),
   switches: some(fc.array(fc.record({ model: text, step: whole, why: text }))),
 })
-const team: fc.Arbitrary<Group> = fc.oneof(
+const group: fc.Arbitrary<Group> = fc.oneof(
   fc.record<Whole<TriesPlan>>({
     kind: fc.constant("tries" as const),
     prompt: text,
@@ -131,7 +131,7 @@ const team: fc.Arbitrary<Group> = fc.oneof(
     place: some(fc.record({ kind: text, folder: text, merge: fc.boolean() })),
   }) as fc.Arbitrary<Group>,
 )
-const part = fc.record<Whole<NonNullable<Task["member"]>>>({
+const member = fc.record<Whole<NonNullable<Task["member"]>>>({
   kind: fc.constantFrom("tries" as const, "each" as const),
   of: text,
   nth: whole,
@@ -149,7 +149,7 @@ const tryRow = fc.record<Whole<TryRow>>({
   ref: some(text),
   guard: some(fc.constantFrom("held" as const, "broken" as const)),
 })
-const teamResult: fc.Arbitrary<GroupResult> = fc.oneof(
+const groupResult: fc.Arbitrary<GroupResult> = fc.oneof(
   fc.record({
     kind: fc.constant("tries" as const),
     won: some(text),
@@ -195,7 +195,7 @@ const outcome = fc.record<Whole<Outcome>>({
   ),
   receipt: some(receipt),
   work: some(work),
-  group: some(teamResult),
+  group: some(groupResult),
   first: some(fc.record({ read: whole, of: whole })),
 })
 const fork = fc.record<Whole<NonNullable<Task["fork"]>>>({
@@ -232,8 +232,8 @@ const task = fc.record<Whole<Task>>({
   depth: whole,
   fork: some(fork),
   place: some(fc.record({ kind: fc.constant("worktree" as const), folder: text, merge: fc.boolean() })),
-  group: some(team),
-  member: some(part),
+  group: some(group),
+  member: some(member),
   createdAt: fc.double({ noNaN: true, noDefaultInfinity: true }),
   earlier: fc.record({ toolCalls: whole, usage }),
   fingerprint: text,
