@@ -2,8 +2,7 @@ import { count, formatInteger, head, inTagsWithID, oneLine } from "../lib/text.t
 import type { ItemsResult } from "./group.ts"
 import { isLong } from "./outcome.ts"
 import { newestOf, type Pause, pauseOf } from "./pause.ts"
-import { endedUnanswered, nameOf as named } from "./summary.ts"
-import { isActive, isQueued, type Reason, type Task } from "./task.ts"
+import { endedUnanswered, isActive, isQueued, nameOf as named, type Reason, type Task } from "./task.ts"
 
 /**
  * Tasks that wait for other tasks. All facts are derived from the tasks themselves: no second state can get out of

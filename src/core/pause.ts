@@ -35,14 +35,19 @@ export function newestOf(pause: Pause, others: Iterable<Pause>): Pause {
   return newest
 }
 
-/** Examples: `until 07:12`, or `next try 07:12`; undefined once this time has come. */
+/**
+ * Examples: `until 07:12`, or `next try 07:12`; undefined once this time has come. `after`: the text to stand after
+ * other words.
+ */
 export function whenOf(
   { until, next }: Pick<PauseView, "until" | "next">,
   now: number,
-): { readonly text: string; readonly in: number } | undefined {
+): { readonly text: string; readonly after: string; readonly in: number } | undefined {
   const at = until ?? next ?? 0
   if (at <= now) return undefined
-  return { text: `${until === undefined ? "next try" : "until"} ${formatTime(at, now)}`, in: at - now }
+  const [gap, word] = until === undefined ? [",", "next try"] : ["", "until"]
+  const text = `${word} ${formatTime(at, now)}`
+  return { text, after: `${gap} ${text}`, in: at - now }
 }
 
 /**
@@ -57,10 +62,8 @@ export function waitsForText(
 }
 
 /** Examples: `parked until 07:12`, `parked, next try 07:12`, or `parked` alone when the run is about to go on. */
-export function pauseText(paused: Pick<PauseView, "until" | "next">, now: number): `parked${string}` {
-  const when = whenOf(paused, now)
-  return when ? `parked${paused.until === undefined ? "," : ""} ${when.text}` : "parked"
-}
+export const pauseText = (paused: Pick<PauseView, "until" | "next">, now: number): `parked${string}` =>
+  `parked${whenOf(paused, now)?.after ?? ""}`
 
 /** Text for the model that launched the task: why the run is paused, and how it continues. */
 export const pauseTextForModel = ({ waitsFor, why }: Pause, taskID: string): string =>

@@ -350,3 +350,10 @@ export type CommandResult = {
   /** Tail of the output. */
   readonly output: string
 }
+
+/** Answer of a tool to its caller. `title`: for the user. */
+export type ToolResult = {
+  readonly title: string
+  readonly output: string
+  readonly metadata?: Record<string, unknown>
+}

@@ -3,6 +3,7 @@
  * a task changes only in `transition.ts`. Times are milliseconds since the epoch, durations milliseconds.
  */
 
+import { oneLine } from "../lib/text.ts"
 import { pausedTime } from "./pause.ts"
 import type { Figures, Model, Reason, Run, Task, Usage } from "./record.ts"
 
@@ -43,9 +44,6 @@ export type Phase =
 /** Slow preparation before the agent is prompted. */
 export type Preparing = `connecting to ${string}` | `sending files to ${string}`
 export const PREPARING = /^(connecting|sending files) to /
-
-/** Phase of an ended remote task until its changes are here. */
-export const FETCHING_WORK = "fetching its work"
 
 /** The task's machine cannot be reached. */
 export type LostContact = {
@@ -174,6 +172,10 @@ export const owesNotification = (task: Task): task is Task & { delivery: { state
 
 export const modelOf = ({ model, run }: Pick<Task, "model" | "run">): Model | undefined => run.model ?? model
 
+/** True for a task that ended without an answer: its last message holds no text. */
+export const endedUnanswered = ({ status, outcome }: Task): boolean =>
+  status === "completed" && outcome?.thought !== undefined && outcome.value?.valid !== true
+
 export const isPaused = (task: Task): boolean => isActive(task) && task.run.parked !== undefined
 
 /** Time since admission up to the end, without pauses; 0 while queued. */
@@ -190,13 +192,16 @@ export function waited(task: Task, now: number): number {
   return Math.max(0, (task.run.startedAt ?? task.run.endedAt ?? now) - task.run.createdAt)
 }
 
+/** Observations that decide the phase. */
+export type PhaseFacts = Pick<Progress, "asks" | "begun" | "away" | "preparing" | "retry" | "idle">
+
 /**
  * Phase of an active task. `ownTasks`: its children are active; `waitsFor`: tasks that must complete first; `pausedAs`:
  * text of its pause.
  */
 export function phaseOf(
   task: Task,
-  progress: Progress,
+  progress: PhaseFacts,
   ownTasks: boolean,
   waitsFor: readonly string[] = [],
   pausedAs?: Phase,
@@ -213,9 +218,6 @@ export function phaseOf(
   if (progress.retry) return "retrying"
   return ownTasks && progress.idle !== false ? "waiting for its own tasks" : "working"
 }
-
-/** The phase in words that say what a task waits for. */
-export const phaseText = (phase: Phase): string => (phase === "queued" ? "queued for a free slot" : phase)
 
 export const addUsage = (a: Usage, b: Usage): Usage => ({
   input: a.input + b.input,
@@ -249,6 +251,10 @@ export const isBriefed = (task: Task): boolean =>
 /** Name of the remote host the task works on: every place other than a local kind is a host. */
 export const machineOf = ({ place }: Pick<Task, "place">): string | undefined =>
   place === undefined || place.kind === "worktree" ? undefined : place.kind
+
+/** Example: `bg_k3x9f2q1 (find it)`. */
+export const nameOf = ({ id, description }: Pick<Task, "id" | "description">): string =>
+  `${id} (${oneLine(description)})`
 
 export const agentName = (task: Pick<Task, "agent" | "place">): string => {
   const machine = machineOf(task)

@@ -11,16 +11,45 @@ export function duration(ms: number): string {
 /** Text for a duration that grows. Whole seconds only, so that the text changes once a second. */
 export const ticking = (ms: number): string => (ms < 1000 ? "0s" : duration(Math.floor(ms / 1000) * 1000))
 
+const MINUTE_MS = 60_000
+const HOUR_MS = 3_600_000
 const DAY_MS = 86_400_000
 
+/** Examples: `just now`, `12s ago`, `5m ago`, `3h ago`, `2d ago`. */
+export function ago(ms: number): string {
+  if (ms < 2000) return "just now"
+  if (ms < MINUTE_MS) return `${Math.floor(ms / 1000)}s ago`
+  if (ms < HOUR_MS) return `${Math.floor(ms / MINUTE_MS)}m ago`
+  return ms < DAY_MS ? `${Math.floor(ms / HOUR_MS)}h ago` : `${Math.floor(ms / DAY_MS)}d ago`
+}
+
 const two = (number: number): string => String(number).padStart(2, "0")
+
+/** Example: `14:05`, in local time. */
+export function clockTime(at: number): string {
+  const date = new Date(at)
+  return `${two(date.getHours())}:${two(date.getMinutes())}`
+}
+
+/** Example: `14:05:09`, in local time. */
+export const timeOfDay = (at: number): string => `${clockTime(at)}:${two(new Date(at).getSeconds())}`
+
+/** Local midnight before `at`. */
+export const startOfDay = (at: number): number => new Date(at).setHours(0, 0, 0, 0)
+
+/** Example: `22 Nov 14:05`. */
+export const dayTime = (at: number): string =>
+  `${new Date(at).toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clockTime(at)}`
+
+/** Examples: `14:05` on the day of `now`, otherwise `22 Nov 14:05`. */
+export const shortTime = (at: number, now: number): string =>
+  startOfDay(at) === startOfDay(now) ? clockTime(at) : dayTime(at)
 
 /** Local time for a reader at `now`: `07:12`, `Tue 07:12` on another day, `2026-03-02 07:12` a week away. */
 export function formatTime(at: number, now: number): string {
   const date = new Date(at)
-  const time = `${two(date.getHours())}:${two(date.getMinutes())}`
-  const isToday = date.toDateString() === new Date(now).toDateString()
-  if (isToday) return time
+  const time = clockTime(at)
+  if (startOfDay(at) === startOfDay(now)) return time
   const day = date.toLocaleDateString("en-US", { weekday: "short" })
   if (Math.abs(at - now) < 7 * DAY_MS) return `${day} ${time}`
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${time}`
@@ -45,9 +74,9 @@ export const cents = (amount: number, atLeast = false): string => {
   return `${atLeast ? "at least " : ""}$${decimal(amount, 2, digits)}`
 }
 
-/** Example: `$4.37 of $5.00`. */
+/** Example: `$4.37 of $5.00`; only the first amount where `allowed` is 0, for no limit. */
 export const spentShort = (amount: number, allowed: number, atLeast = false): string =>
-  `${cents(amount, atLeast)} of ${cents(allowed)}`
+  allowed > 0 ? `${cents(amount, atLeast)} of ${budget(allowed)}` : cents(amount, atLeast)
 
 /** A limit as the user wrote it: `$0.50`, `$0.0005`. */
 export const budget = (amount: number): string => `$${decimal(amount, 2, 6)}`

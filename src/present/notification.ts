@@ -1,9 +1,11 @@
 import { listed } from "../core/errors.ts"
-import { figuresLine } from "../core/spending.ts"
-import { AUTOMATIC, endedUnanswered, nameOf, noText, summaryOf, textName } from "../core/summary.ts"
-import { elapsed, type Figures, STATUSES, type Status, type Task } from "../core/task.ts"
+import { AUTOMATIC } from "../core/run/prompts.ts"
+import { elapsed, endedUnanswered, type Figures, nameOf, STATUSES, type Status, type Task } from "../core/task.ts"
 import { duration } from "../lib/format.ts"
 import { count, formatInteger, head, inTags, oneLine } from "../lib/text.ts"
+import { figuresLine } from "./figures.ts"
+import { noText, summaryOf, textName } from "./summary.ts"
+import { ENDS } from "./words.ts"
 
 /** Number of parts of a notification. A stored notification with fewer parts is incomplete. */
 export const NOTICE_PARTS = 2
@@ -82,10 +84,10 @@ function headline(task: Task): string {
   const resumed = task.run.generation > 0
   const subject = resumed ? `Resume #${task.run.generation}` : `Agent "${oneLine(task.description)}"`
   if (task.outcome?.reason?.code === "refused") return `⊖ **${subject} stopped at a refusal after ${time}.**`
-  if (task.status === "cancelled") return `⊘ **${subject} cancelled after ${time}.**`
-  if (task.status === "error") return `✗ **${subject} failed in ${time}.**`
+  if (task.status === "cancelled") return `${ENDS.cancelled.mark} **${subject} cancelled after ${time}.**`
+  if (task.status === "error") return `${ENDS.error.mark} **${subject} failed in ${time}.**`
   if (endedUnanswered(task)) return `⊖ **${subject} ended without an answer after ${time}.**`
-  return `✓ **${subject} ${resumed ? "completed" : "finished"} in ${time}.**`
+  return `${ENDS.completed.mark} **${subject} ${resumed ? "completed" : "finished"} in ${time}.**`
 }
 
 /**

@@ -3,6 +3,7 @@ import type { Toast } from "../core/ports.ts"
 import { type Ask, elapsed, type Task } from "../core/task.ts"
 import { duration } from "../lib/format.ts"
 import { count, oneLine } from "../lib/text.ts"
+import { named } from "./summary.ts"
 
 export const launchToast = (task: Task): Toast => ({
   title: task.run.generation > 0 ? `Resume #${task.run.generation} started` : "Background agent launched",
@@ -48,7 +49,7 @@ export const copiedToast = (tasks: number): Toast => ({
 
 export const cutOffToast = (task: Task, files: readonly string[]): Toast => ({
   title: "A merge was cut off, and no longer fits",
-  message: `${oneLine(task.description)}: ${named(files)}`,
+  message: `${oneLine(task.description)}: ${named(files, MOST_NAMED)}`,
   variant: "warning",
 })
 
@@ -62,8 +63,12 @@ export const askToast = (task: Task, ask: Ask): Toast => ({
 export const undoneToast = (running: readonly Task[], files: readonly string[]): Toast => ({
   title: "Background agents are not undone",
   message: [
-    running.length > 0 && `Still at work: ${named(running.map(({ description }) => description))} (/tasks stops them)`,
-    files.length > 0 && `Their edits stay: ${named(files)}`,
+    running.length > 0 &&
+      `Still at work: ${named(
+        running.map(({ description }) => description),
+        MOST_NAMED,
+      )} (/tasks stops them)`,
+    files.length > 0 && `Their edits stay: ${named(files, MOST_NAMED)}`,
   ]
     .filter(Boolean)
     .join(". "),
@@ -72,12 +77,6 @@ export const undoneToast = (running: readonly Task[], files: readonly string[]):
 
 export const redoToast = (task: Task, files: readonly string[]): Toast => ({
   title: "A redo would reset a background agent's edits",
-  message: `${oneLine(task.description)} has edited ${named(files)} since your undo. A redo, or another undo, puts the files back as they were at that undo`,
+  message: `${oneLine(task.description)} has edited ${named(files, MOST_NAMED)} since your undo. A redo, or another undo, puts the files back as they were at that undo`,
   variant: "warning",
 })
-
-const named = (texts: readonly string[]): string =>
-  listed(
-    texts.map((text) => oneLine(text)),
-    MOST_NAMED,
-  )

@@ -1,11 +1,12 @@
 import { type Ending, isActive, type Task } from "../core/task.ts"
+import type { Cleared } from "../present/view.ts"
 import type { Archive } from "./archive.ts"
 import type { CostLedger } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { Parts } from "./parts.ts"
 import type { Places } from "./places/places.ts"
 import type { Retention } from "./tasks/retention.ts"
-import { type CancelSelector, type Cleared, selectRunning } from "./tasks/view.ts"
+import { type CancelSelector, selectRunning } from "./tasks/view.ts"
 
 const CANCELLED: Ending = {
   type: "cancelled",

@@ -1,18 +1,17 @@
 import { CallError } from "../core/errors.ts"
 import { memberName, memberNames } from "../core/group.ts"
-import type { MemberState } from "../core/members.ts"
 import { type PauseView, whenOf } from "../core/pause.ts"
 import { type Ask, isActive, isMember, type Task } from "../core/task.ts"
+import type { Report, TaskView } from "../present/view.ts"
 import type { Answers } from "./answers.ts"
 import type { Archive } from "./archive.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import { membersOf } from "./groups/plans.ts"
 import type { Ledgers } from "./ledgers.ts"
 import type { Parts } from "./parts.ts"
-import type { WorkDiff } from "./places/place.ts"
 import type { Recovery } from "./recovery/recovery.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
-import { findNamedBatch, findTask, type TaskView, viewOf } from "./tasks/view.ts"
+import { findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
 
 /** Ids of a member, as its group's ledger or outcome names them. */
 type Noted = { readonly nth: number; readonly id: string; readonly sessionID: string }
@@ -93,22 +92,6 @@ export class TaskFinder {
     const session = await this.#parts.opencode.session(sessionID)
     return session?.record?.task.id === id ? session.record.task : undefined
   }
-}
-
-/** A task with its answer, which is absent while the task runs. `gone`: the task's session was deleted. */
-export type Report = {
-  readonly view: TaskView
-  readonly answer?: string
-  readonly gone?: boolean
-  readonly firstLook: boolean
-  /** Statuses in which a task may be resumed. */
-  readonly resumable?: readonly string[]
-  /** Time that the call waited in vain for a running task, in ms. */
-  readonly waited?: number
-  /** Changes that the task made in its own place. */
-  readonly shown?: WorkDiff
-  /** Known members of a group. */
-  readonly members?: readonly MemberState[]
 }
 
 type ReportingPorts = {

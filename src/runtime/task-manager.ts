@@ -16,6 +16,7 @@ import {
   type Task,
 } from "../core/task.ts"
 import { lastWordRefusal, lastWordRequest } from "../core/watchdog.ts"
+import type { Cleared, Report, TaskView } from "../present/view.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import { goesOnByItself } from "./groups/plans.ts"
 import { authorizeTell, type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
@@ -23,17 +24,9 @@ import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
 import type { Unattended } from "./launch/unattended.ts"
 import type { Parts } from "./parts.ts"
 import type { PlaceEvent, PlaceKind, RemoteActivity } from "./places/place.ts"
-import type { Overview, Report } from "./reports.ts"
+import type { Overview } from "./reports.ts"
 import { refuseUntellable } from "./requests.ts"
-import {
-  type CancelSelector,
-  type Cleared,
-  findBatch,
-  findNamedBatch,
-  findTask,
-  type TaskView,
-  viewOf,
-} from "./tasks/view.ts"
+import { type CancelSelector, findBatch, findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
 
 /** Text added to a request to a session's model. */
 type WordInRequest = { readonly text: string; readonly withoutTools: boolean }

@@ -1,6 +1,6 @@
 import { z } from "zod"
 import { CallError, candidatesText, messageOf } from "../core/errors.ts"
-import { OpencodeError } from "../core/ports.ts"
+import { OpencodeError, type ToolResult } from "../core/ports.ts"
 import { head } from "../lib/text.ts"
 import type { Caller } from "../runtime/launch/checks.ts"
 
@@ -114,12 +114,6 @@ function shown(value: unknown): string {
 /** Caller of a running tool call. */
 export type CallContext = Caller & {
   readonly agent?: string
-}
-
-export type ToolResult = {
-  readonly title: string
-  readonly output: string
-  readonly metadata?: Record<string, unknown>
 }
 
 /** `args`: the schema that the model sees. */

@@ -1,5 +1,5 @@
 import { type Figures, NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
-import type { TaskView } from "../../src/runtime/tasks/view.ts"
+import type { TaskView } from "../../src/present/view.ts"
 import { outcomeOf, taskOf } from "./tasks.ts"
 
 /** Views as the tools are handed them; each test names only what it is about. */

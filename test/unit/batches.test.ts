@@ -38,7 +38,7 @@ describe("a batch by name", () => {
     const runs = await rig.launch({ batch, prompt: "HANG" })
     await rig.launch({ prompt: "HANG TOO" })
     const { title, output } = await call("superagents_output", { task_id: "map" })
-    expect(title).toBe("4 tasks, 1 running")
+    expect(title).toBe("4 tasks, 1 running, 1 failed")
     expect(output).toContain(`<task_output id="${done.id}">\nok\n</task_output>`)
     expect(output).toMatch(new RegExp(`${failed.id} .*: error, .*\\nReason: .*no credit`))
     expect(output).toMatch(new RegExp(`superagents_output\\(task_id="${long.id}", offset=\\d+\\)`))

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { type Message, OpencodeError } from "../../src/core/ports.ts"
-import { AUTOMATIC } from "../../src/core/summary.ts"
+import { AUTOMATIC } from "../../src/core/run/prompts.ts"
 import { NOBODY } from "../../src/core/task.ts"
 import { BUILD, cleanup, GONE, held, PARENT, setUp } from "../support/outbox-rig.ts"
 import { deliveryOf } from "../support/tasks.ts"

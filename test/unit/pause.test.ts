@@ -11,10 +11,10 @@ import {
   whenOf,
 } from "../../src/core/pause.ts"
 import type { Parked } from "../../src/core/record.ts"
-import { summaryOf } from "../../src/core/summary.ts"
 import { elapsed, isPaused, type Task } from "../../src/core/task.ts"
 import { transition } from "../../src/core/transition.ts"
 import { rowOf } from "../../src/features/terminal/view-model.ts"
+import { summaryOf } from "../../src/present/summary.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const NOW = new Date(2026, 10, 23, 7, 0).getTime()

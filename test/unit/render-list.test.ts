@@ -5,7 +5,7 @@ import {
   renderCleared,
   renderForCompaction,
   renderList,
-} from "../../src/tools/render-list.ts"
+} from "../../src/present/list.ts"
 import { DEFAULTS } from "../support/options.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 import { endedView, figuresOf, usage, viewOf } from "../support/views.ts"

@@ -114,6 +114,7 @@ function forbiddenTo(file: string): readonly string[] {
   if (feature) return names.filter((name) => name !== folder && !parts.includes(name) && !feature.needs?.includes(name))
   if (folder === "lib") return [...layers, ...names].filter((name) => name !== "lib")
   if (folder === "core") return ["runtime", "present", "tools", "opencode", ...names]
+  if (folder === "present") return ["options", "runtime", "tools", "opencode", ...names]
   // Alone plugin.ts, app.ts and the list itself import features.
   return layers.includes(folder) ? names : []
 }

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { classify } from "../../src/core/outcome.ts"
 import { NO_RECEIPT } from "../../src/core/receipt.ts"
-import { summaryOf } from "../../src/core/summary.ts"
 import { isUnmerged, type Work } from "../../src/core/task.ts"
+import { summaryOf } from "../../src/present/summary.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const ended = (work: Partial<Work>) =>

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { ManagerRuns } from "../../src/features/board/runs.ts"
 import { taskOfMessage } from "../../src/opencode/messages.ts"
-import type { TaskView } from "../../src/runtime/tasks/view.ts"
+import type { TaskView } from "../../src/present/view.ts"
 import { flush } from "../support/fake-clock.ts"
 import { Rig } from "../support/rig.ts"
 

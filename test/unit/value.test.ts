@@ -1,9 +1,9 @@
 import { expect, test } from "vitest"
 import { withAnswers } from "../../src/core/dependencies.ts"
 import { valueIn, withSchema } from "../../src/core/outcome.ts"
-import { summaryOf } from "../../src/core/summary.ts"
 import { transition } from "../../src/core/transition.ts"
 import { invalidReason } from "../../src/features/schemas/feature.ts"
+import { summaryOf } from "../../src/present/summary.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const FILE = "/project/.opencode/superagents/bg_aaaaaaaa.json"

@@ -1,7 +1,6 @@
 import { oneLine } from "../../lib/text.ts"
 import type { MessageKind } from "../ids.ts"
 import type { Message } from "../ports.ts"
-import { AUTOMATIC } from "../summary.ts"
 import type { Ask, Repeated } from "../task.ts"
 import { lastWordRequest } from "../watchdog.ts"
 import { type ActiveRun, hasEnded, type MessageCallback, type SentMessage, type Stage } from "./active-run.ts"
@@ -15,6 +14,9 @@ import {
   readMessages,
   stay,
 } from "./steps.ts"
+
+/** Start of each automatic message: without it, the model would take the message for the user's. */
+export const AUTOMATIC = "Automatic message, not written by the user."
 
 /** Tool names of MCP servers may have any length. */
 const MOST_TOOL_CHARS = 60

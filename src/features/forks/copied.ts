@@ -1,7 +1,6 @@
 import { listed } from "../../core/errors.ts"
 import type { FeatureBody, Runtime } from "../../core/feature.ts"
-import { nameOf } from "../../core/summary.ts"
-import type { Task } from "../../core/task.ts"
+import { nameOf, type Task } from "../../core/task.ts"
 import { count } from "../../lib/text.ts"
 import type { ForkApi, HistoryPart, ToolHistoryPart } from "./ports.ts"
 

@@ -2,13 +2,13 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import { createSignal } from "solid-js"
 import type { CallState, OpencodeEvent } from "../../core/ports.ts"
-import { callState, callsIn, emptiesIn, NOTHING_OBSERVED, withTool } from "../../core/run/progress.ts"
+import { callState, NOTHING_OBSERVED, withTool } from "../../core/run/progress.ts"
 import { type Ask, isActive, type Progress, type Task, type Usage } from "../../core/task.ts"
 import { toMessage, toUsage } from "../../opencode/convert.ts"
 import { permissionAsk, questionAsk, type RawEvent } from "../../opencode/events.ts"
 import { decodeRecord } from "../../runtime/record/codec.ts"
 import { decodeUiMetadata, type UiMetadata } from "../../runtime/record/ui-metadata.ts"
-import type { ObservedTask } from "./view-model.ts"
+import type { ObservedProgress, ObservedTask } from "./view-model.ts"
 
 /** A task, its live state, and its session's parent and folder. */
 export type TrackedTask = {
@@ -131,17 +131,12 @@ const NO_SIGNS: UiMetadata = { asks: [] }
 
 /** Collects the live state of a run, for display. */
 class ProgressTracker {
-  readonly #startedAt: number
   readonly #asks = new Map<string, Ask>()
   #observed = NOTHING_OBSERVED
   #retry: Progress["retry"]
   #uiMetadata: UiMetadata = NO_SIGNS
   /** Set once the session was seen at work. */
   begun = false
-
-  constructor(now: number) {
-    this.#startedAt = now
-  }
 
   tool(id: string, tool: string, state: CallState, messageID: string): void {
     this.#observed = withTool(this.#observed, { id, tool, state, messageID })
@@ -166,23 +161,17 @@ class ProgressTracker {
     return uiMetadata.asks.filter(({ id }) => !before.some((ask) => ask.id === id))
   }
 
-  snapshot(): Progress {
+  snapshot(): Omit<ObservedProgress, "usage"> {
     const { away, preparing, asks } = this.#uiMetadata
-    const { calls, recentTools, text, usage } = this.#observed
+    const { calls, recentTools } = this.#observed
     return {
       toolCalls: calls.size,
       recentTools,
-      lastText: text,
-      lastSignAt: this.#startedAt,
-      usage,
       retry: this.#retry,
       asks: [...this.#asks.values(), ...asks],
       ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),
       ...(preparing !== undefined && { preparing }),
-      openCalls: callsIn(this.#observed, "running"),
-      pendingCalls: callsIn(this.#observed, "pending"),
       ...(this.begun && { begun: true }),
-      emptyAnswers: emptiesIn(this.#observed).length,
     }
   }
 }
@@ -268,7 +257,7 @@ export class KnownTasks {
     }
     const sameRun = known?.task.run.generation === task.run.generation
     const usage = toUsage(session.tokens, session.cost)
-    const tracker = isActive(task) ? (sameRun && known?.tracker) || new ProgressTracker(Date.now()) : undefined
+    const tracker = isActive(task) ? (sameRun && known?.tracker) || new ProgressTracker() : undefined
     const uiMetadata = decodeUiMetadata(session.metadata)
     const entry = { task, tracker, usage, row: session, ...(uiMetadata?.fetches && { fetches: uiMetadata.fetches }) }
     this.#entries.set(session.id, entry)

@@ -2,7 +2,7 @@ import type { TuiPluginApi, TuiPluginMeta } from "@opencode-ai/plugin/tui"
 import { optionsFrom, type UsersOptions } from "../../opencode/user-config.ts"
 import type { Options } from "../../options/options.ts"
 import type { Specs } from "../../options/spec.ts"
-import type { SessionLimits } from "./view-model.ts"
+import type { UsageLimits } from "../../present/figures.ts"
 
 /**
  * Options of the terminal plugin in tui.json. The key is an option here, because OpenCode drops names in `keybinds`
@@ -20,7 +20,7 @@ export type Settings = {
   /** Depth to which tasks may launch tasks; 0 for any. */
   readonly maxDepth: number
   /** Limits of a session in tokens and US dollars. */
-  readonly limits: SessionLimits
+  readonly limits: UsageLimits
   /** All options of the server plugin. */
   readonly server: Options
 }

@@ -3,28 +3,18 @@ import type { BoxRenderable, RGBA } from "@opentui/core"
 import { useTerminalDimensions } from "@opentui/solid"
 import { createEffect, createMemo, createSignal, For, Index, Show } from "solid-js"
 import { isActive } from "../../core/task.ts"
+import type { UsageLimits } from "../../present/figures.ts"
 import { createClock } from "./clock.ts"
 import type { TaskSource } from "./source.ts"
 import { createUsed } from "./use.ts"
-import {
-  type Batch,
-  badgeOf,
-  barOf,
-  belowOf,
-  cut,
-  type Row,
-  type Section,
-  type SessionLimits,
-  sectionOf,
-  type Tone,
-} from "./view-model.ts"
+import { type Batch, badgeOf, barOf, belowOf, cut, type Row, type Section, sectionOf, type Tone } from "./view-model.ts"
 
 /** Width of OpenCode's sidebar, until the layout is known. */
 const SIDEBAR_COLUMNS = 36
 /** Number of tasks from which the section can be folded. OpenCode's own sections can be folded from the third line. */
 const FOLDS_FROM = 3
 
-type Props = { api: TuiPluginApi; source: TaskSource; sessionID: string; limits: () => SessionLimits }
+type Props = { api: TuiPluginApi; source: TaskSource; sessionID: string; limits: () => UsageLimits }
 
 /** Sidebar section with a session's tasks; hidden if there are none. */
 export function BackgroundAgents(props: Props) {

@@ -1,34 +1,37 @@
 import { payer } from "../../core/bill.ts"
-import { batchName, batchProgress, pauseAmong, waitsFor } from "../../core/dependencies.ts"
+import { batchName, batchProgress, pauseAmong } from "../../core/dependencies.ts"
 import { modelKeyOf } from "../../core/limits.ts"
 import { groupText } from "../../core/members.ts"
-import { pauseText, waitsForText } from "../../core/pause.ts"
 import {
   addUsage,
   agentName,
   billedTokens,
   elapsed,
-  FETCHING_WORK,
   isActive,
   isQueued,
   NO_USAGE,
   type Phase,
+  type PhaseFacts,
   type Progress,
-  phaseOf,
-  phaseText,
   type Task,
   type Usage,
   waited,
 } from "../../core/task.ts"
-import { budget as budgetText, dollars, duration, ticking } from "../../lib/format.ts"
-import { count, oneLine, short } from "../../lib/text.ts"
+import { duration, ticking } from "../../lib/format.ts"
+import { count, oneLine } from "../../lib/text.ts"
+import { costText, tokensText, type UsageLimits } from "../../present/figures.ts"
+import { phaseAmong } from "../../present/view.ts"
+import { ENDS, endIn, FETCHING_WORK, phaseText } from "../../present/words.ts"
 
 /** Makes texts and rows for the terminal. All functions are pure, and widths are in terminal columns. */
+
+/** Live state of a run as far as rows show it. */
+export type ObservedProgress = PhaseFacts & Pick<Progress, "toolCalls" | "recentTools" | "usage">
 
 /** A task from its record. While it runs, also the state that its session's events show. */
 export type ObservedTask = {
   readonly task: Task
-  readonly progress?: Progress
+  readonly progress?: ObservedProgress
   /** Set if the task has ended on another machine and its changes are still being fetched. */
   readonly fetches?: true
 }
@@ -68,21 +71,16 @@ const ICONS: Readonly<Record<Tone, string | undefined>> = {
   working: undefined,
   waiting: "?",
   queued: "○",
-  completed: "✓",
-  error: "✗",
-  cancelled: "⊘",
+  completed: ENDS.completed.mark,
+  error: ENDS.error.mark,
+  cancelled: ENDS.cancelled.mark,
 }
-
-/** Limits, 0 for none. */
-export type SessionLimits = { readonly tokens: number; readonly cost: number }
-
-const ANY: SessionLimits = { tokens: 0, cost: 0 }
 
 /** Sidebar section; undefined where it is hidden. `below`: descendants of the tasks shown. */
 export function sectionOf(
   seen: readonly ObservedTask[],
   now: number,
-  limits = ANY,
+  limits: UsageLimits = { tokens: 0, cost: 0 },
   below: readonly ObservedTask[] = [],
 ): Section | undefined {
   if (seen.length === 0) return undefined
@@ -131,7 +129,7 @@ export const stateText = (seen: ObservedTask, all: readonly ObservedTask[], now:
 
 function stateIn(seen: ObservedTask, all: readonly ObservedTask[], now: number): readonly string[] {
   const phase = phaseIn(seen, all, now)
-  return phase ? [phaseText(phase)] : [seen.task.status, ...(seen.fetches ? [FETCHING_WORK] : [])]
+  return phase ? [phaseText(phase)] : [ENDS[endIn(seen.task.status)].text, ...(seen.fetches ? [FETCHING_WORK] : [])]
 }
 
 /** Results of a group's members, as far as the terminal knows them. */
@@ -149,7 +147,7 @@ export function badgeOf(
   const tones = seen.filter(({ task }) => isActive(task)).map((each) => toneOf(each.task, phaseIn(each, all, 0)))
   if (tones.length === 0) return undefined
   const asking = tones.filter((tone) => tone === "waiting").length
-  const agents = `${tones.length} ${tones.length === 1 ? "agent" : "agents"}`
+  const agents = count(tones.length, "agent")
   return asking === 0 ? { text: agents, waiting: false } : { text: `${agents}, ${asking} waiting`, waiting: true }
 }
 
@@ -199,11 +197,10 @@ export function belowOf(
   return [...all.filter(({ task }) => task.parentID !== sessionID), ...cleared].filter(pays)
 }
 
-/** Example: `12.3K tokens · $0.0123`. With `≥` where the real usage is higher. */
-function totalsOf(usage: Usage, { tokens, cost }: SessionLimits): readonly string[] {
-  const atLeast = usage.atLeast ? "≥ " : ""
-  const used = `${atLeast}${short(billedTokens(usage))}${tokens > 0 ? ` of ${short(tokens)}` : ""} tokens${usage.cacheRead > 0 ? ` + ${short(usage.cacheRead)} from the cache` : ""}`
-  const spent = `${atLeast}${dollars(usage.cost)}${cost > 0 ? ` of ${budgetText(cost)}` : ""}`
+/** Example: `12.3K tokens · $0.0123`. */
+function totalsOf(usage: Usage, { tokens, cost }: UsageLimits): readonly string[] {
+  const used = tokensText(billedTokens(usage), usage.cacheRead, usage.atLeast, tokens)
+  const spent = costText(usage.cost, usage.atLeast, cost)
   return tokens > 0 && cost > 0 ? [used, spent] : [`${used} · ${spent}`]
 }
 
@@ -247,22 +244,22 @@ function trimTo(text: string, columns: number): string {
 }
 
 function phaseIn({ task, progress }: ObservedTask, all: readonly ObservedTask[], now: number): Phase | undefined {
-  const ownTasks = all.some((other) => other.task.parentID === task.sessionID && isActive(other.task))
   const tasks = all.map((other) => other.task)
-  const others = waitsFor(task, (id) => tasks.find((other) => other.id === id))
-  const pause = pauseAmong(task, tasks)
-  // Tasks that have not begun wait, too, if other tasks of their model are parked.
-  const limit =
-    isQueued(task) && tasks.map((other) => pauseAmong(other, tasks)).find((each) => each?.waitsFor === modelKeyOf(task))
-  const waiting = others.length === 0 && limit ? [waitsForText(limit, now)] : others
-  return phaseOf(task, progress ?? NO_PROGRESS, ownTasks, waiting, pause && pauseText(pause, now))
+  const around = {
+    get: (id: string) => tasks.find((other) => other.id === id),
+    active: tasks,
+    ownTasks: tasks.some((other) => other.parentID === task.sessionID && isActive(other)),
+    // Tasks that have not begun wait, too, if other tasks of their model are parked.
+    limitOf: () => tasks.map((other) => pauseAmong(other, tasks)).find((each) => each?.waitsFor === modelKeyOf(task)),
+  }
+  return phaseAmong(task, progress ?? { asks: [] }, around, now)
 }
 
 function toneOf(task: Task, phase: Phase | undefined): Tone {
   if (isQueued(task)) return "queued"
   if (phase === "waiting for permission" || phase === "waiting for an answer") return "waiting"
   if (phase) return "working"
-  return task.status === "completed" || task.status === "error" ? task.status : "cancelled"
+  return endIn(task.status)
 }
 
 function detailOf(seen: ObservedTask, phase: Phase, all: readonly ObservedTask[]): string {
@@ -284,15 +281,3 @@ function callsText(seen: ObservedTask, all: readonly ObservedTask[]): string[] {
   const calls = toolCallsOf(seen, all)
   return calls === 0 ? [] : [count(calls, "call")]
 }
-
-const NO_PROGRESS: Progress = Object.freeze({
-  toolCalls: 0,
-  recentTools: [],
-  lastText: "",
-  lastSignAt: 0,
-  usage: NO_USAGE,
-  asks: [],
-  openCalls: 0,
-  pendingCalls: 0,
-  emptyAnswers: 0,
-})

@@ -6,7 +6,7 @@ import { countsText, groupText, hasRemaining, itemLines, tryLines } from "../../
 import { receiptLine, receiptLines } from "../../core/receipt.ts"
 import { agentName, billedTokens, isActive, isUnattended, isUnmerged, type Task, uncounted } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
-import type { TaskView } from "../../runtime/tasks/view.ts"
+import type { TaskView } from "../../present/view.ts"
 import type { AgentFacts, AgentRow } from "./wire.ts"
 
 const LAST_TEXT_CHARS = 400

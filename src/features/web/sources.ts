@@ -1,6 +1,6 @@
 import type { Context } from "hono"
 import { CallError } from "../../core/errors.ts"
-import type { TaskView } from "../../runtime/tasks/view.ts"
+import type { TaskView } from "../../present/view.ts"
 import { WebError } from "./errors.ts"
 import { ACTS, type Agents, type PageUserActions, type Source } from "./ports.ts"
 

@@ -1,5 +1,4 @@
-import { listed } from "../../core/errors.ts"
-import { oneLine } from "../../lib/text.ts"
+import { named } from "../../present/summary.ts"
 import type { ChangeStats } from "../../runtime/places/place.ts"
 import { type Checkout, gitOptions } from "./checkout.ts"
 import { listSome } from "./dependencies.ts"
@@ -235,10 +234,7 @@ export async function missingFilterNote(checkout: Checkout): Promise<string | un
     if (absent.includes(told[next + 2] ?? "")) files.set(told[next] ?? "", told[next + 2] ?? "")
   if (files.size === 0) return undefined
   const filters = [...new Set(files.values())].join(", ")
-  return `The program of the git filter ${filters} is not installed, so these files are as git stores them: ${listed(
-    [...files.keys()].map((file) => oneLine(file)),
-    MOST_NAMES,
-  )}`
+  return `The program of the git filter ${filters} is not installed, so these files are as git stores them: ${named([...files.keys()], MOST_NAMES)}`
 }
 
 const MOST_NAMES = 3

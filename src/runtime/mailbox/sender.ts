@@ -8,7 +8,7 @@ import {
   type Persona,
   type Prompt,
 } from "../../core/ports.ts"
-import { AUTOMATIC } from "../../core/summary.ts"
+import { AUTOMATIC } from "../../core/run/prompts.ts"
 import type { Task } from "../../core/task.ts"
 import { NOTICE_PARTS, type NotificationTexts } from "../../present/notification.ts"
 

@@ -3,72 +3,25 @@ import { CallError, candidatesText, listed, UnknownTaskError } from "../../core/
 import { type Group, memberNames, sizeOf } from "../../core/group.ts"
 import { placeInQueue } from "../../core/limits.ts"
 import { countItems, type ItemCounts } from "../../core/members.ts"
-import { type Pause, type PauseView, pauseText, waitsForText } from "../../core/pause.ts"
 import { progressOf as seenOf } from "../../core/run/active-run.ts"
-import { nameOf } from "../../core/summary.ts"
 import {
   type Ask,
   addFigures,
   elapsed,
-  type Failing,
   type Figures,
   isActive,
   isQueued,
   machineOf,
   NO_FIGURES,
-  type Phase,
+  nameOf,
   type Progress,
-  phaseOf,
   type Task,
   waited,
 } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
+import { type Around, phaseAmong, type TaskView } from "../../present/view.ts"
 import { membersOf } from "../groups/plans.ts"
 import type { TaskStore } from "./store.ts"
-
-/** Read-only snapshot of a task, with figures at `at`. */
-export type TaskView = {
-  readonly task: Task
-  readonly phase?: Phase
-  /** The task has completed, and its work is being checked again and merged. */
-  readonly merging?: true
-  /** The task has ended on another machine, and its changes are being fetched. */
-  readonly fetching?: true
-  /** Time since the run got its slot, in ms, without pauses. */
-  readonly elapsed: number
-  /** Time in the queue, in ms. */
-  readonly waited: number
-  /** Position in the queue, from 1. Only set while the task is queued. */
-  readonly place?: number
-  /** All runs of the task and its children. */
-  readonly whole: Figures
-  /** The last run alone, without children. */
-  readonly thisRun: Figures
-  /** The tools that the run called last, oldest first. */
-  readonly recentTools: readonly string[]
-  readonly lastText: string
-  /** Time since the last sign of life, in ms. */
-  readonly signAge?: number
-  /** Open questions of the task, or of a group's members. `refusedAt`: when an unanswered question is refused. */
-  readonly asks: readonly (Ask & { readonly refusedAt?: number })[]
-  /** Item counts of a map. */
-  readonly counts?: ItemCounts
-  /** The run's pause, with the newest information about its cause. */
-  readonly pause?: Pause
-  /** Time of the snapshot. */
-  readonly at: number
-  readonly retry?: { readonly attempt: number; readonly message: string }
-  /** Set if all requests to the task's model have failed for a while. */
-  readonly failing?: Failing
-}
-
-/** Result of a clear. `unmerged`: tasks whose work was kept; `left`: number of tasks that belong to other processes. */
-export type Cleared = {
-  readonly cleared: number
-  readonly stopped: number
-  readonly unmerged?: readonly string[]
-  readonly left?: number
-}
 
 /**
  * Creates the view of a task. `limitOf`: what keeps a task from asking its model; `until`: when a question is refused.
@@ -77,7 +30,7 @@ export function viewOf(
   task: Task,
   store: TaskStore,
   now: number,
-  limitOf: (task: Task) => PauseView | undefined = () => undefined,
+  limitOf: Around["limitOf"] = () => undefined,
   until: (ask: Ask) => number = forEver,
 ): TaskView {
   const seen = progressOf(task, store)
@@ -86,15 +39,7 @@ export function viewOf(
   const pause = pauseAmong(task, store.active())
   return Object.freeze({
     task: Object.freeze({ ...task }),
-    phase:
-      progress &&
-      phaseOf(
-        task,
-        progress,
-        store.hasOpen(task.sessionID),
-        waitedFor(task, store, now, limitOf),
-        pause && pauseText(pause, now),
-      ),
+    phase: progress && phaseAmong(task, progress, aroundOf(task, store, limitOf), now),
     ...(store.isMerging(task.id) && { merging: true }),
     ...(machineOf(task) !== undefined && store.run(task.id)?.stage === "closing" && { fetching: true }),
     elapsed: elapsed(task, now),
@@ -129,16 +74,12 @@ function countsOf(task: Task, group: Group, store: TaskStore): ItemCounts {
   return countItems(sizeOf(group), own, store.run(task.id)?.done ?? [])
 }
 
-function waitedFor(
-  task: Task,
-  store: TaskStore,
-  now: number,
-  limitOf: (task: Task) => PauseView | undefined,
-): readonly string[] {
-  const others = waitsForIn(task, store)
-  const limit = isQueued(task) && others.length === 0 ? limitOf(task) : undefined
-  return limit === undefined ? others : [waitsForText(limit, now)]
-}
+const aroundOf = (task: Task, store: TaskStore, limitOf: Around["limitOf"]): Around => ({
+  get: (id) => store.get(id),
+  active: store.active(),
+  ownTasks: store.hasOpen(task.sessionID),
+  limitOf,
+})
 
 const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))
 

@@ -16,11 +16,11 @@ import {
   shownRows,
   triesResult,
 } from "../../../src/core/members.ts"
-import { summaryOf } from "../../../src/core/summary.ts"
 import type { Task } from "../../../src/core/task.ts"
 import { nextItems } from "../../../src/features/maps/next.ts"
 import { withDigest } from "../../../src/features/tries/feature.ts"
 import { nextTries } from "../../../src/features/tries/next.ts"
+import { summaryOf } from "../../../src/present/summary.ts"
 import { outcomeOf, taskOf } from "../../support/tasks.ts"
 
 const PLAN: ItemsPlan = { kind: "each", prompt: "DO {{item}}", total: 4, timeout: 0, file: "/p/bg_map.jsonl" }

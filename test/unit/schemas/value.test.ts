@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from "nod
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { describe, expect, test } from "vitest"
-import { renderOutput } from "../../../src/tools/render.ts"
+import { renderOutput } from "../../../src/present/output.ts"
 import { Rig } from "../../support/rig.ts"
 
 const SCHEMA = { type: "object", properties: { verdict: { enum: ["pass", "fail"] } }, required: ["verdict"] }

@@ -11,10 +11,10 @@ import {
 } from "../../../src/core/members.ts"
 import { NO_RECEIPT } from "../../../src/core/receipt.ts"
 import { filesNeededBy } from "../../../src/core/receipts/stands-on.ts"
-import { summaryOf } from "../../../src/core/summary.ts"
 import type { Task } from "../../../src/core/task.ts"
 import { withDigest } from "../../../src/features/tries/feature.ts"
 import { nextTries } from "../../../src/features/tries/next.ts"
+import { summaryOf } from "../../../src/present/summary.ts"
 import { outcomeOf, taskOf } from "../../support/tasks.ts"
 
 const PLAN: TriesPlan = { kind: "tries", prompt: "DO", count: 3, timeout: 0 }

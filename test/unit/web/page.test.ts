@@ -4,7 +4,7 @@ import { EMPTY } from "../../../src/features/board/state.ts"
 import { stateOf } from "../../../src/features/board/status.ts"
 import type { TaskRow } from "../../../src/features/web/board/wire.ts"
 import { connect } from "../../../src/features/web/page/api.ts"
-import { ago, dollars, hueOf, plural, short, shortTime, startOfDay } from "../../../src/features/web/page/format.ts"
+import { hueOf } from "../../../src/features/web/page/format.ts"
 import { batchMarks, lanesOf, spanOf, ticksOf } from "../../../src/features/web/page/lanes.ts"
 import {
   highlightLines,
@@ -31,6 +31,8 @@ import { errorIn, type SignInResult, UntrustedServer } from "../../../src/featur
 import { agentRow } from "../../../src/features/web/rows.ts"
 import { eventReader } from "../../../src/lib/event-stream.ts"
 import { matches } from "../../../src/lib/find.ts"
+import { ago, shortTime, startOfDay } from "../../../src/lib/format.ts"
+import { costText, tokensText } from "../../../src/present/figures.ts"
 import { boardTaskOf } from "../../support/board-state.ts"
 import { viewOf } from "../../support/fake-agents.ts"
 import { FakeClock, flush } from "../../support/fake-clock.ts"
@@ -135,9 +137,8 @@ test("times, amounts and counts are shown in short form", () => {
     "2h ago",
     "2d ago",
   ])
-  expect([0, 0.0042, 0.084, 12.3].map((cost) => dollars(cost))).toEqual(["$0.0000", "$0.0042", "$0.0840", "$12.30"])
-  expect([dollars(0.084, true), short(950, true)]).toEqual(["≥ $0.0840", "≥ 950"])
-  expect([plural(1, "call"), plural(2, "call")]).toEqual(["1 call", "2 calls"])
+  expect([0, 0.0042, 0.084, 12.3].map((cost) => costText(cost))).toEqual(["$0.0000", "$0.0042", "$0.0840", "$12.30"])
+  expect([costText(0.084, true), tokensText(950, 0, true)]).toEqual(["≥ $0.0840", "≥ 950 tokens"])
   const noon = startOfDay(1_700_000_000_000) + 12 * 3_600_000
   expect(shortTime(noon, noon + 1000)).toBe("12:00")
   expect(shortTime(noon - 86_400_000, noon)).toMatch(/^\d+ \w+ 12:00$/)

@@ -1,6 +1,7 @@
 import { z } from "zod"
 import { CallError } from "../../../core/errors.ts"
-import type { Tool, ToolResult } from "../../../tools/tool.ts"
+import type { ToolResult } from "../../../core/ports.ts"
+import type { Tool } from "../../../tools/tool.ts"
 import { purseText } from "../purse/purses.ts"
 import { isSame } from "../rules/verify.ts"
 import type { Board } from "../service.ts"

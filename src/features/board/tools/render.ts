@@ -1,5 +1,5 @@
+import type { ToolResult } from "../../../core/ports.ts"
 import { count, cut, oneLine } from "../../../lib/text.ts"
-import type { ToolResult } from "../../../tools/tool.ts"
 import type { Archived, Board } from "../service.ts"
 import { type BoardTask, headOf, MOST_VALUE_CHARS, shownStatus, toModel } from "../task.ts"
 import { beginning, linkText } from "../threads.ts"

@@ -1,8 +1,9 @@
 import { createSignal, Show } from "solid-js"
+import { count } from "../../../lib/text.ts"
 import type { AgentDetail, AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { MessageForm } from "./form.tsx"
-import { isolated, plural } from "./format.ts"
+import { isolated } from "./format.ts"
 import { Action, createConfirm, ThreadLink } from "./parts.tsx"
 import { launchLink } from "./route.ts"
 import { isActive } from "./select.ts"
@@ -168,7 +169,7 @@ export function StopMany(props: { label: string; ids: () => readonly string[]; o
     // Only tasks that the user has confirmed are stopped, even if others start in the meantime.
     const ids = props.ids()
     const all = ids.length === running().length
-    if (await confirm.ask(`Stop ${plural(ids.length, "agent")}? What they have written stays readable.`, "Stop them"))
+    if (await confirm.ask(`Stop ${count(ids.length, "agent")}? What they have written stays readable.`, "Stop them"))
       await api.stop(all ? { all: true } : { ids })
   }
   return (

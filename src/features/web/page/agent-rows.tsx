@@ -1,12 +1,13 @@
 import { createMemo, createResource, For, type JSX, Show } from "solid-js"
-import { ticking } from "../../../lib/format.ts"
+import { ago, shortTime, ticking } from "../../../lib/format.ts"
+import { count } from "../../../lib/text.ts"
+import { costText, tokensText } from "../../../present/figures.ts"
 import type { AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
-import { ago, cached, dollars, plural, short, shortTime } from "./format.ts"
 import { refine, route } from "./navigation.tsx"
 import { AgentName, Badge, Choose, GrowingList } from "./parts.tsx"
 import { agentLink } from "./route.ts"
-import { agentState, grouped, ownState } from "./select.ts"
+import { agentState, grouped, ownState, ranFor } from "./select.ts"
 import { isUnread, now, state } from "./state.ts"
 
 /** Card of a running task, with live figures. */
@@ -29,11 +30,9 @@ export function WorkCard(props: { agent: AgentRow }) {
       </span>
       <span class="work-line">{line() || props.agent.recentTools.join(" · ") || "…"}</span>
       <span class="u-row u-small">
-        <span>{plural(props.agent.toolCalls, "call")}</span>
-        <span>
-          {short(props.agent.tokens, props.agent.atLeast)} tokens{cached(props.agent.cachedTokens)}
-        </span>
-        <span>{dollars(props.agent.cost, props.agent.atLeast)}</span>
+        <span>{count(props.agent.toolCalls, "call")}</span>
+        <span>{tokensText(props.agent.tokens, props.agent.cachedTokens, props.agent.atLeast)}</span>
+        <span>{costText(props.agent.cost, props.agent.atLeast)}</span>
         <Show when={props.agent.lastSignAt}>{(at) => <span class="u-end">last sign {ago(now() - at())}</span>}</Show>
       </span>
     </a>
@@ -84,8 +83,8 @@ export function EndedRow(props: { agent: AgentRow }) {
         <Marks agent={props.agent} />
       </span>
       <span class="ended-figures">
-        <span>{ticking((props.agent.endedAt ?? now()) - (props.agent.startedAt ?? props.agent.createdAt))}</span>
-        <span>{dollars(props.agent.cost, props.agent.atLeast)}</span>
+        <span>{ranFor(props.agent, now())}</span>
+        <span>{costText(props.agent.cost, props.agent.atLeast)}</span>
         <span>{shortTime(props.agent.endedAt ?? props.agent.createdAt, now())}</span>
       </span>
     </a>

@@ -1,11 +1,12 @@
 import { createEffect, createMemo, createResource, createSignal, For, on, Show } from "solid-js"
-import { ticking } from "../../../lib/format.ts"
+import { ago, dayTime, ticking } from "../../../lib/format.ts"
+import { count } from "../../../lib/text.ts"
+import { costText, tokensText } from "../../../present/figures.ts"
 import type { AgentDetail, AgentRow } from "../wire.ts"
 import { Acts } from "./acts.tsx"
 import { Marks } from "./agent-rows.tsx"
 import { api } from "./api.ts"
 import { QuestionForm } from "./ask.tsx"
-import { ago, cached, dayTime, dollarsOf, plural, short } from "./format.ts"
 import { EarlierRuns, Files, OtherChanges, RunPrompt, Timeline } from "./history.tsx"
 import { AgentName, Badge, Copy, Facts, Problem, Prose, Title } from "./parts.tsx"
 import { taskLink, threadLink } from "./route.ts"
@@ -228,17 +229,18 @@ function Figures(props: { agent: AgentRow; detail?: AgentDetail }) {
     const limits = [props.agent.costLimit, state.limits?.taskCost].filter((limit) => limit !== undefined && limit > 0)
     return limits.length > 0 ? Math.min(...(limits as number[])) : 0
   }
-  const tokenLimit = () => state.limits?.taskTokens ?? 0
-  const tokens = () =>
-    `${short(props.agent.tokens, props.agent.atLeast)}${tokenLimit() > 0 ? ` of ${short(tokenLimit())}` : ""}${cached(props.agent.cachedTokens)}`
+  const tokens = () => {
+    const { tokens, cachedTokens, atLeast } = props.agent
+    return tokensText(tokens, cachedTokens, atLeast, state.limits?.taskTokens, "")
+  }
   const boardTask = () => props.agent.boardTask
   return (
     <Facts
       facts={[
         ["Time", () => <span class="u-ticks">{ran()}</span>],
-        ["Cost", () => dollarsOf(props.agent.cost, props.agent.atLeast, costLimit())],
+        ["Cost", () => costText(props.agent.cost, props.agent.atLeast, costLimit())],
         ["Tokens", tokens],
-        ["Tools", () => plural(props.agent.toolCalls, "call")],
+        ["Tools", () => count(props.agent.toolCalls, "call")],
         ["Last tools", () => props.agent.recentTools.join(" · ")],
         [
           "Last sign",

@@ -1,8 +1,8 @@
 import { createMemo, createSignal, Show } from "solid-js"
+import { count } from "../../../lib/text.ts"
 import type { AgentRow } from "../wire.ts"
 import { EndedRow, GroupChoice, Groups } from "./agent-rows.tsx"
 import { api } from "./api.ts"
-import { plural } from "./format.ts"
 import { refine, route } from "./navigation.tsx"
 import { Action, Choose, Problem } from "./parts.tsx"
 import { agentState, OUTCOMES } from "./select.ts"
@@ -77,7 +77,7 @@ function hasOutcome(agent: AgentRow, outcome: string): boolean {
 /** Clears a conversation's tasks. */
 function Clear(props: { session: string; count: number; onError: (message: string) => void }) {
   const asks = () => ({
-    text: `Forget all background tasks of this conversation (${plural(props.count, "answer")} here)? What still runs is stopped first. Their sessions stay, and so does work that is not merged.`,
+    text: `Forget all background tasks of this conversation (${count(props.count, "answer")} here)? What still runs is stopped first. Their sessions stay, and so does work that is not merged.`,
     yes: "Forget them",
   })
   return <Action label="Forget …" asks={asks} run={() => api.clear(props.session)} onError={props.onError} />

@@ -1,7 +1,7 @@
 import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js"
+import { dayCostText } from "../../../present/figures.ts"
 import type { TaskRow } from "../board/wire.ts"
 import { api } from "./api.ts"
-import { daySpent } from "./format.ts"
 import { spentOfDay } from "./money.tsx"
 import { Keys, refine, route } from "./navigation.tsx"
 import { needs } from "./needs.tsx"
@@ -129,7 +129,7 @@ export function Header() {
             <Figure value={String(failures().length)} name="failed" tone="fail" />
           </Show>
           <Figure
-            value={daySpent(spent().cost, spent().atLeast, state.limits?.dayCost)}
+            value={dayCostText(spent().cost, spent().atLeast, state.limits?.dayCost)}
             name={(state.limits?.dayCost ?? 0) > 0 ? "today" : "in 24 h"}
           />
         </ul>

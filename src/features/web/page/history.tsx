@@ -1,8 +1,9 @@
 import { createMemo, createSignal, For, Show } from "solid-js"
-import { duration } from "../../../lib/format.ts"
+import { dayTime, duration, timeOfDay } from "../../../lib/format.ts"
 import type { FileDiff } from "../../../lib/repository.ts"
+import { count } from "../../../lib/text.ts"
+import { costText } from "../../../present/figures.ts"
 import type { HistoryRun, HistoryStep } from "../../../runtime/user-actions.ts"
-import { dayTime, dollars, plural, timeOfDay } from "./format.ts"
 import { Badge, Copy, Prose } from "./parts.tsx"
 import { languageOf, patchLines } from "./rich-text.ts"
 
@@ -64,7 +65,7 @@ export function Timeline(props: { run: HistoryRun | undefined }) {
         <h3>
           What it did{" "}
           <span class="u-quiet">
-            {plural(steps().length + (props.run?.earlierSteps ?? 0), "call")}
+            {count(steps().length + (props.run?.earlierSteps ?? 0), "call")}
             {failed() > 0 ? `, ${failed()} failed` : ""}
           </span>
         </h3>
@@ -118,7 +119,7 @@ export function EarlierRuns(props: { runs: readonly HistoryRun[] }) {
               <summary>
                 <Badge tone="rest" text={run.generation === 0 ? "launch" : `resume ${run.generation}`} />{" "}
                 <span class="u-quiet">
-                  {dayTime(run.at)}, {dollars(run.cost)}, {plural(run.steps.length + run.earlierSteps, "call")}
+                  {dayTime(run.at)}, {costText(run.cost)}, {count(run.steps.length + run.earlierSteps, "call")}
                 </span>
               </summary>
               <RunPrompt run={run} />
@@ -183,7 +184,7 @@ export function OtherChanges(props: { files: readonly string[] }) {
   return (
     <Show when={props.files.length > 0}>
       <details>
-        <summary>{plural(props.files.length, "other file")} changed in its folder meanwhile, perhaps by others</summary>
+        <summary>{count(props.files.length, "other file")} changed in its folder meanwhile, perhaps by others</summary>
         <ul class="u-plain file-list receipt">
           <Names of={props.files} />
         </ul>
@@ -216,7 +217,7 @@ export function Patch(props: { patch: string; name: string; language: string }) 
         </pre>
       </section>
       <Show when={read().more > 0}>
-        <p class="u-quiet">{plural(read().more, "more line")}.</p>
+        <p class="u-quiet">{count(read().more, "more line")}.</p>
       </Show>
     </>
   )

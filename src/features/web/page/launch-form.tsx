@@ -1,8 +1,9 @@
 import { createResource, createSignal, createUniqueId, For, Show } from "solid-js"
+import { dayTime } from "../../../lib/format.ts"
+import { costText } from "../../../present/figures.ts"
 import type { AgentDetail, Choices } from "../wire.ts"
 import { api, type Launch } from "./api.ts"
 import { Field, Form, Picker, textIn } from "./form.tsx"
-import { dayTime, dollars } from "./format.ts"
 import { type OptionList, Problem } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { markAsRead, state } from "./state.ts"
@@ -113,7 +114,7 @@ function More(props: { choices: Choices; like?: AgentDetail; chosen: boolean }) 
           <For each={props.choices.models}>{(model) => <option value={model} />}</For>
         </datalist>
       </Show>
-      <Field label="Budget in dollars" hint={most() > 0 ? `at most ${dollars(most())}` : "it is stopped beyond that"}>
+      <Field label="Budget in dollars" hint={most() > 0 ? `at most ${costText(most())}` : "it is stopped beyond that"}>
         {(id) => <input id={id} name="max_cost" type="number" min="0" step="any" inputmode="decimal" />}
       </Field>
       <Field label="Time limit in minutes">

@@ -1,5 +1,6 @@
 import { createMemo, createRoot, For, Show } from "solid-js"
-import { clockTime, daySpent, dollars } from "./format.ts"
+import { clockTime } from "../../../lib/format.ts"
+import { costText, dayCostText } from "../../../present/figures.ts"
 import { AgentName } from "./parts.tsx"
 import { costBy, costByHour, costOfLastDay, type Sum } from "./select.ts"
 import { ended, now, running, runningNow, state } from "./state.ts"
@@ -31,7 +32,7 @@ export function Money() {
     <section class="panel" aria-labelledby="money-title">
       <div class="panel-bar">
         <h2 id="money-title">
-          Spent in 24 hours <span class="u-count">{daySpent(spent().cost, spent().atLeast, limit())}</span>
+          Spent in 24 hours <span class="u-count">{dayCostText(spent().cost, spent().atLeast, limit())}</span>
         </h2>
         <Show when={limit() > 0}>
           <meter
@@ -41,7 +42,7 @@ export function Money() {
             high={limit() * 0.75}
             optimum="0"
             value={Math.min(spent().cost, limit())}
-            aria-label={`${daySpent(spent().cost, spent().atLeast, limit())} spent`}
+            aria-label={`${dayCostText(spent().cost, spent().atLeast, limit())} spent`}
           />
         </Show>
       </div>
@@ -52,10 +53,10 @@ export function Money() {
             <ol class="u-plain">
               <For each={hours()}>
                 {({ at, cost }) => (
-                  <li title={`${clockTime(at)}: ${dollars(cost)}`}>
+                  <li title={`${clockTime(at)}: ${costText(cost)}`}>
                     <i style={{ height: `${(cost / most()) * 100}%` }} aria-hidden="true" />
                     <span class="u-hidden">
-                      {clockTime(at)}: {dollars(cost)}
+                      {clockTime(at)}: {costText(cost)}
                     </span>
                   </li>
                 )}
@@ -88,7 +89,7 @@ function Costs(props: { title: string; rows: ReturnType<typeof costBy>; named?: 
             <tr>
               <th scope="row">{props.named ? <AgentName name={name} /> : <bdi>{name}</bdi>}</th>
               <td>{runs}×</td>
-              <td>{dollars(cost, atLeast)}</td>
+              <td>{costText(cost, atLeast)}</td>
             </tr>
           )}
         </For>
@@ -96,7 +97,7 @@ function Costs(props: { title: string; rows: ReturnType<typeof costBy>; named?: 
           <tr>
             <th scope="row">{props.rows.length - MOST_ROWS} more</th>
             <td />
-            <td>{dollars(rest())}</td>
+            <td>{costText(rest())}</td>
           </tr>
         </Show>
       </tbody>

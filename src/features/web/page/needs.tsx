@@ -1,10 +1,11 @@
 import { createMemo, createRoot, createSignal, For, type JSX, Show } from "solid-js"
+import { ago } from "../../../lib/format.ts"
+import { count } from "../../../lib/text.ts"
 import type { TaskRow } from "../board/wire.ts"
 import type { AgentRow } from "../wire.ts"
 import { AnswerDeadline, QuestionForm } from "./ask.tsx"
 import { boardApi } from "./board/api.ts"
 import { MessageForm } from "./form.tsx"
-import { ago, plural } from "./format.ts"
 import { Action, AgentName, Badge, Problem } from "./parts.tsx"
 import { agentLink, launchLink, taskLink } from "./route.ts"
 import { adviceFor, isUnverified, waitingFor } from "./select.ts"
@@ -128,12 +129,12 @@ export function ReplyForm(props: { task: TaskRow; label?: string }) {
 function LostNeed(props: { count: number }) {
   const [problem, setProblem] = createSignal("")
   const asks = () => ({
-    text: `Let ${plural(props.count, "task")} of the board go? The copy of them is deleted.`,
+    text: `Let ${count(props.count, "task")} of the board go? The copy of them is deleted.`,
     yes: "Let them go",
   })
   return (
     <Need tone="fail" what="gone">
-      <p>The board's file has gone, with {plural(props.count, "open task")}. A copy is kept.</p>
+      <p>The board's file has gone, with {count(props.count, "open task")}. A copy is kept.</p>
       <div class="button-row">
         <Action label="Bring back" run={() => boardApi.ofBoard("restore")} onError={setProblem} />
         <Action

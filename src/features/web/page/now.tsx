@@ -1,15 +1,15 @@
 import { createMemo, createSignal, For, Show } from "solid-js"
-import { ticking } from "../../../lib/format.ts"
+import { clockTime } from "../../../lib/format.ts"
+import { costText } from "../../../present/figures.ts"
 import type { AgentRow } from "../wire.ts"
 import { StopMany } from "./acts.tsx"
 import { GroupChoice, Groups, WorkCard } from "./agent-rows.tsx"
-import { clockTime, dollars } from "./format.ts"
 import { type Bar, batchMarks, lanesOf, spanOf, type TimelineLane, ticksOf } from "./lanes.ts"
 import { Money } from "./money.tsx"
 import { NeedsYou, needs } from "./needs.tsx"
 import { AgentName, Problem } from "./parts.tsx"
 import { agentLink, launchLink, NEW_TASK } from "./route.ts"
-import { agentState, ofLastDay } from "./select.ts"
+import { agentState, ofLastDay, ranFor } from "./select.ts"
 import { ended, now, running, state } from "./state.ts"
 
 const STEP_MS = 5000
@@ -87,7 +87,7 @@ function LaneRow(props: {
     <div class="day-lane" data-dense={(props.lane()?.lines ?? 1) > 5 || undefined}>
       <div class="day-who">
         <AgentName name={props.lane()?.agent ?? ""} />
-        <span class="u-small">{dollars(props.lane()?.cost ?? 0, props.lane()?.atLeast)}</span>
+        <span class="u-small">{costText(props.lane()?.cost ?? 0, props.lane()?.atLeast)}</span>
       </div>
       <ul class="u-plain day-lines" style={{ "--lines": props.lane()?.lines ?? 1 }} aria-label={props.lane()?.agent}>
         <For each={props.ticks}>{(at) => <li class="day-tick" aria-hidden="true" style={{ left: at }} />}</For>
@@ -113,10 +113,9 @@ function LaneRow(props: {
 
 function BarLink(props: { agent: AgentRow; bar: Bar | undefined; mark?: string; reachable: boolean }) {
   const told = () => {
-    const { agent, startedAt, createdAt, endedAt, cost, atLeast, batch, place } = props.agent
-    const time = ticking((endedAt ?? now()) - (startedAt ?? createdAt))
+    const { agent, cost, atLeast, batch, place } = props.agent
     const more = [batch && `batch ${batch}`, place].filter(Boolean).map((each) => `, ${each}`)
-    return `, ${agent}, ${agentState(props.agent).text}, ${time}, ${dollars(cost, atLeast)}${more.join("")}`
+    return `, ${agent}, ${agentState(props.agent).text}, ${ranFor(props.agent, now())}, ${costText(cost, atLeast)}${more.join("")}`
   }
   return (
     <li

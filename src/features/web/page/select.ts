@@ -1,5 +1,6 @@
 import { DAY_MS } from "../../../core/bill.ts"
-import { FETCHING_WORK, phaseText } from "../../../core/task.ts"
+import { ticking } from "../../../lib/format.ts"
+import { ENDS, endIn, FETCHING_WORK, phaseText } from "../../../present/words.ts"
 import type { TaskRow } from "../board/wire.ts"
 import type { AgentRow } from "../wire.ts"
 
@@ -92,6 +93,10 @@ export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
 export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] =>
   agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
 
+/** Time since the run began, up to its end. */
+export const ranFor = ({ startedAt, createdAt, endedAt }: AgentRow, now: number): string =>
+  ticking((endedAt ?? now) - (startedAt ?? createdAt))
+
 /** State of an agent in a word. For a group, its counts are added. */
 export function agentState(agent: AgentRow): { readonly tone: RowTone; readonly text: string } {
   const { tone, text } = ownState(agent)
@@ -107,16 +112,12 @@ export function ownState(agent: AgentRow): { readonly tone: RowTone; readonly te
     if (agent.retry) return { tone: "needs", text: "retrying" }
     return { tone: "run", text: agent.phase ?? "running" }
   }
-  const { tone, text } = ENDS[agent.status === "completed" || agent.status === "error" ? agent.status : "cancelled"]
+  const [tone, { text }] = [TONES[endIn(agent.status)], ENDS[endIn(agent.status)]]
   if (agent.merging) return { tone, text: `${text}, merging` }
   return { tone, text: agent.fetching ? `${text}, ${FETCHING_WORK}` : text }
 }
 
-const ENDS = {
-  completed: { tone: "done", text: "completed" },
-  error: { tone: "fail", text: "failed" },
-  cancelled: { tone: "rest", text: "cancelled" },
-} as const
+const TONES = { completed: "done", error: "fail", cancelled: "rest" } as const
 
 export type RowTone = "run" | "needs" | "done" | "fail" | "rest"
 

@@ -1,6 +1,8 @@
 import { createMemo, createResource, createSignal, createUniqueId, For, Show } from "solid-js"
+import { shortTime } from "../../../../lib/format.ts"
+import { count } from "../../../../lib/text.ts"
+import { costText } from "../../../../present/figures.ts"
 import type { TaskRow } from "../../board/wire.ts"
-import { dollars, shortTime } from "../format.ts"
 import { Action, AgentName, Badge, createAct, GrowingList, Problem, Prose, Steps } from "../parts.tsx"
 import { taskLink } from "../route.ts"
 import { COLUMNS, columnOf, statusText, taskTone } from "../select.ts"
@@ -200,7 +202,7 @@ function Reports() {
         {(report) => (
           <ReportFold
             name={report.name}
-            title={`${shortTime(Date.parse(report.endedAt), now())}: ${dollars(report.spent, report.atLeast)} of ${dollars(report.max)}, ${report.tasks} tasks`}
+            title={`${shortTime(Date.parse(report.endedAt), now())}: ${costText(report.spent, report.atLeast, report.max)}, ${count(report.tasks, "task")}`}
           />
         )}
       </For>

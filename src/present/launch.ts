@@ -1,22 +1,21 @@
 import { batchText } from "../core/dependencies.ts"
-import { listed } from "../core/errors.ts"
 import { chosenIn, type Group } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
 import { type PauseView, whenOf } from "../core/pause.ts"
+import type { ToolResult } from "../core/ports.ts"
 import { MOST_COMMAND_CHARS, quoted } from "../core/receipt.ts"
 import { conditionOf } from "../core/refusal.ts"
-import { nameOf } from "../core/summary.ts"
-import { isActive, isQueued, type Task } from "../core/task.ts"
+import { isActive, isQueued, nameOf, type Task } from "../core/task.ts"
 import { dollars, duration } from "../lib/format.ts"
 import { count, formatInteger, oneLine } from "../lib/text.ts"
-import type { TaskView } from "../runtime/tasks/view.ts"
-import { agentOf, forkLines, statusOf, TOLD, toolResult } from "./render.ts"
-import type { ToolResult } from "./tool.ts"
-
-/** Longest path that is shown. A cut path would be useless. */
-const MOST_PATH_CHARS = 4096
+import { agentOf, forkLines, statusOf, TOLD, toolResult } from "./output.ts"
+import { MOST_PATH_CHARS, named } from "./summary.ts"
+import type { TaskView } from "./view.ts"
 
 /** Texts with the results of launches and messages. */
+
+/** Most models or guarded files that are named. */
+const MOST_NAMED = 8
 
 /** A started run and what it may spend. `place`: describes a place other than the parent's folder. */
 type Begun = {
@@ -39,7 +38,7 @@ export function renderLaunch(
   const { task } = view
   const first = reused
     ? `An identical task was launched before; this is that one: it is ${statusOf(view)}.`
-    : `Background task launched${view.phase === "queued" && !closed ? `; it waits for a free slot (place ${view.place})` : ""}.`
+    : `Background task launched${view.phase === "queued" && !closed ? `; it ${waitsForSlot(view)}` : ""}.`
   const names = [
     `${first} Task ID: ${nameOf(task)}`,
     ...(named ? [`Agent: ${agentOf(task, task.model?.variant)}`] : []),
@@ -58,6 +57,8 @@ export function renderLaunch(
   return toolResult(view, [...lines, next])
 }
 
+const waitsForSlot = ({ place }: TaskView): string => `waits for a free slot (place ${place})`
+
 const waitingLines = ({ task, phase }: TaskView): string[] =>
   isQueued(task) && phase?.startsWith("waiting for bg_") ? [`It is ${phase}, and begins with their answers.`] : []
 
@@ -65,18 +66,16 @@ const waitingLines = ({ task, phase }: TaskView): string[] =>
 const closedLines = ({ at }: TaskView, closed: PauseView | undefined): string[] => {
   if (!closed) return []
   const when = whenOf(closed, at)
-  const time = when ? ` ${when.text} (in ${duration(when.in)})` : ""
-  if (closed.until !== undefined)
-    return [`${closed.waitsFor} ${conditionOf(closed.kind)}${time}: the task is parked and begins by itself then.`]
+  const time = when ? `${when.after} (in ${duration(when.in)})` : ""
   return [
-    `${closed.waitsFor} ${conditionOf(closed.kind)}${time && `,${time}`}: the task is parked and begins by itself when it opens.`,
+    `${closed.waitsFor} ${conditionOf(closed.kind)}${time}: the task is parked and begins by itself ${closed.until === undefined ? "when it opens" : "then"}.`,
   ]
 }
 
 export function renderResume({ view, allowance, place, closed, results }: Begun): ToolResult {
   const { task } = view
   const lines = [
-    `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? `is parked` : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
+    `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? "is parked" : view.phase === "queued" ? waitsForSlot(view) : "started"}.`,
     `Agent: ${agentOf(task)}${task.group ? "" : ", with its whole history"}.`,
     ...closedLines(view, closed),
     ...termLines(task, { allowance, place, results }),
@@ -96,7 +95,7 @@ function termLines(
 ): string[] {
   const { id, place, run, group } = task
   const { check, guard = [] } = run
-  const guarded = guard.length > 0 && !group ? `; guarded: ${namesOf(guard)}` : ""
+  const guarded = group ? "" : guardedText(guard)
   const what = group?.kind === "each" ? "Rows: one an item" : "Schema: its valid value"
   const merge = place?.merge && (check === undefined ? "when completed, unchecked" : "once its check has passed")
   return [
@@ -124,14 +123,16 @@ function groupLine(task: Task, group: Group): string {
   } = task
   const name = batchText(task)
   const inBatch = name === undefined ? "" : `, batch ${name}`
-  const guarded = guard.length > 0 ? `; guarded: ${namesOf(guard)}` : ""
   const withModel = model ? ` with ${oneLine(modelKey(model))}` : ""
   const own = ", each in its own worktree"
   if (group.kind === "each")
-    return `${count(group.total, "item")}${withModel}${group.place ? own : ""}${inBatch}${guarded}.${group.place ? mergeOf(task.id, group.place) : ""}`
-  const how = group.ladder ? ` in turn with ${namesOf(group.ladder)}` : withModel
-  return `${count(group.count, "try", "tries")}${how}${own}${inBatch}${guarded}. The first to pass becomes the task's result.`
+    return `${count(group.total, "item")}${withModel}${group.place ? own : ""}${inBatch}${guardedText(guard)}.${group.place ? mergeOf(task.id, group.place) : ""}`
+  const how = group.ladder ? ` in turn with ${named(group.ladder, MOST_NAMED)}` : withModel
+  return `${count(group.count, "try", "tries")}${how}${own}${inBatch}${guardedText(guard)}. The first to pass becomes the task's result.`
 }
+
+const guardedText = (guard: readonly string[]): string =>
+  guard.length > 0 ? `; guarded: ${named(guard, MOST_NAMED)}` : ""
 
 /** Says how the changes of a map's items in worktrees are merged. */
 const mergeOf = (id: string, { merge }: { readonly merge: boolean }): string =>
@@ -146,8 +147,6 @@ const againLine = (group: Group): string =>
     : chosenIn(group) === undefined
       ? `Those of the ${count(group.count, "try", "tries")} that have not failed run, from the same files. The first to pass becomes the task's result.`
       : "The try that had won is asked again, with its whole history."
-
-const namesOf = (all: readonly string[]): string => listed(all.map((each) => oneLine(each)))
 
 /** `waits`: the task's prompt is not sent yet, so the agent reads the message after it. */
 export function renderTold({ view, waits }: { view: TaskView; waits: boolean }): ToolResult {

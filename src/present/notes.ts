@@ -1,10 +1,11 @@
-import { listed } from "../../core/errors.ts"
-import type { Note } from "../../core/feature.ts"
-import type { MessageKind } from "../../core/ids.ts"
-import { nameOf } from "../../core/summary.ts"
-import type { Ask, Task } from "../../core/task.ts"
-import { formatTime } from "../../lib/format.ts"
-import { oneLine } from "../../lib/text.ts"
+import type { Note } from "../core/feature.ts"
+import type { MessageKind } from "../core/ids.ts"
+import { type Ask, nameOf, type Task } from "../core/task.ts"
+import { formatTime } from "../lib/format.ts"
+import { oneLine } from "../lib/text.ts"
+import { named } from "./summary.ts"
+
+/** Notes to a parent's model about a task that has not ended. */
 
 const MOST_NAMES = 10
 
@@ -26,17 +27,12 @@ export function askNote(task: Task, ask: Ask, group: Task | undefined, until: nu
 const NAMES = { tries: "try", each: "item" } as const
 
 /** Note that a merge was cut off by a crash and no longer applies. */
-export const cutOffMergeNote = (task: Task, files: readonly string[]): Note => {
-  const names = listed(
-    files.map((file) => oneLine(file)),
-    MOST_NAMES,
-  )
-  return noteOf(
+export const cutOffMergeNote = (task: Task, files: readonly string[]): Note =>
+  noteOf(
     task,
     "merge",
-    `OpenCode was stopped while the work of background task ${nameOf(task)} was merged into your files, and the rest of it no longer fits to what was changed since: ${names}. Each file is as it was, or as it was merged; nothing more was touched. superagents_task(resume="${task.id}", prompt) has its agent solve that; then merge it again. Tell the user when you next speak to them.`,
+    `OpenCode was stopped while the work of background task ${nameOf(task)} was merged into your files, and the rest of it no longer fits to what was changed since: ${named(files, MOST_NAMES)}. Each file is as it was, or as it was merged; nothing more was touched. superagents_task(resume="${task.id}", prompt) has its agent solve that; then merge it again. Tell the user when you next speak to them.`,
   )
-}
 
 const noteOf = (task: Task, kind: MessageKind, text: string): Note => ({
   task,

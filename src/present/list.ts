@@ -1,23 +1,24 @@
 import { batchText } from "../core/dependencies.ts"
 import { CallError } from "../core/errors.ts"
-import { type SpendingLimits, usageText } from "../core/spending.ts"
-import { nameOf, noText, summaryOf, workSummary } from "../core/summary.ts"
+import type { ToolResult } from "../core/ports.ts"
+import type { SpendingLimits } from "../core/spending.ts"
 import {
   addFigures,
   agentName,
   isActive,
   isUnmerged,
   NO_FIGURES,
+  nameOf,
   type Status,
   type Task,
   type Usage,
 } from "../core/task.ts"
 import { duration, spentOf } from "../lib/format.ts"
 import { count, inTagsWithID, oneLine } from "../lib/text.ts"
-import type { Report } from "../runtime/reports.ts"
-import type { Cleared, TaskView } from "../runtime/tasks/view.ts"
-import { MOST_ANSWER_BYTES, markedID, statusOf, withinBytes } from "./render.ts"
-import type { ToolResult } from "./tool.ts"
+import { usageText } from "./figures.ts"
+import { MOST_ANSWER_BYTES, markedID, mergeLines, statusOf, stillRunning, withinBytes } from "./output.ts"
+import { noText, summaryOf, workSummary } from "./summary.ts"
+import type { Cleared, Report, TaskView } from "./view.ts"
 
 const MOST_REASON_CHARS = 120
 
@@ -31,15 +32,19 @@ export type ListTotals = { readonly session: Usage; readonly day: Usage; readonl
 /** One row for each task, and their total; `bill` where there are limits. */
 export function renderList(views: readonly TaskView[], droppedUnread: number, bill?: ListTotals): ToolResult {
   if (views.length === 0) return { title: "No background tasks", output: NOTHING }
-  const running = views.filter(({ task }) => isActive(task)).length
   const sum = views.reduce((figures, { whole }) => addFigures(figures, whole), NO_FIGURES)
-  const failed = views.filter(({ task }) => task.status === "error").length
-  const title = `${count(views.length, "task")}, ${running} running${failed > 0 ? `, ${failed} failed` : ""}`
+  const title = titleOf(views)
   const sums = [title, count(sum.toolCalls, "tool call"), ...(bill ? billTexts(bill) : [usageText(sum)])]
   const lines = [...views.map(row), [...sums, ...pauseTexts(views)].filter(Boolean).join(" | ")]
   if (droppedUnread > 0)
     lines.push(`${count(droppedUnread, "older task")} that nobody had read left this list (option maxHistory).`)
   return { title, output: lines.join("\n") }
+}
+
+function titleOf(views: readonly TaskView[]): string {
+  const running = views.filter(({ task }) => isActive(task)).length
+  const failed = views.filter(({ task }) => task.status === "error").length
+  return `${count(views.length, "task")}, ${running} running${failed > 0 ? `, ${failed} failed` : ""}`
 }
 
 /** Counts paused tasks by cause. Example: `12 parked until 07:12 (mock/one)`. */
@@ -162,8 +167,10 @@ export function renderOutputs(reports: readonly Report[]): ToolResult {
   )
   const parts = reports.map((report, nth) => [...(heads[nth] ?? []), ...answerOf(report, share)].join("\n"))
   const running = reports.filter(({ answer }) => answer === undefined).length
-  const title = `${count(reports.length, "task")}, ${running} running`
-  return { title, output: [...parts, ...(running > 0 ? [TOLD] : [])].join("\n\n") }
+  return {
+    title: titleOf(reports.map(({ view }) => view)),
+    output: [...parts, ...(running > 0 ? [TOLD] : [])].join("\n\n"),
+  }
 }
 
 function headOf({ view, resumable }: Report): string[] {
@@ -178,7 +185,7 @@ function answerOf({ view, answer, gone, waited }: Report, share: number): string
   const { task, asks } = view
   if (answer === undefined) {
     const open = asks.length > 0 ? " It waits for an answer from the user." : ""
-    return [`It is still running${waited === undefined ? "" : ` after a wait of ${duration(waited)}`}.${open}`]
+    return [`${stillRunning(waited)}${open}`]
   }
   if (answer === "") return [noText(task, gone)]
   const shown = withinBytes(answer, share)
@@ -189,9 +196,7 @@ function answerOf({ view, answer, gone, waited }: Report, share: number): string
 /** Results of a batch's merges, in order. */
 export function renderMerges(results: readonly (TaskView | CallError)[]): ToolResult {
   const lines = results.map((result) =>
-    result instanceof CallError
-      ? result.message
-      : [`Task: ${nameOf(result.task)}`, ...workSummary(result.task)].join("\n"),
+    result instanceof CallError ? result.message : mergeLines(result.task).join("\n"),
   )
   const merged = results.filter((result) => !(result instanceof CallError) && !isUnmerged(result.task)).length
   return { title: `Merged ${merged} of ${results.length}`, output: lines.join("\n\n") }

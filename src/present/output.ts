@@ -2,27 +2,27 @@ import { batchText } from "../core/dependencies.ts"
 import { listed } from "../core/errors.ts"
 import { memberName } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
-import { countsText, groupText, type ItemCounts, type MemberState, tryEndText, tryLines } from "../core/members.ts"
+import { type MemberState, tryEndText, tryLines } from "../core/members.ts"
 import { pauseText, pauseTextForModel, whenOf } from "../core/pause.ts"
+import type { ToolResult } from "../core/ports.ts"
 import { receiptLines } from "../core/receipt.ts"
-import { usageText } from "../core/spending.ts"
-import { endedUnanswered, modelLine, nameOf, noText, summaryOf, workSummary } from "../core/summary.ts"
 import {
   billedTokens,
   elapsed,
-  FETCHING_WORK,
+  endedUnanswered,
   isActive,
   isQueued,
   isUnmerged,
   machineOf,
+  nameOf,
   type Task,
 } from "../core/task.ts"
-import { duration, formatTime } from "../lib/format.ts"
+import { ago, duration, formatTime } from "../lib/format.ts"
 import { capital, count, formatInteger, head, inTagsWithID, oneLine, tail } from "../lib/text.ts"
-import type { WorkDiff } from "../runtime/places/place.ts"
-import type { Report } from "../runtime/reports.ts"
-import type { TaskView } from "../runtime/tasks/view.ts"
-import type { ToolResult } from "./tool.ts"
+import { usageText } from "./figures.ts"
+import { modelLine, noText, summaryOf, workSummary } from "./summary.ts"
+import { groupCounts, type Report, type ShownDiff, type TaskView } from "./view.ts"
+import { attemptText, FETCHING_WORK } from "./words.ts"
 
 /**
  * Limits for answers. OpenCode cuts tool output at 2,000 lines or 50 KB, so longer answers are cut here, with a hint
@@ -42,12 +42,11 @@ export const TOLD = "You will be told when it ends."
 /** Status text of a completed task whose work is not merged yet. */
 const MERGING = "its work is being checked and merged"
 
-export function renderMerge(view: TaskView): ToolResult {
-  const work = workSummary(view.task)
-  return toolResult(view, [
-    `Task: ${nameOf(view.task)}`,
-    ...(work.length > 0 ? work : ["No try passed: nothing to merge."]),
-  ])
+export const renderMerge = (view: TaskView): ToolResult => toolResult(view, mergeLines(view.task))
+
+export function mergeLines(task: Task): readonly string[] {
+  const work = workSummary(task)
+  return [`Task: ${nameOf(task)}`, ...(work.length > 0 ? work : ["No try passed: nothing to merge."])]
 }
 
 /** Facts of the task in a few lines. If the task has ended, its answer follows from character `offset` on. */
@@ -89,11 +88,7 @@ function waitedText({ waited, task: { run } }: TaskView): string {
 
 /** Status of a task, with its present activity while it is active. */
 export const statusOf = (view: TaskView): string =>
-  view.counts ? `${stateOf(view)}, ${groupCounts(view.task, view.counts)}` : stateOf(view)
-
-/** Counts a group's members by state. For a group that has ended, its result. */
-const groupCounts = (task: Task, counts: ItemCounts): string =>
-  (isActive(task) || !task.outcome?.group ? undefined : groupText(task, [])) ?? countsText(counts, task.group?.kind)
+  view.counts ? `${stateOf(view)}, ${groupCounts(view)}` : stateOf(view)
 
 function stateOf(view: TaskView): string {
   const { task, phase, failing } = view
@@ -102,7 +97,7 @@ function stateOf(view: TaskView): string {
   if (phase === "queued") return `${task.status}, queued (place ${view.place})`
   if (failing) {
     const since = formatTime(failing.since, view.at)
-    return `${task.status}, retrying since ${since} (attempt ${failing.attempt}: ${oneLine(failing.message)})`
+    return `${task.status}, retrying since ${since} (${attemptText(failing)})`
   }
   const ask = view.asks[0]
   return ask ? `${task.status}, ${phase} (${oneLine(ask.what)})` : `${task.status}, ${phase}`
@@ -171,10 +166,14 @@ function runningLines(view: TaskView, { waited, resumable = [] }: Report): strin
     ...asks,
     ...(latest === "" ? [] : ["Latest text:", inTagsWithID("task_output", view.task.id, latest)]),
     "",
-    `It is still running${waited === undefined ? "" : ` after a wait of ${duration(waited)}`}. ${TOLD} Do not ask again until then.`,
+    `${stillRunning(waited)} ${TOLD} Do not ask again until then.`,
     closedText(view, resumable),
   ]
 }
+
+/** `waited`: how long the call has waited for the end, in ms. */
+export const stillRunning = (waited: number | undefined): string =>
+  `It is still running${waited === undefined ? "" : ` after a wait of ${duration(waited)}`}.`
 
 /** Says how the agent goes on if nobody answers the question. */
 const unanswered = ({ refusedAt }: TaskView["asks"][number], now: number): string =>
@@ -268,7 +267,7 @@ function proofLines({ id, outcome }: Task): string[] {
   ]
 }
 
-function diffLines({ id }: Task, { diff, cut, command }: WorkDiff): string[] {
+function diffLines({ id }: Task, { diff, cut, command }: ShownDiff): string[] {
   const fitting = withinBytes(diff, MOST_DIFF_BYTES)
   const shown = fitting.length === diff.length ? diff : fitting.slice(0, fitting.lastIndexOf("\n"))
   if (!cut && shown.length === diff.length) return [`Its changes (\`${command}\`):`, inTagsWithID("changes", id, shown)]
@@ -289,8 +288,6 @@ export function withinBytes(text: string, most: number): string {
   const { read } = new TextEncoder().encodeInto(text, new Uint8Array(most))
   return text.slice(0, read)
 }
-
-const ago = (ms: number): string => (ms < 1000 ? "just now" : `${duration(Math.floor(ms / 1000) * 1000)} ago`)
 
 const nameLike = (name: string): string => oneLine(name, MOST_NAME_CHARS)
 

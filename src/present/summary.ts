@@ -1,16 +1,16 @@
+import { listed } from "../core/errors.ts"
+import { chosenIn, type Group, type GroupResult } from "../core/group.ts"
+import { modelKey } from "../core/limits.ts"
+import { itemLines, triesLine } from "../core/members.ts"
+import { neverBegan } from "../core/outcome.ts"
+import { type Receipt, receiptLine } from "../core/receipt.ts"
+import { endedUnanswered, type Outcome, type Task, type Value, type Work } from "../core/task.ts"
 import { duration } from "../lib/format.ts"
 import { count, formatInteger, inTagsWithID, oneLine } from "../lib/text.ts"
-import { listed } from "./errors.ts"
-import { chosenIn, type Group, type GroupResult } from "./group.ts"
-import { modelKey } from "./limits.ts"
-import { itemLines, triesLine } from "./members.ts"
-import { neverBegan } from "./outcome.ts"
-import { type Receipt, receiptLine } from "./receipt.ts"
-import type { Outcome, Task, Value, Work } from "./task.ts"
 
 const MOST_FILES = 50
 /** A cut path would be useless, so paths may be long. */
-const MOST_PATH_CHARS = 4096
+export const MOST_PATH_CHARS = 4096
 /** Largest number of unanswered questions that the summary names. */
 const MOST_REFUSED = 10
 /** Reasons may need more characters than names. */
@@ -54,14 +54,7 @@ export function summaryOf(task: Task, resumable: readonly string[] = []): string
       ? [`Reason: ${oneLine(reason.text, reason.code === "place" ? MOST_PLACE_REASON_CHARS : MOST_REASON_CHARS)}`]
       : []),
     ...(note ? [`Note: ${oneLine(note, MOST_REASON_CHARS)}`] : []),
-    ...(unanswered.length > 0
-      ? [
-          `Refused, since nobody answered in time: ${listed(
-            unanswered.map((what) => oneLine(what)),
-            MOST_REFUSED,
-          )}`,
-        ]
-      : []),
+    ...(unanswered.length > 0 ? [`Refused, since nobody answered in time: ${named(unanswered, MOST_REFUSED)}`] : []),
     ...(openTodos > 0 ? [`Note: the agent left ${openTodos} of its todos open.`] : []),
     ...filesLine("Files changed", outcome.filesChanged, outcome.moreFiles),
     ...meanwhileLine(outcome),
@@ -74,10 +67,6 @@ export function summaryOf(task: Task, resumable: readonly string[] = []): string
     ...thoughtLines(task),
   ]
 }
-
-/** True for a task that ended without an answer: its last message holds no text. */
-export const endedUnanswered = ({ status, outcome }: Task): boolean =>
-  status === "completed" && outcome?.thought !== undefined && outcome.value?.valid !== true
 
 function thoughtLines(task: Task): string[] {
   const { id, outcome } = task
@@ -157,9 +146,8 @@ function valueLines(value: Value): string[] {
 
 function filesLine(title: string, files: readonly string[], untold: number): string[] {
   if (files.length === 0) return []
-  const names = files.slice(0, MOST_FILES).map((file) => oneLine(file))
-  const more = files.length - names.length + untold
-  return [`${title}: ${names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`]
+  const more = Math.max(0, files.length - MOST_FILES) + untold
+  return [`${title}: ${named(files.slice(0, MOST_FILES))}${more > 0 ? ` and ${more} more` : ""}`]
 }
 
 /** Line about other changes in the folder; none for a place of its own, where all changes are the run's. */
@@ -191,10 +179,11 @@ function workLines(task: Task, work: Work): string[] {
   ]
 }
 
-const named = (names: readonly string[]): string =>
+/** Foreign texts, each on one line, with the number of those left out. */
+export const named = (texts: readonly string[], most = MOST_FILES): string =>
   listed(
-    names.map((name) => oneLine(name)),
-    MOST_FILES,
+    texts.map((text) => oneLine(text)),
+    most,
   )
 
 function mergeLine({ id, status, member }: Task, merge: Work["merge"]): string {
@@ -209,24 +198,15 @@ function mergeLine({ id, status, member }: Task, merge: Work["merge"]): string {
   if (kind === "merged") return `Merged into your files, uncommitted${but}.`
   if (kind === "nothing") return `Your files have all of it already${but}.`
   if (kind === "conflict") {
-    if (text !== "")
-      return `Not merged, and nothing was touched: conflict in ${named(files)}. ${oneLine(text, MOST_REASON_CHARS)}`
     const solved = `with superagents_task(resume="${id}", prompt): your present state is then in its worktree with conflict marks, for it to solve; then merge it.`
     const next =
       status === "completed"
         ? `Resume it ${solved}`
         : `Bring its changes in by hand, as superagents_output(task_id="${id}") shows them; or resume it, where the option resumable has "${status}", ${solved}`
-    return `Not merged, and nothing was touched: conflict in ${named(files)}. ${next}`
+    return `Not merged, and nothing was touched: conflict in ${named(files)}. ${text === "" ? next : oneLine(text, MOST_REASON_CHARS)}`
   }
   return `${advice} It was not merged by itself: ${oneLine(text, MOST_REASON_CHARS)}`
 }
-
-/** Start of each automatic message: without it, the model would take the message for the user's. */
-export const AUTOMATIC = "Automatic message, not written by the user."
-
-/** Example: `bg_k3x9f2q1 (find it)`. */
-export const nameOf = ({ id, description }: Pick<Task, "id" | "description">): string =>
-  `${id} (${oneLine(description)})`
 
 /** Noun for the text of an ended run. */
 export function textName(task: Task): string {

@@ -1,0 +1,103 @@
+import { pauseAmong, waitsFor } from "../core/dependencies.ts"
+import { countsText, type ItemCounts, type MemberState, triesText } from "../core/members.ts"
+import { type Pause, type PauseView, pauseText, waitsForText } from "../core/pause.ts"
+import {
+  type Ask,
+  type Failing,
+  type Figures,
+  isActive,
+  isQueued,
+  type Phase,
+  type PhaseFacts,
+  phaseOf,
+  type Task,
+} from "../core/task.ts"
+
+/** Facts of a task that every text about it is made from: for the model, the terminal and the page. */
+
+/** Read-only snapshot of a task, with figures at `at`. */
+export type TaskView = {
+  readonly task: Task
+  readonly phase?: Phase
+  /** The task has completed, and its work is being checked again and merged. */
+  readonly merging?: true
+  /** The task has ended on another machine, and its changes are being fetched. */
+  readonly fetching?: true
+  /** Time since the run got its slot, in ms, without pauses. */
+  readonly elapsed: number
+  /** Time in the queue, in ms. */
+  readonly waited: number
+  /** Position in the queue, from 1. Only set while the task is queued. */
+  readonly place?: number
+  /** All runs of the task and its children. */
+  readonly whole: Figures
+  /** The last run alone, without children. */
+  readonly thisRun: Figures
+  /** The tools that the run called last, oldest first. */
+  readonly recentTools: readonly string[]
+  readonly lastText: string
+  /** Time since the last sign of life, in ms. */
+  readonly signAge?: number
+  /** Open questions of the task, or of a group's members. `refusedAt`: when an unanswered question is refused. */
+  readonly asks: readonly (Ask & { readonly refusedAt?: number })[]
+  /** Item counts of a map. */
+  readonly counts?: ItemCounts
+  /** The run's pause, with the newest information about its cause. */
+  readonly pause?: Pause
+  /** Time of the snapshot. */
+  readonly at: number
+  readonly retry?: { readonly attempt: number; readonly message: string }
+  /** Set if all requests to the task's model have failed for a while. */
+  readonly failing?: Failing
+}
+
+/** Result of a clear. `unmerged`: tasks whose work was kept; `left`: number of tasks that belong to other processes. */
+export type Cleared = {
+  readonly cleared: number
+  readonly stopped: number
+  readonly unmerged?: readonly string[]
+  readonly left?: number
+}
+
+/** Changes of a task in its own place. `command`: shows all of them; `cut`: the text does not. */
+export type ShownDiff = { readonly diff: string; readonly cut: boolean; readonly command: string }
+
+/** A task with its answer, which is absent while the task runs. `gone`: the task's session was deleted. */
+export type Report = {
+  readonly view: TaskView
+  readonly answer?: string
+  readonly gone?: boolean
+  readonly firstLook: boolean
+  /** Statuses in which a task may be resumed. */
+  readonly resumable?: readonly string[]
+  /** Time that the call waited in vain for a running task, in ms. */
+  readonly waited?: number
+  /** Changes that the task made in its own place. */
+  readonly shown?: ShownDiff
+  /** Known members of a group. */
+  readonly members?: readonly MemberState[]
+}
+
+/** Tasks around a task. `limitOf`: what keeps a task that has not begun from asking its model. */
+export type Around = {
+  readonly get: (id: string) => Task | undefined
+  readonly active: readonly Task[]
+  /** The task's own tasks have not ended. */
+  readonly ownTasks: boolean
+  readonly limitOf: (task: Task) => PauseView | undefined
+}
+
+/** Phase of an active task, with times for a reader at `now`. */
+export function phaseAmong(task: Task, progress: PhaseFacts, around: Around, now: number): Phase | undefined {
+  const { get, active, ownTasks, limitOf } = around
+  const others = waitsFor(task, get)
+  const limit = isQueued(task) && others.length === 0 ? limitOf(task) : undefined
+  const pause = pauseAmong(task, active)
+  return phaseOf(task, progress, ownTasks, limit ? [waitsForText(limit, now)] : others, pause && pauseText(pause, now))
+}
+
+/** Counts of a group's members. For tries that have ended, the result. */
+export function groupCounts({ task, counts }: Pick<TaskView, "task" | "counts">): string | undefined {
+  const result = isActive(task) ? undefined : task.outcome?.group
+  return result?.kind === "tries" ? triesText(result) : counts && countsText(counts, task.group?.kind)
+}

@@ -1,0 +1,25 @@
+import type { Phase, Status } from "../core/task.ts"
+import { oneLine } from "../lib/text.ts"
+
+/** Words and marks for the states of a task. */
+
+/** The phase in words that say what a task waits for. */
+export const phaseText = (phase: Phase): string => (phase === "queued" ? "queued for a free slot" : phase)
+
+/** Phase of an ended remote task until its changes are here. */
+export const FETCHING_WORK = "fetching its work"
+
+/** Example: `attempt 3: overloaded`. */
+export const attemptText = ({ attempt, message }: { readonly attempt: number; readonly message: string }): string =>
+  `attempt ${attempt}: ${oneLine(message)}`
+
+type End = "completed" | "error" | "cancelled"
+
+/** How an ended task is said and marked for a user. A model reads the status itself, by which it may list tasks. */
+export const ENDS: Readonly<Record<End, { readonly text: string; readonly mark: string }>> = {
+  completed: { text: "completed", mark: "✓" },
+  error: { text: "failed", mark: "✗" },
+  cancelled: { text: "cancelled", mark: "⊘" },
+}
+
+export const endIn = (status: Status): End => (status === "completed" || status === "error" ? status : "cancelled")
