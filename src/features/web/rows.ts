@@ -2,17 +2,16 @@ import { costOfDay } from "../../core/bill.ts"
 import { batchName } from "../../core/dependencies.ts"
 import type { GroupResult } from "../../core/group.ts"
 import { modelKey } from "../../core/limits.ts"
-import { countsText, groupText, hasRemaining, itemLines, tryLines } from "../../core/members.ts"
+import { hasRemaining, itemLines, tryLines } from "../../core/members.ts"
 import { receiptLine, receiptLines } from "../../core/receipt.ts"
-import { agentName, billedTokens, isActive, isUnattended, isUnmerged, type Task, uncounted } from "../../core/task.ts"
-import { oneLine } from "../../lib/text.ts"
-import type { TaskView } from "../../present/view.ts"
-import type { AgentFacts, AgentRow } from "./wire.ts"
+import { agentName, billedTokens, isUnattended, isUnmerged, type Task, uncounted } from "../../core/task.ts"
+import { groupCounts, type TaskView } from "../../present/view.ts"
+import { attemptText } from "../../present/words.ts"
 
 const LAST_TEXT_CHARS = 400
 
-/** Row of a background task. Running times are computed by the page. */
-export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRow {
+/** Row of a background task, as sent to the page. Times are in ms since 1970; the page computes how long a task runs. */
+export function agentRow(view: TaskView, foreign: boolean, now: number) {
   const { task } = view
   const { run, outcome, model } = task
   // The cost of a group includes its members, because they have no rows of their own.
@@ -24,16 +23,21 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     description: task.description,
     agent: agentName(task),
     model: model && modelKey(model),
+    /** Absent where nobody named the batch. */
     batch: batchName(task.batch),
     status: task.status,
     phase: view.phase,
-    stands: view.pause && "parked",
-    counts:
-      (isActive(task) ? undefined : groupText(task, [])) ?? (view.counts && countsText(view.counts, task.group?.kind)),
+    /** Set while the run is paused. */
+    stands: view.pause && ("parked" as const),
+    /** Results of a group in a few words. */
+    counts: groupCounts(view),
+    /** A resume without a prompt continues unfinished members of the group. */
     left: hasRemaining(task) || undefined,
+    /** Checked again and merged after its end; a user can stop this. */
     merging: view.merging,
     fetching: view.fetching,
     forked: task.fork !== undefined,
+    /** Absent for the project's folder. */
     place: task.place?.kind,
     unmerged: isUnmerged(task),
     boardTask: boardTaskOf(task),
@@ -48,13 +52,15 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     lastText: view.lastText.slice(-LAST_TEXT_CHARS),
     lastSignAt: view.signAge === undefined ? undefined : now - view.signAge,
     tokens: billedTokens(view.whole.usage),
+    /** Tokens that the provider's cache served. No limit counts them. */
     cachedTokens: view.whole.usage.cacheRead,
+    /** Cost of all runs of the task and of its children, in US dollars; the day's cost is without children. */
     cost: view.whole.usage.cost,
     atLeast: view.whole.usage.atLeast ?? false,
     dayCost: day.cost,
     dayAtLeast: day.atLeast ?? false,
     asks: view.asks.map(({ doing: _doing, ...ask }) => ask),
-    retry: view.retry && `attempt ${view.retry.attempt}: ${oneLine(view.retry.message)}`,
+    retry: view.retry && attemptText(view.retry),
     reason: outcome?.reason?.text,
     reasonCode: outcome?.reason?.code,
     timeLimit: run.timeout || undefined,
@@ -63,16 +69,19 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
 }
 
 /** Facts about a single task that lists do not need. */
-export function agentFacts({ task: { run, outcome } }: TaskView): AgentFacts {
+export function agentFacts({ task: { run, outcome } }: TaskView) {
   const { receipt, work } = outcome ?? {}
   return {
     note: outcome?.note,
     filesChanged: work?.files ?? outcome?.filesChanged ?? [],
+    /** Changes in the task's folder that others may have made. */
     filesMeanwhile: work ? [] : (outcome?.meanwhile?.files ?? []),
     merge: work?.merge,
     receipt: receipt && [receiptLine(receipt), ...receiptLines(receipt)],
+    /** Results of a group: a line for each try, or for each reason of failed items. */
     parts: partsOf(outcome?.group),
     check: run.check,
+    /** End of the output of a check that did not pass. */
     checkOutput: receipt?.check?.output,
     openTodos: outcome?.openTodos ?? 0,
   }
