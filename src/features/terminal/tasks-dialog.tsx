@@ -123,12 +123,7 @@ function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly C
     api.ui.dialog.clear()
     work()
   }
-  const asks = isActive(task) ? (progress?.asks ?? []) : []
-  const answers = asks.map((ask) => ({
-    title: ask.kind === "permission" ? "Answer its permission question" : "Answer its question",
-    description: ask.what,
-    run: () => openAsk(companion, ask),
-  }))
+  const answers = answerChoices(companion, isActive(task) ? (progress?.asks ?? []) : [])
   const open = { title: "Open its session", run: close(() => goTo(api, sessionID)) }
   if (isActive(task)) {
     const tell = {
@@ -164,8 +159,17 @@ function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly C
   ]
 }
 
+type Asking = Pick<TasksDialogPorts, "api" | "actions">
+
+export const answerChoices = (companion: Asking, asks: readonly Ask[]): readonly Choice[] =>
+  asks.map((ask) => ({
+    title: ask.kind === "permission" ? "Answer its permission question" : "Answer its question",
+    description: ask.what,
+    run: () => openAsk(companion, ask),
+  }))
+
 /** Lets the user answer a session's question. */
-export function openAsk({ api, actions }: Pick<TasksDialogPorts, "api" | "actions">, ask: Ask) {
+function openAsk({ api, actions }: Asking, ask: Ask) {
   if (ask.kind === "question") return void askQuestions(api, actions, ask)
   const replies = [
     { title: "Allow once", value: "once" },

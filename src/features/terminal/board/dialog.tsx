@@ -6,7 +6,7 @@ import type { KeptReport } from "../../board/purse/report.ts"
 import { type BoardTask, headOf } from "../../board/task.ts"
 import { AnswerDialog, askForWords } from "../dialogs.tsx"
 import { choose, type MenuRow, type Terminal } from "../menu.tsx"
-import { openAsk } from "../tasks-dialog.tsx"
+import { answerChoices } from "../tasks-dialog.tsx"
 import { type BoardSource, progressOf, purseIn, textOf } from "./source.ts"
 
 /** Services for the board's dialogs. */
@@ -69,11 +69,7 @@ function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly Menu
     api.ui.dialog.clear()
     void work()
   }
-  const answers = board.asks(task).map((ask) => ({
-    title: ask.kind === "permission" ? "Answer its permission question" : "Answer its question",
-    description: ask.what,
-    run: () => openAsk(companion, ask),
-  }))
+  const answers = answerChoices(companion, board.asks(task))
   const { state, reason } = board.state(task)
   const say = {
     title: state === "needs you" && answers.length === 0 ? "Answer" : "Say something",
