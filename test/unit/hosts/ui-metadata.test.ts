@@ -216,7 +216,7 @@ describe("the screen", () => {
     emit({ fetches: true, asks: [] }, "completed")
     expect(shown()).toEqual(["general on big, completed, fetching its work", "fetching its work"])
     emit({ fetches: true, asks: [] }, "error")
-    expect(shown()).toEqual(["general on big, error, fetching its work", "fetching its work"])
+    expect(shown()).toEqual(["general on big, failed, fetching its work", "fetching its work"])
     emit(undefined, "completed")
     expect(shown()).toEqual(["general on big, completed", undefined])
   })
