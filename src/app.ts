@@ -95,7 +95,7 @@ export type OpencodeLayer = {
 /** Opens the plugin. No request goes to OpenCode in the current turn of the event loop. */
 export async function openApp(given: Connection, options: Options, features: readonly AppFeature[]): Promise<App> {
   const clock = systemClock
-  const commands = { folder: COMMANDS, ...keeping(given) }
+  const commands = { folder: COMMANDS, ...ownerMarks(given) }
   const ports = { processes: PROCESSES, commands, configFolder: given.ownFolder }
   const kinds = [hereKind, ...features.flatMap(({ place }) => place?.(options, ports) ?? [])]
   let connection = given
@@ -181,16 +181,16 @@ async function lookBack(connection: Connection, manager: TaskManager): Promise<v
 async function endCommands(connection: Connection): Promise<void> {
   if (!existsSync(COMMANDS)) return
   const { endLeftovers } = await import("./runtime/places/command-marks.ts")
-  for (const command of await endLeftovers({ folder: COMMANDS, ...keeping(connection) }))
+  for (const command of await endLeftovers({ folder: COMMANDS, ...ownerMarks(connection) }))
     connection.opencode.log("warn", "a command outlived the OpenCode that ran it, and was ended", { command })
 }
 
 /** Marks places and commands as this instance's, and tests whether another live process owns a place or command. */
-const keeping = ({ instance }: Connection): Ownership => ({
-  keeper: () => ownerNow(instance),
+const ownerMarks = ({ instance }: Connection): Ownership => ({
+  ownerMark: () => ownerNow(instance),
   // Nobody renews these marks. Where the system cannot tell whether the owner is alive, a mark counts for a day.
-  isOthers(keeper) {
-    const owner = keeper as Owner
+  isOthers(ownerMark) {
+    const owner = ownerMark as Owner
     return ownershipOf({ ...owner, seenAt: owner.seenAt + DAY_MS }, instance) === "alive"
   },
 })

@@ -10,10 +10,10 @@ import { optionsOf } from "./options/options.ts"
 
 /** Entry point for OpenCode's server. */
 const server: Plugin = async (input, given) => {
-  const met = optionsFrom(optionsOf(FEATURES), given)
-  const { options } = met
+  const merged = optionsFrom(optionsOf(FEATURES), given)
+  const { options } = merged
   const connection = connect(input, options)
-  sayOptions(connection, met)
+  sayOptions(connection, merged)
   if (!options.enabled) return {}
   const app = await openApp(connection, options, FEATURES)
   return hooksOf(connection, app, options)

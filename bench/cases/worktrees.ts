@@ -127,12 +127,12 @@ async function measureDependencies(folder: string, top: string, run: number, fou
   const size = (of: string) => Number.parseInt(execFileSync("du", ["-sk", of], { encoding: "utf8" }), 10) / 1000
   found.add(ON_DISK, "native", size(source))
   found.add(ON_DISK, "plugin", size(join(directory, "node_modules")))
-  await worktrees.putAway(taskID, top)
+  await worktrees.archive(taskID, top)
 }
 
 const portsOf = () => ({
   settings: { setup: "", copy: [], dependencies: "auto" as const },
-  keeper: () => ({ instance: "bench" }),
+  ownerMark: () => ({ instance: "bench" }),
   isOthers: () => false,
   processes: { self: { place: "here", pid: process.pid, started: "" }, isAlive: () => true },
 })
@@ -151,7 +151,7 @@ async function measure(folder: string, top: string, run: number, found: ReturnTy
   found.add(READY, "plugin", await timed(ready))
   change(directory, CHANGED_FILES, `the task's ${run}`)
   found.add(AWAY, "native", await timed(() => git(top, "worktree", "remove", "--force", native)))
-  found.add(AWAY, "plugin", await timed(() => worktrees.putAway(taskID, top)))
+  found.add(AWAY, "plugin", await timed(() => worktrees.archive(taskID, top)))
   const stash = () => {
     git(top, "stash", "--include-untracked")
     git(top, "stash", "pop")

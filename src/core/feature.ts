@@ -64,7 +64,7 @@ export type MemberPlan = Pick<Task, "model" | "place"> & {
    * Set in a large group: the member's session lies below the group's own session. Otherwise it lies below the
    * caller's, whose user answers its questions.
    */
-  readonly isFar?: boolean
+  readonly isBelowGroup?: boolean
 }
 
 /** Decides about the members of a group. */

@@ -44,7 +44,7 @@ export type GroupState = {
   readonly done: readonly number[]
   readonly generation: number
   /** Free slots. */
-  readonly room: number
+  readonly freeSlots: number
   readonly now: number
 }
 

@@ -22,7 +22,8 @@ export const isFinalFinish = (finish: Finish | undefined): boolean =>
  * summary.
  */
 export const isByOpencode = ({ role, parts }: Message): boolean =>
-  role === "user" && parts.some((part) => part.type === "compaction" || (part.type === "text" && part.goesOn === true))
+  role === "user" &&
+  parts.some((part) => part.type === "compaction" || (part.type === "text" && part.continues === true))
 
 const compacts = ({ parts }: Message): boolean => parts.some(({ type }) => type === "compaction")
 
@@ -37,7 +38,7 @@ const textOf = ({ parts }: Message): string =>
  * the agent to go on, but the reply is not the run's answer.
  */
 export function withoutCompaction(messages: readonly Message[]): readonly Message[] {
-  const course: Message[] = []
+  const relevant: Message[] = []
   const asked = new Set<string | undefined>()
   let isAnswered = false
   let isLeftOut = false
@@ -51,9 +52,9 @@ export function withoutCompaction(messages: readonly Message[]): readonly Messag
     if (role === "user") asked.add(id)
     if (isAnswered && compacts(message)) isLeftOut = true
     if (role === "assistant") isAnswered = asked.has(parentID) && isAnswer(message)
-    if (!isLeftOut) course.push(message)
+    if (!isLeftOut) relevant.push(message)
   }
-  return course
+  return relevant
 }
 
 const isAnswer = (message: Message): boolean => {
@@ -73,18 +74,26 @@ export const isCutByCompaction = (messages: readonly Message[]): boolean => {
  * How a run has ended; undefined while it has not. `messages`: all since the prompt, oldest first; the answer to the
  * latest user message decides. An idle session always yields an end, but idleness alone proves nothing.
  */
-export function classify(messages: readonly Message[], session: "idle", heard?: AnswerError): Ending
-export function classify(messages: readonly Message[], session: SessionState, heard?: AnswerError): Ending | undefined
-export function classify(messages: readonly Message[], session: SessionState, heard?: AnswerError): Ending | undefined {
-  const course = withoutCompaction(messages)
+export function classify(messages: readonly Message[], session: "idle", errorEvent?: AnswerError): Ending
+export function classify(
+  messages: readonly Message[],
+  session: SessionState,
+  errorEvent?: AnswerError,
+): Ending | undefined
+export function classify(
+  messages: readonly Message[],
+  session: SessionState,
+  errorEvent?: AnswerError,
+): Ending | undefined {
+  const relevant = withoutCompaction(messages)
   // After a compaction of a finished answer, OpenCode still works. Its messages do not change the end of the run.
-  if (session === "working" && course.length < messages.length && !isAtRest(messages)) return undefined
-  const { last, isReply } = lastIn(course)
+  if (session === "working" && relevant.length < messages.length && !isAtRest(messages)) return undefined
+  const { last, isReply } = lastIn(relevant)
   const ending = last && endingOf(last, session, () => answerText(messages) !== "")
   if (ending && isReply) return ending
   if (session === "working") return undefined
   if (session === "orphaned") return interrupted(messages.length > 0)
-  return abandoned(last, ending, heard)
+  return abandoned(last, ending, errorEvent)
 }
 
 /** The model's last message, and whether it answers the last user message. */
@@ -143,10 +152,10 @@ function thoughtIn(answer: Message): Pick<Ending, "thought"> {
 }
 
 /** How a run ends whose session stays idle without an answer although OpenCode works. */
-function abandoned(last: Message | undefined, ending: Ending | undefined, heard?: AnswerError): Ending {
+function abandoned(last: Message | undefined, ending: Ending | undefined, errorEvent?: AnswerError): Ending {
   if (ending) return { ...ending, proven: false }
-  if (heard?.aborted) return aborted
-  if (heard) return { type: "failed", reason: { code: "provider", text: heard.message } }
+  if (errorEvent?.aborted) return aborted
+  if (errorEvent) return { type: "failed", reason: { code: "provider", text: errorEvent.message } }
   // Only an abort leaves a session idle between two steps of its agent; a summary is not a step.
   if (last?.finish === "called" || last?.summary) return aborted
   const text = last?.finish ? NO_REASON : last ? BROKE_OFF : NOT_BEGUN

@@ -51,8 +51,8 @@ export type Message = {
 }
 
 export type MessagePart =
-  /** `goesOn`: OpenCode wrote the text to make the agent continue after a compaction. */
-  | { readonly type: "text"; readonly text: string; readonly synthetic: boolean; readonly goesOn?: true }
+  /** `continues`: OpenCode wrote the text to make the agent continue after a compaction. */
+  | { readonly type: "text"; readonly text: string; readonly synthetic: boolean; readonly continues?: true }
   /** Tail of the reasoning. */
   | { readonly type: "reasoning"; readonly text: string }
   /** A user's request to compact the conversation. */
@@ -232,7 +232,7 @@ export interface OpencodeApi {
   /** Task records in sessions that changed after `since`, forks included; of this folder, or of the whole project. */
   recordsSince(since: number, whose?: "project"): Promise<readonly TaskRecord[]>
   /** Sessions with an unverified record that `recordsSince` has met so far. */
-  unbelieved(): readonly UnverifiedRecord[]
+  unverified(): readonly UnverifiedRecord[]
   /** Records of all tasks that the session launched, forks included. */
   recordsOf(parentID: string): Promise<readonly TaskRecord[]>
   /** Whether the owner is this instance, another instance that is alive, or gone. */
@@ -242,14 +242,14 @@ export interface OpencodeApi {
 }
 
 /** US dollars per token. */
-export type Prices = { readonly cached: number; readonly anew: number }
+export type Prices = { readonly cached: number; readonly uncached: number }
 
 /** Limits and prices of models, and token counts. Undefined where not known. Methods reject with `OpencodeError` only. */
 export interface ModelFacts {
   /** Tokens of the model's context. */
   contextLimit(model: Model): Promise<number | undefined>
   /** Tokens of a request above which OpenCode compacts the session. */
-  room(model: Model): Promise<number | undefined>
+  compactionLimit(model: Model): Promise<number | undefined>
   /** Price of a cached and of a new token. */
   prices(model: Model): Promise<Prices | undefined>
   /** Price of an input token without a cache. */

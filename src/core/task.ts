@@ -167,7 +167,7 @@ export const holdsPlace = ({ place, outcome }: Pick<Task, "place" | "outcome">):
 export const isQueued = (task: Task): boolean => isActive(task) && task.run.startedAt === undefined
 
 /** True while the notification of the last run's end is still owed to the parent. */
-export const owesNotification = (task: Task): task is Task & { delivery: { state: "pending" } } =>
+export const hasPendingNotification = (task: Task): task is Task & { delivery: { state: "pending" } } =>
   task.delivery.state === "pending"
 
 export const modelOf = ({ model, run }: Pick<Task, "model" | "run">): Model | undefined => run.model ?? model

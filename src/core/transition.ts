@@ -104,11 +104,11 @@ export function transition(task: Task, event: TaskEvent): Task {
     case "asks":
       return asks(task, event)
     case "prompt replaced":
-      return askAnew(task, event)
+      return replacePrompt(task, event)
     case "switched":
       return switchTo(task, event)
     case "unparked":
-      return goOn(task, event)
+      return unpark(task, event)
     case "clock stopped":
     case "clock running":
       return count(task, event)
@@ -118,7 +118,7 @@ export function transition(task: Task, event: TaskEvent): Task {
     case "won":
       return win(task, event)
     case "answered later":
-      return goneOn(task, event)
+      return addLaterUsage(task, event)
     case "closed":
       return isActive(task) || task.run.generation !== event.generation ? task : { ...task, outcome: event.outcome }
     case "notified":
@@ -169,7 +169,7 @@ function counting({ stillSince, ...run }: Run, at: number): Run {
   return stillSince === undefined ? run : { ...run, stillMs: (run.stillMs ?? 0) + Math.max(0, at - stillSince) }
 }
 
-function goOn(task: Task, { generation, at }: Extract<TaskEvent, { type: "unparked" }>): Task {
+function unpark(task: Task, { generation, at }: Extract<TaskEvent, { type: "unparked" }>): Task {
   if (!isActive(task) || task.run.generation !== generation || !task.run.parked) return task
   return { ...task, run: unpaused(task.run, at) }
 }
@@ -187,7 +187,7 @@ function win(task: Task, { generation, winner, passed }: Extract<TaskEvent, { ty
 }
 
 /** A resumed group with a winner continues with the winner alone. */
-function goneOnWith(group: Group): Group {
+function forLaterRun(group: Group): Group {
   if (group.kind !== "tries" || !group.winner) return group
   const { winner, passed: _passed, ...rest } = group
   return { ...rest, again: winner }
@@ -198,7 +198,7 @@ function asks(task: Task, { generation, model }: { generation: number; model: Mo
   return { ...task, run: { ...task.run, model } }
 }
 
-function askAnew(task: Task, { generation, promptID }: Extract<TaskEvent, { type: "prompt replaced" }>): Task {
+function replacePrompt(task: Task, { generation, promptID }: Extract<TaskEvent, { type: "prompt replaced" }>): Task {
   if (!isActive(task) || task.run.generation !== generation) return task
   return { ...task, run: { ...task.run, promptID } }
 }
@@ -225,11 +225,11 @@ function resume(task: Task, { run, by }: Extract<TaskEvent, { type: "resumed" }>
   if (isActive(task) || run.generation !== task.run.generation + 1) return task
   const { outcome = NO_FIGURES, retrievedAt: _retrievedAt, ...rest } = task
   const earlier = addFigures(task.earlier, outcome)
-  const gone = rest.group && { group: goneOnWith(rest.group) }
+  const gone = rest.group && { group: forLaterRun(rest.group) }
   return { ...rest, ...gone, ...by, status: "resumed", run, earlier, delivery: { state: "none" } }
 }
 
-function goneOn(task: Task, { generation, at, usage }: Extract<TaskEvent, { type: "answered later" }>): Task {
+function addLaterUsage(task: Task, { generation, at, usage }: Extract<TaskEvent, { type: "answered later" }>): Task {
   const { run } = task
   if (isActive(task) || run.generation !== generation) return task
   const earlier = addFigures(task.earlier, { toolCalls: 0, usage })

@@ -17,9 +17,9 @@ export type OwnerMark = { readonly instance: string }
 
 export type Ownership = {
   /** Returns the mark of this process and instance, for new files. */
-  readonly keeper: () => OwnerMark
+  readonly ownerMark: () => OwnerMark
   /** Whether the mark belongs to another process that still exists. */
-  readonly isOthers: (keeper: OwnerMark) => boolean
+  readonly isOthers: (ownerMark: OwnerMark) => boolean
 }
 
 /** Path of a file in a folder of such files. */

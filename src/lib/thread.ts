@@ -15,7 +15,7 @@ export type WorkerLimits = {
   /** Time limit for an answer; then the thread is ended and all pending orders get no answer. */
   readonly answerMs: number
   /** After a thread has failed, no new thread is started for this time. */
-  readonly restMs: number
+  readonly cooldownMs: number
 }
 
 type Numbered = { readonly id: number }
@@ -62,7 +62,7 @@ export class OnDemandWorker<Order extends Numbered, Answer extends Numbered> {
 
   #running(): WorkerThread<Order, Answer> | undefined {
     if (this.#thread) return this.#thread
-    if (this.#failedAt !== undefined && this.#clock.now() - this.#failedAt < this.#limits.restMs) return undefined
+    if (this.#failedAt !== undefined && this.#clock.now() - this.#failedAt < this.#limits.cooldownMs) return undefined
     try {
       const thread = this.#start()
       this.#thread = thread

@@ -54,10 +54,10 @@ export type FolderCallbacks = {
   readonly entered: (folder: string) => void
   readonly left: (folder: string) => void
   /** Whether earlier processes may have left tasks in other folders. */
-  readonly mayBeElsewhere: () => boolean
+  readonly mayHaveOtherFolders: () => boolean
 }
 
-const HERE_ALONE: FolderCallbacks = { folder: "", entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
+const HERE_ALONE: FolderCallbacks = { folder: "", entered: () => {}, left: () => {}, mayHaveOtherFolders: () => false }
 
 /** Id and parts of a message that is to be stored. */
 type Stored = { readonly messageID: string; readonly parts: readonly unknown[] }
@@ -67,11 +67,11 @@ export class OpencodeHttpApi implements OpencodeApi {
   readonly #client: OpencodeClient
   readonly #instance: string
   readonly #surroundings: FolderCallbacks
-  readonly #elsewhere: SessionFolders
+  readonly #sessionFolders: SessionFolders
   readonly #records: OpencodeRecords
   readonly #log: OpencodeLog
   readonly #clock: Clock
-  readonly #heard = new EventCache()
+  readonly #eventCache = new EventCache()
   readonly #transcripts = new Transcripts()
   readonly #agents = new Cached<readonly Agent[]>(KEEP_MS, () => this.#readAgents())
   readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
@@ -88,7 +88,7 @@ export class OpencodeHttpApi implements OpencodeApi {
     surroundings: FolderCallbacks = HERE_ALONE,
   ) {
     this.#surroundings = surroundings
-    this.#elsewhere = new SessionFolders(surroundings.folder)
+    this.#sessionFolders = new SessionFolders(surroundings.folder)
     this.#client = client
     this.#instance = instance
     this.#records = new OpencodeRecords({
@@ -97,22 +97,22 @@ export class OpencodeHttpApi implements OpencodeApi {
       instance,
       folder: surroundings.folder || undefined,
       signer,
-      heard: (sessionID) => this.#heard.row(sessionID)?.metadata,
+      lastMetadata: (sessionID) => this.#eventCache.row(sessionID)?.metadata,
     })
     this.#log = new OpencodeLog(client, clock)
     this.#clock = clock
   }
 
   /** Updates the caches from an event. `folder`: the folder from which the event comes. */
-  hear(event: RawEvent, folder = this.#surroundings.folder): void {
-    this.#heard.hear(event)
-    this.#transcripts.hear(event)
+  handleEvent(event: RawEvent, folder = this.#surroundings.folder): void {
+    this.#eventCache.handleEvent(event)
+    this.#transcripts.handleEvent(event)
     if (event.type === "permission.asked" || event.type === "question.asked")
-      this.#elsewhere.asked(String((event.properties as { id?: unknown } | undefined)?.id), folder)
+      this.#sessionFolders.recordAsk(String((event.properties as { id?: unknown } | undefined)?.id), folder)
   }
 
   folderOf(sessionID: string): string {
-    return this.#elsewhere.folderOf(sessionID)
+    return this.#sessionFolders.folderOf(sessionID)
   }
 
   async move(sessionID: string, folder: string): Promise<void> {
@@ -123,8 +123,8 @@ export class OpencodeHttpApi implements OpencodeApi {
       // A deleted session is in no folder, so its move back to this folder may fail.
       if (folder !== this.#surroundings.folder || (await this.session(sessionID))) throw error
     }
-    this.#heard.forget(sessionID)
-    const left = this.#elsewhere.moved(sessionID, folder)
+    this.#eventCache.forget(sessionID)
+    const left = this.#sessionFolders.moved(sessionID, folder)
     if (folder !== this.#surroundings.folder) this.#surroundings.entered(folder)
     if (left === undefined) return
     this.#surroundings.left(left)
@@ -133,7 +133,7 @@ export class OpencodeHttpApi implements OpencodeApi {
 
   /** Ends the instances in other folders, because nobody would supervise the sessions there any more. */
   async leaveAll(): Promise<void> {
-    await Promise.all(this.#elsewhere.folders().map((folder) => this.#endInstance(folder)))
+    await Promise.all(this.#sessionFolders.folders().map((folder) => this.#endInstance(folder)))
   }
 
   async #endInstance(folder: string): Promise<void> {
@@ -156,7 +156,7 @@ export class OpencodeHttpApi implements OpencodeApi {
       }),
     )
     this.#records.renewed(session.id)
-    this.#elsewhere.moved(session.id, folder)
+    this.#sessionFolders.moved(session.id, folder)
     return session.id
   }
 
@@ -167,7 +167,7 @@ export class OpencodeHttpApi implements OpencodeApi {
   async deleteSession(sessionID: string): Promise<void> {
     await this.abort(sessionID)
     await call("delete a session", this.#client.session.delete({ sessionID }))
-    this.#elsewhere.moved(sessionID, this.#surroundings.folder)
+    this.#sessionFolders.moved(sessionID, this.#surroundings.folder)
   }
 
   async deleteMessage(sessionID: string, messageID: string): Promise<void> {
@@ -180,7 +180,7 @@ export class OpencodeHttpApi implements OpencodeApi {
   }
 
   async parent(sessionID: string): Promise<SessionInfo | undefined> {
-    const known = this.#heard.row(sessionID)
+    const known = this.#eventCache.row(sessionID)
     // A session with an undo blocks work, and the event for the end of the undo may be lost. So OpenCode is asked.
     return known && !known.revert ? this.#toSession(known) : this.session(sessionID)
   }
@@ -191,7 +191,7 @@ export class OpencodeHttpApi implements OpencodeApi {
 
   /** Whether a user wrote this message: neither the plugin sent it, nor is it in an agent's session. */
   isPersons(sessionID: string, messageID: string): boolean {
-    return taskOfMessage(messageID) === undefined && this.#heard.row(sessionID)?.parentID === undefined
+    return taskOfMessage(messageID) === undefined && this.#eventCache.row(sessionID)?.parentID === undefined
   }
 
   async prompt(prompt: Prompt): Promise<void> {
@@ -209,7 +209,7 @@ export class OpencodeHttpApi implements OpencodeApi {
     if (noReply && lookedFor) await this.#storeUnseen(message)
     else if (noReply) {
       const stored = await call("store a message", this.#client.session.prompt(message))
-      this.#heard.stored(stored)
+      this.#eventCache.stored(stored)
     } else {
       // OpenCode does not report messages from before the abort again, so the events since then are incomplete.
       if (again) this.#transcripts.forget(sessionID)
@@ -224,13 +224,13 @@ export class OpencodeHttpApi implements OpencodeApi {
    */
   async #storeUnseen(message: Parameters<OpencodeClient["session"]["promptAsync"]>[0] & Stored): Promise<void> {
     const ends: (() => void)[] = []
-    const heard = new Promise<void>((resolve) => {
-      ends.push(this.#heard.awaits(message.messageID, message.parts.length, resolve))
+    const reported = new Promise<void>((resolve) => {
+      ends.push(this.#eventCache.awaits(message.messageID, message.parts.length, resolve))
     })
     try {
       await call("store a message", this.#client.session.promptAsync(message))
       const late = new Promise<void>((resolve) => void ends.push(this.#clock.after(HEARD_MS, resolve)))
-      await Promise.race([heard, late])
+      await Promise.race([reported, late])
     } finally {
       for (const end of ends) end()
     }
@@ -278,13 +278,13 @@ export class OpencodeHttpApi implements OpencodeApi {
   }
 
   async hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean> {
-    if (this.#heard.partsOf(messageID) >= parts) return true
+    if (this.#eventCache.partsOf(messageID) >= parts) return true
     const message = await this.#message(sessionID, messageID)
     return message !== undefined && message.parts.length >= parts
   }
 
   async persona(sessionID: string): Promise<Persona | undefined> {
-    const known = this.#heard.persona(sessionID)
+    const known = this.#eventCache.persona(sessionID)
     if (known) return known
     const [last] = await call("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
     if (!last) return undefined
@@ -297,7 +297,7 @@ export class OpencodeHttpApi implements OpencodeApi {
   async caller(sessionID: string, messageID: string): Promise<Persona | undefined> {
     // A user who calls has no message, so the session's agent and model are used.
     if (messageID === "") return this.persona(sessionID)
-    const known = this.#heard.persona(sessionID)
+    const known = this.#eventCache.persona(sessionID)
     if (known) return known
     const message = await this.#message(sessionID, messageID)
     if (message?.info.role !== "assistant") return undefined
@@ -333,7 +333,7 @@ export class OpencodeHttpApi implements OpencodeApi {
   }
 
   async refuse(ask: Ask, message: string): Promise<void> {
-    const folder = this.#elsewhere.askedIn(ask.id, ask.sessionID)
+    const folder = this.#sessionFolders.askedIn(ask.id, ask.sessionID)
     const where = folder === undefined ? {} : { directory: folder }
     const refusal =
       ask.kind === "permission"
@@ -365,8 +365,8 @@ export class OpencodeHttpApi implements OpencodeApi {
     return this.#records.save(sessionID, task)
   }
 
-  sign(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void> {
-    return this.#records.sign(sessionID, uiMetadata)
+  writeUiMetadata(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void> {
+    return this.#records.writeUiMetadata(sessionID, uiMetadata)
   }
 
   clearRequest(sessionID: string, requestID: string): Promise<void> {
@@ -374,8 +374,8 @@ export class OpencodeHttpApi implements OpencodeApi {
   }
 
   async recordsSince(since: number, whose?: "project"): Promise<readonly TaskRecord[]> {
-    const { folder, mayBeElsewhere } = this.#surroundings
-    const scope = whose ?? (mayBeElsewhere() ? "project" : undefined)
+    const { folder, mayHaveOtherFolders } = this.#surroundings
+    const scope = whose ?? (mayHaveOtherFolders() ? "project" : undefined)
     const sessions = await call(
       "list sessions",
       this.#client.session.list({ scope, start: since, limit: MOST_SESSIONS }),
@@ -388,13 +388,13 @@ export class OpencodeHttpApi implements OpencodeApi {
     )
   }
 
-  unbelieved(): readonly UnverifiedRecord[] {
-    return this.#records.unbelieved()
+  unverified(): readonly UnverifiedRecord[] {
+    return this.#records.unverified()
   }
 
   /** Asks OpenCode in every folder that has sessions. Folders whose instance does not answer are left out. */
   async #everywhere<Found>(ask: (where?: { directory: string }) => Promise<Found>) {
-    const others = this.#elsewhere.folders().map(async (folder) => {
+    const others = this.#sessionFolders.folders().map(async (folder) => {
       const found = await ask({ directory: folder }).catch(() => undefined)
       return found === undefined ? [] : [{ folder, found }]
     })
@@ -404,7 +404,7 @@ export class OpencodeHttpApi implements OpencodeApi {
 
   async #asks<Asked extends { id: string }>(ask: (where?: { directory: string }) => Promise<Asked[]>) {
     const answers = await this.#everywhere(ask)
-    for (const { folder, found } of answers) for (const { id } of found) this.#elsewhere.asked(id, folder)
+    for (const { folder, found } of answers) for (const { id } of found) this.#sessionFolders.recordAsk(id, folder)
     return answers.flatMap(({ found }) => found)
   }
 

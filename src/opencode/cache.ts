@@ -55,7 +55,7 @@ export class EventCache {
   /** Callbacks that wait until all parts of a message are stored. */
   readonly #awaited = new Map<string, { readonly parts: number; readonly then: () => void }>()
 
-  hear({ type, properties }: RawEvent): void {
+  handleEvent({ type, properties }: RawEvent): void {
     const { info, part, messageID } = (properties ?? {}) as {
       info?: Session | Message
       part?: Part
@@ -123,17 +123,17 @@ export class EventCache {
 
 /** Remembers the folders of sessions that are outside this instance's folder. */
 export class SessionFolders {
-  readonly #home: string
+  readonly #ownFolder: string
   readonly #folders = new Map<string, string>()
   /** Folder of each question, by its id: OpenCode accepts an answer only in the folder of the question. */
-  readonly #asked = new Map<string, string>()
+  readonly #askFolders = new Map<string, string>()
 
-  constructor(home: string) {
-    this.#home = home
+  constructor(ownFolder: string) {
+    this.#ownFolder = ownFolder
   }
 
   folderOf(sessionID: string): string {
-    return this.#folders.get(sessionID) ?? this.#home
+    return this.#folders.get(sessionID) ?? this.#ownFolder
   }
 
   /** Folders of these sessions; empty where no task has a place of its own. */
@@ -144,19 +144,19 @@ export class SessionFolders {
   /** Records a session's folder. Returns a folder that no session uses any more. */
   moved(sessionID: string, folder: string): string | undefined {
     const before = this.#folders.get(sessionID)
-    if (folder === this.#home) this.#folders.delete(sessionID)
+    if (folder === this.#ownFolder) this.#folders.delete(sessionID)
     else this.#folders.set(sessionID, folder)
     if (before === undefined || before === folder || this.folders().includes(before)) return undefined
-    for (const [id, where] of this.#asked) if (where === before) this.#asked.delete(id)
+    for (const [id, where] of this.#askFolders) if (where === before) this.#askFolders.delete(id)
     return before
   }
 
-  asked(id: string, folder: string): void {
-    if (folder !== this.#home) this.#asked.set(id, folder)
+  recordAsk(id: string, folder: string): void {
+    if (folder !== this.#ownFolder) this.#askFolders.set(id, folder)
   }
 
   /** Folder in which the question must be answered; undefined for the instance's own folder. */
   askedIn(id: string, sessionID: string): string | undefined {
-    return this.#asked.get(id) ?? this.#folders.get(sessionID)
+    return this.#askFolders.get(id) ?? this.#folders.get(sessionID)
   }
 }

@@ -83,7 +83,7 @@ type Examined = { readonly refusal?: string; readonly note?: string; readonly ve
 let asked: Promise<Examined> | undefined
 
 /** Checks OpenCode once; all instances of this process share the result. Never rejects. */
-function examineHost(transport: Transport): Promise<Examined> {
+function examineOpencode(transport: Transport): Promise<Examined> {
   asked ??= examine(transport)
   return asked
 }
@@ -134,7 +134,7 @@ async function ask({ baseUrl, headers, fetch }: Transport, route: string): Promi
 }
 
 const WRONG_VERSION = "superagents: another OpenCode is needed"
-const UNTRIED_HOST = "superagents: a version that was not tried"
+const UNTRIED_VERSION = "superagents: a version that was not tried"
 
 /** Knows whether the tools work with this OpenCode, and warns the user if they do not. */
 export class Suitability {
@@ -149,12 +149,12 @@ export class Suitability {
 
   async examine(): Promise<void> {
     const { opencode, transport, notices } = this.#connection
-    const { refusal, note, version } = await examineHost(transport)
+    const { refusal, note, version } = await examineOpencode(transport)
     if (refusal) opencode.log("error", refusal)
     this.refusal = refusal
     if (!note || !version || !(await isFirstOf(version))) return
     opencode.log("warn", note)
-    notices.push({ title: UNTRIED_HOST, message: note })
+    notices.push({ title: UNTRIED_VERSION, message: note })
   }
 
   /** Shows pending warnings. Called when a screen is available. */

@@ -27,7 +27,7 @@ import { ownFolder } from "./user-config.ts"
  */
 export type Peer = {
   /** Takes an event from another instance. `folder`: the folder from which the event comes. */
-  hear(event: RawEvent, folder: string): void
+  handleEvent(event: RawEvent, folder: string): void
   readonly tools: Readonly<Record<string, Tool>>
   readonly handler: RequestHandler
 }
@@ -98,7 +98,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     folder: directory,
     entered: (folder) => peer && registerPeer(folder, peer),
     left: (folder) => peer && unregisterPeer(folder, peer),
-    mayBeElsewhere: hasWorktrees,
+    mayHaveOtherFolders: hasWorktrees,
   })
   if (signer.problem) warn({ title: KEY_TITLE, message: keyText(signer.problem, options.board !== undefined) })
   return {
@@ -109,7 +109,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     warn,
     notices,
     lost() {
-      const message = signer.problem ? undefined : lossText(opencode.unbelieved(), keyFile(), isNewKey)
+      const message = signer.problem ? undefined : lossText(opencode.unverified(), keyFile(), isNewKey)
       return message === undefined ? undefined : { title: KEY_TITLE, message }
     },
     instance,
@@ -119,7 +119,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     transport: transportOf(input.client),
     threads: (home) => new OpencodeThreads(client, opencode, signer, home),
     userActions: new OpencodeUserActions(client, directory),
-    sign: (sessionID, uiMetadata) => opencode.sign(sessionID, uiMetadata),
+    writeUiMetadata: (sessionID, uiMetadata) => opencode.writeUiMetadata(sessionID, uiMetadata),
     hasOtherOwner: () => peerOf(directory) !== undefined,
     requestHandler: (own) => peerOf(directory)?.handler ?? own,
     changesOf: ({ sessionID, run }) => diffSince(client, sessionID, run.promptID),

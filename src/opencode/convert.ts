@@ -155,7 +155,7 @@ const textOf = ({ text, synthetic, metadata }: Extract<Part, { type: "text" }>):
   type: "text",
   text,
   synthetic: synthetic === true,
-  ...(metadata?.compaction_continue === true && { goesOn: true as const }),
+  ...(metadata?.compaction_continue === true && { continues: true as const }),
 })
 
 /**

@@ -26,10 +26,10 @@ import {
 import { askForEach, shorten, toOpencodeTool } from "./tool.ts"
 
 /** Runs a hook's work and catches errors, because an error thrown by a hook would stop OpenCode or the turn. */
-export type HookGuard = (work: () => void | Promise<void>) => Promise<void>
+export type HookRunner = (work: () => void | Promise<void>) => Promise<void>
 
-const createHookGuard =
-  (opencode: Pick<OpencodeApi, "log">): HookGuard =>
+const createHookRunner =
+  (opencode: Pick<OpencodeApi, "log">): HookRunner =>
   async (work) => {
     try {
       await work()
@@ -54,45 +54,45 @@ export function requestHooks(
   connection: OpencodeConnection,
   { manager, threads }: App,
   { options, native }: { readonly options: Options; readonly native: NativeTask | undefined },
-  guard: HookGuard,
+  runSafely: HookRunner,
 ) {
   const { observers } = manager
-  const keeperHere = () => connection.requestHandler(manager)
-  const briefingFor = briefingsBy(keeperHere, options, observers)
+  const handlerHere = () => connection.requestHandler(manager)
+  const briefingFor = briefingsBy(handlerHere, options, observers)
   const compacting = new Set<string>()
   return {
     "experimental.chat.messages.transform": async (_input, output) =>
-      guard(async () => {
+      runSafely(async () => {
         const request = output as unknown as RequestMessages
         const sessionID = sessionOf(request)
         leaveOutStale(request)
         // A compaction's summary must not contain a text that is meant for a single request.
         if (!sessionID) return compacting.clear()
         if (compacting.delete(sessionID)) return
-        if (keeperHere().holdsRequest(sessionID, modelIn(request))) await held()
+        if (handlerHere().holdsRequest(sessionID, modelIn(request))) await held()
         native?.asked(request)
         const turn = turnOf(request)
         const changed = await Promise.all(threads.map((each) => each.conversations.changed(sessionID, turn)))
-        const word = keeperHere().inRequest(sessionID)
+        const addition = handlerHere().inRequest(sessionID)
         for (const each of observers) each.asking(sessionID, request)
-        addRequestText(request, [...changed, word?.text].filter(isText), word?.withoutTools)
+        addRequestText(request, [...changed, addition?.text].filter(isText), addition?.withoutTools)
       }),
     "chat.params": async ({ sessionID, agent, model }, output) =>
-      guard(async () => {
+      runSafely(async () => {
         const asked = { provider: model.providerID, id: model.id }
-        if (agent === COMPACTION && keeperHere().holdsRequest(sessionID, asked, true)) await held()
-        const ridden = keeperHere().rides(sessionID)
-        if (ridden) cacheKeyInOptions(output.options, sessionID, ridden)
+        if (agent === COMPACTION && handlerHere().holdsRequest(sessionID, asked, true)) await held()
+        const cacheSession = handlerHere().cacheSessionOf(sessionID)
+        if (cacheSession) cacheKeyInOptions(output.options, sessionID, cacheSession)
         for (const each of observers) await each.sending(sessionID, agent)
       }),
     "chat.headers": async ({ sessionID, model }, output) =>
-      guard(() => {
-        const ridden = keeperHere().rides(sessionID)
-        if (ridden) cacheKeyInHeaders(output.headers, model.providerID, ridden)
+      runSafely(() => {
+        const cacheSession = handlerHere().cacheSessionOf(sessionID)
+        if (cacheSession) cacheKeyInHeaders(output.headers, model.providerID, cacheSession)
       }),
     ...((briefingOf(options) !== undefined || threads.length > 0 || observers.length > 0) && {
       "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
-        guard(async () => {
+        runSafely(async () => {
           const system = threads.map((each) => each.conversations.system(sessionID))
           const texts = [briefingFor(sessionID), ...(await Promise.all(system))]
           output.system.push(...texts.filter(isText))
@@ -100,10 +100,10 @@ export function requestHooks(
         }),
     }),
     "experimental.session.compacting": async ({ sessionID }, output) =>
-      guard(async () => {
+      runSafely(async () => {
         // The session's next request is the compaction: OpenCode asks for the summary right after this hook.
         compacting.add(sessionID)
-        const handler = keeperHere()
+        const handler = handlerHere()
         await handler.ready(sessionID)
         const text = renderForCompaction(handler.list(sessionID))
         if (text !== "") output.context.push(text)
@@ -115,9 +115,9 @@ export function requestHooks(
  * Returns the briefing for a fresh agent's session and for a probe of such a session; undefined for any other session.
  */
 const briefingsBy =
-  (keeperHere: () => RequestHandler, options: Options, observers: readonly RequestObserver[]) =>
+  (handlerHere: () => RequestHandler, options: Options, observers: readonly RequestObserver[]) =>
   (sessionID: string): string | undefined => {
-    const handler = keeperHere()
+    const handler = handlerHere()
     const isTold = handler.isFresh(sessionID) || observers.some((each) => each.isBriefed(sessionID))
     return isTold ? briefingOf(options, handler.answersInJSON(sessionID)) : undefined
   }
@@ -131,48 +131,48 @@ const isText = (text: string | undefined): text is string => text !== undefined 
 export function hooksOf(connection: OpencodeConnection, app: App, options: Options): Hooks {
   const { opencode, directory } = connection
   const { manager, threads } = app
-  const guard = createHookGuard(opencode)
+  const runSafely = createHookRunner(opencode)
   const native = options.nativeTask ? undefined : new NativeTask()
-  const hear = eventRouter(connection, app, native)
+  const handleEvent = eventRouter(connection, app, native)
   const peer: Peer = {
     tools: app.tools,
     handler: manager,
-    hear: (event, folder) => void guard(() => hear(event, folder)),
+    handleEvent: (event, folder) => void runSafely(() => handleEvent(event, folder)),
   }
   connection.listen(peer)
   const suitability = new Suitability(connection)
-  systemClock.after(0, () => void guard(() => suitability.examine()))
-  const { tools, ...toolHooks } = toolHooksOf(connection, app, suitability, guard)
+  systemClock.after(0, () => void runSafely(() => suitability.examine()))
+  const { tools, ...toolHooks } = toolHooksOf(connection, app, suitability, runSafely)
   return {
     // OpenCode reads this at the first model request. By then it is known whether the tools work.
     get tool() {
       return suitability.refusal === undefined ? tools : {}
     },
     ...toolHooks,
-    ...requestHooks(connection, app, { options, native }, guard),
+    ...requestHooks(connection, app, { options, native }, runSafely),
     config: async (config) =>
-      guard(() => {
+      runSafely(() => {
         opencode.config = config as typeof opencode.config
         askForEach(config as { permission?: unknown })
         for (const each of threads) each.configure(config)
       }),
     "chat.message": async ({ sessionID }, { message, parts }) =>
-      guard(async () => {
+      runSafely(async () => {
         if (opencode.isPersons(sessionID, message.id)) manager.wrote()
         native?.written(message, parts as readonly Part[])
         for (const each of threads) await each.conversations.written(sessionID, message.id)
       }),
     event: async ({ event }) =>
-      guard(() => {
-        peerOf(directory)?.hear(event as RawEvent, directory)
-        hear(event as RawEvent, directory)
+      runSafely(() => {
+        peerOf(directory)?.handleEvent(event as RawEvent, directory)
+        handleEvent(event as RawEvent, directory)
       }),
     dispose: async () => {
-      await guard(() => app.stop())
-      await guard(() => connection.leave())
+      await runSafely(() => app.stop())
+      await runSafely(() => connection.leave())
       // From here on another instance may take the tasks over, even if the following steps fail.
       connection.unregister()
-      await guard(() => app.closePage())
+      await runSafely(() => app.closePage())
     },
   }
 }
@@ -180,7 +180,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
 function eventRouter({ opencode }: OpencodeConnection, { manager }: App, native: NativeTask | undefined) {
   const events = new EventReader()
   return (event: RawEvent, folder: string): void => {
-    opencode.hear(event, folder)
+    opencode.handleEvent(event, folder)
     const heard: OpencodeEvent | undefined = events.read(event, Date.now())
     if (heard?.type === "idle") native?.idle(heard.sessionID)
     if (heard) manager.handle(heard)
@@ -188,7 +188,7 @@ function eventRouter({ opencode }: OpencodeConnection, { manager }: App, native:
 }
 
 /** Hooks for the tools: they change the definitions and decide which tools a model may call. */
-function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suitability, guard: HookGuard) {
+function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suitability, runSafely: HookRunner) {
   const { opencode, directory } = connection
   const own = toolsHere(app.tools, directory)
   const all = [own, ...app.threads.map((each) => each.tools)]
@@ -205,7 +205,7 @@ function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suit
     tools,
     // This hook runs at the first model request, when a screen for the warnings is available.
     "tool.definition": async ({ toolID }, output) =>
-      guard(async () => {
+      runSafely(async () => {
         suitability.show()
         if (Object.hasOwn(tools, toolID)) shorten(output)
         const tool = toolID === TASK_TOOL ? own[toolID] : undefined

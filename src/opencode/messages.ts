@@ -123,7 +123,7 @@ export async function lastWanted<Read>(
 /** Most sessions whose messages are collected. For any other session OpenCode is asked. */
 const MOST_SESSIONS = 256
 
-type Heard = {
+type Transcript = {
   readonly promptID: string
   /** Messages from the prompt on, with parts as the core reads them; tool output is dropped. */
   readonly messages: Map<string, { info: SdkMessage; readonly parts: Map<string, readonly MessagePart[]> }>
@@ -134,7 +134,7 @@ type Heard = {
  * where they are surely complete.
  */
 export class Transcripts {
-  readonly #sessions = new Map<string, Heard>()
+  readonly #sessions = new Map<string, Transcript>()
 
   /** Collects events from this prompt on and drops earlier ones. */
   follow(sessionID: string, promptID: string): void {
@@ -146,13 +146,13 @@ export class Transcripts {
     this.#sessions.delete(sessionID)
   }
 
-  hear({ type, properties }: RawEvent): void {
+  handleEvent({ type, properties }: RawEvent): void {
     if (type === "message.updated") {
       const { info } = (properties ?? {}) as { info?: SdkMessage }
-      const heard = info && this.#sessions.get(info.sessionID)
-      if (heard && info.id >= heard.promptID) {
-        const parts = heard.messages.get(info.id)?.parts ?? new Map()
-        heard.messages.set(info.id, { info, parts })
+      const transcript = info && this.#sessions.get(info.sessionID)
+      if (transcript && info.id >= transcript.promptID) {
+        const parts = transcript.messages.get(info.id)?.parts ?? new Map()
+        transcript.messages.set(info.id, { info, parts })
       }
     } else if (type === "message.part.updated") {
       const { part } = (properties ?? {}) as { part?: Part }
@@ -169,9 +169,9 @@ export class Transcripts {
    * prompt. A second call returns nothing.
    */
   take(sessionID: string, promptID: string): readonly Message[] | undefined {
-    const heard = this.#sessions.get(sessionID)
-    if (heard?.promptID !== promptID || !heard.messages.has(promptID)) return undefined
-    const messages = [...heard.messages.values()].sort(byTime)
+    const transcript = this.#sessions.get(sessionID)
+    if (transcript?.promptID !== promptID || !transcript.messages.has(promptID)) return undefined
+    const messages = [...transcript.messages.values()].sort(byTime)
     const last = messages.at(-1)?.info
     const asked = messages.findLast(({ info }) => info.role === "user")?.info
     if (last?.role !== "assistant" || last.parentID !== asked?.id) return undefined

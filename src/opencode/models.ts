@@ -35,7 +35,7 @@ export class OpencodeModels implements ModelFacts {
   }
 
   /** Room for a conversation in tokens, computed as OpenCode does with its default settings. */
-  async room(model: Model): Promise<number | undefined> {
+  async compactionLimit(model: Model): Promise<number | undefined> {
     const limit = await this.#limit(model)
     if (!limit) return undefined
     const answer = Math.min(limit.output || ANSWER_TOKENS, ANSWER_TOKENS)
@@ -49,8 +49,10 @@ export class OpencodeModels implements ModelFacts {
 
   async prices(model: Model): Promise<Prices | undefined> {
     const { input = 0, cache } = await this.#cost(model)
-    const [cached, anew] = [cache?.read ?? 0, cache?.write || input]
-    return cached > 0 && anew > 0 ? { cached: cached / PRICED_TOKENS, anew: anew / PRICED_TOKENS } : undefined
+    const [cached, uncached] = [cache?.read ?? 0, cache?.write || input]
+    return cached > 0 && uncached > 0
+      ? { cached: cached / PRICED_TOKENS, uncached: uncached / PRICED_TOKENS }
+      : undefined
   }
 
   countTokens(texts: readonly string[]): Promise<readonly number[] | undefined> {

@@ -1,7 +1,7 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Session } from "@opencode-ai/sdk/v2/types"
 import { type Clock, LEASE_MS, OpencodeError, type TaskRecord, type UnverifiedRecord } from "../core/ports.ts"
-import { isActive, owesNotification, parentSessionOf, type Task, type TaskDraft } from "../core/task.ts"
+import { hasPendingNotification, isActive, parentSessionOf, type Task, type TaskDraft } from "../core/task.ts"
 import { addBounded } from "../lib/bounded-set.ts"
 import { SerialQueue } from "../lib/promises.ts"
 import {
@@ -21,7 +21,7 @@ import { call, find, yieldToEventLoop } from "./client.ts"
 /** Most sessions for which the time of the last write is kept. Any other session is read before its next write. */
 const MOST_RENEWALS = 1024
 
-const MOST_UNBELIEVED = 5000
+const MOST_UNVERIFIED = 5000
 
 /** Longest time for which decoding occupies OpenCode's thread without a break, in ms. */
 const SLICE_MS = 5
@@ -36,7 +36,7 @@ export type RecordPorts = {
   readonly folder: string | undefined
   readonly signer: Signer
   /** The session's metadata as the last event showed it. */
-  readonly heard: (sessionID: string) => Metadata | undefined
+  readonly lastMetadata: (sessionID: string) => Metadata | undefined
 }
 
 /**
@@ -47,7 +47,7 @@ export class OpencodeRecords {
   readonly #ports: RecordPorts
   /** Time of each session's last record write. */
   readonly #renewals = new Map<string, number>()
-  readonly #unbelieved = new Map<string, UnverifiedRecord>()
+  readonly #unverified = new Map<string, UnverifiedRecord>()
   /**
    * Writes run one after the other for each session, because a write reads the metadata, changes it and writes it back.
    */
@@ -62,15 +62,15 @@ export class OpencodeRecords {
   }
 
   /** Sessions in which an unverified record was found. Only sessions that were read are known. */
-  unbelieved(): readonly UnverifiedRecord[] {
-    return [...this.#unbelieved.values()]
+  unverified(): readonly UnverifiedRecord[] {
+    return [...this.#unverified.values()]
   }
 
   /** Remembers or forgets the session as having a record whose signature does not verify. */
   #notice(session: Session, record: TaskRecord | undefined): void {
     const { id, cost = 0, time } = session
-    if (record || !decodeRecord(session)) this.#unbelieved.delete(id)
-    else addBounded(this.#unbelieved, id, { sessionID: id, cost, changedAt: time.updated }, MOST_UNBELIEVED)
+    if (record || !decodeRecord(session)) this.#unverified.delete(id)
+    else addBounded(this.#unverified, id, { sessionID: id, cost, changedAt: time.updated }, MOST_UNVERIFIED)
   }
 
   /**
@@ -141,7 +141,7 @@ export class OpencodeRecords {
     const record = task ? this.metadataOf(task) : {}
     const at = this.#ports.clock.now()
     const write = async () => {
-      const known = this.#holds(sessionID) ? this.#ports.heard(sessionID) : undefined
+      const known = this.#holds(sessionID) ? this.#ports.lastMetadata(sessionID) : undefined
       // Without keys of other programs there is nothing to merge, so the session is not read first.
       if (known && Object.keys(known).every((key) => key === RECORD_KEY) && !isNewerVersion(known))
         await this.#write(sessionID, record)
@@ -172,7 +172,7 @@ export class OpencodeRecords {
   }
 
   /** Writes the UI metadata of a remote task; `undefined` removes it. */
-  sign(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void> {
+  writeUiMetadata(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void> {
     const edit = () =>
       this.#edit(sessionID, (metadata) => {
         const { [UI_METADATA_KEY]: before, ...others } = metadata
@@ -223,4 +223,4 @@ export class OpencodeRecords {
 }
 
 /** Whether the task is active, or its parent must still be notified of its end. */
-const isLookedAfter = (task: Task): boolean => isActive(task) || owesNotification(task)
+const isLookedAfter = (task: Task): boolean => isActive(task) || hasPendingNotification(task)

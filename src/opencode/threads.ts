@@ -59,7 +59,7 @@ export class OpencodeThreads implements Threads {
   /** The signed content of a thread: its board task and this project. */
   readonly #named = (task: string) => ({ thread: task, home: this.#home })
 
-  async wakeHome(): Promise<void> {
+  async wakeMainFolder(): Promise<void> {
     await call("wake the project's main folder", this.#client.session.status({ directory: this.#home }))
   }
 }

@@ -35,8 +35,8 @@ export type UsersOptions = { readonly options?: unknown; readonly problems: read
  */
 export function optionsFrom(specs: Specs, given: unknown, own: UsersOptions = usersOptions()): MergedOptions {
   const isOwn = own.options !== undefined && isDeepStrictEqual(given ?? {}, own.options)
-  const met = isOwn ? mergeOptions(specs, given, undefined) : mergeOptions(specs, own.options, given)
-  return { ...met, problems: [...own.problems, ...met.problems] }
+  const merged = isOwn ? mergeOptions(specs, given, undefined) : mergeOptions(specs, own.options, given)
+  return { ...merged, problems: [...own.problems, ...merged.problems] }
 }
 
 /**

@@ -7,13 +7,13 @@ const CHECK_OPTIONS = "superagents: check your options"
 const TURNED_ON = "superagents: what this project changes"
 
 /** Warns of wrong options, and of changes that a project makes to the user's options. */
-export function sayOptions(connection: Connection, met: MergedOptions): void {
-  const { problems, turnedOn, widened, refused, held } = met
+export function sayOptions(connection: Connection, merged: MergedOptions): void {
+  const { problems, turnedOn, widened, refused, held } = merged
   const { opencode, worktree, directory } = connection
   for (const message of problems) connection.warn({ title: CHECK_OPTIONS, message })
   for (const each of held) opencode.log("info", `option ${each}`)
   // A task's own folder has the project's configuration, and the project's instance has already warned of it.
-  const messages = connection.hasOtherOwner() ? [] : changesIn(met)
+  const messages = connection.hasOtherOwner() ? [] : changesIn(merged)
   if (messages.length === 0) return
   const isNew = isNews(mainCheckout(worktree, directory), [...turnedOn, ...widened, ...refused].join(" "))
   for (const message of messages) {

@@ -278,38 +278,38 @@ export type MergedOptions = {
 export function mergeOptions(specs: Specs, own: unknown, project: unknown): MergedOptions {
   const mine = readOptions(specs, own)
   const other = readOptions(specs, project, own === undefined ? undefined : mine.given)
-  const told: Told = { turnedOn: [], widened: [], refused: [], held: [] }
-  const options = fillDefaults(specs, met(specs, mine.given, other.given, "", told))
-  return { options, problems: [...mine.problems, ...other.problems], ...told }
+  const notes: MergeNotes = { turnedOn: [], widened: [], refused: [], held: [] }
+  const options = fillDefaults(specs, merged(specs, mine.given, other.given, "", notes))
+  return { options, problems: [...mine.problems, ...other.problems], ...notes }
 }
 
-type Told = { readonly [Name in "turnedOn" | "widened" | "refused" | "held"]: string[] }
+type MergeNotes = { readonly [Name in "turnedOn" | "widened" | "refused" | "held"]: string[] }
 
-function met(specs: Specs, own: GivenOptions, project: GivenOptions, path: string, told: Told): GivenOptions {
+function merged(specs: Specs, own: GivenOptions, project: GivenOptions, path: string, notes: MergeNotes): GivenOptions {
   const result: Record<string, unknown> = { ...own }
   for (const [key, spec] of Object.entries(specs)) {
     const name = path + key
     const [mine, given] = [own[key], project[key]]
     if (given === undefined) continue
     if (isGroup(spec)) {
-      if (spec.isPart && mine === undefined) told.turnedOn.push(name)
-      result[key] = met(spec.options, (mine ?? {}) as GivenOptions, given as GivenOptions, `${name}.`, told)
+      if (spec.isPart && mine === undefined) notes.turnedOn.push(name)
+      result[key] = merged(spec.options, (mine ?? {}) as GivenOptions, given as GivenOptions, `${name}.`, notes)
       continue
     }
     const { rule, byDefault } = spec
-    const { allowed: other, refused } = rule.sift?.(mine, given) ?? { allowed: given, refused: [] }
-    told.refused.push(...refused)
+    const { allowed: other, refused } = rule.restrict?.(mine, given) ?? { allowed: given, refused: [] }
+    notes.refused.push(...refused)
     if (other === undefined) continue
     const on = rule.turnsOn?.(mine, other, name)
-    if (on !== undefined) told.turnedOn.push(on)
+    if (on !== undefined) notes.turnedOn.push(on)
     if (mine === undefined) {
       result[key] = other
-      if (rule.widens?.(other, byDefault)) told.widened.push(`${name} ${other}`)
+      if (rule.widens?.(other, byDefault)) notes.widened.push(`${name} ${other}`)
       continue
     }
-    result[key] = rule.meet(mine, other)
+    result[key] = rule.merge(mine, other)
     const holds = `${name}: your ${JSON.stringify(mine)} holds, not the project's ${JSON.stringify(other)}`
-    if (!isDeepStrictEqual(result[key], other)) told.held.push(holds)
+    if (!isDeepStrictEqual(result[key], other)) notes.held.push(holds)
   }
   return result
 }

@@ -4,7 +4,7 @@ import { MAX_TIMER_MS } from "../core/ports.ts"
 /** How the user's and the project's value of an option are combined. */
 export type MergeRule = {
   /** The value that counts where both the user and the project set the option. */
-  readonly meet: (own: unknown, theirs: unknown) => unknown
+  readonly merge: (own: unknown, theirs: unknown) => unknown
   /** For a limit: whether a project's value allows more than the default. */
   readonly widens?: (theirs: unknown, byDefault: unknown) => boolean
   /** Name of an option that the project alone turns on, so that the user is warned; undefined otherwise. */
@@ -13,7 +13,10 @@ export type MergeRule = {
    * Removes the parts of a project's value that only the user may set: commands that would run as the user, and places
    * outside of the project to write to.
    */
-  readonly sift?: (own: unknown, theirs: unknown) => { readonly allowed: unknown; readonly refused: readonly string[] }
+  readonly restrict?: (
+    own: unknown,
+    theirs: unknown,
+  ) => { readonly allowed: unknown; readonly refused: readonly string[] }
 }
 
 /** Last sentence of a message about a refused project option. */
@@ -29,7 +32,7 @@ const lower = (own: unknown, theirs: unknown): unknown => {
 }
 
 /** The project's value wins. */
-export const projectWins: MergeRule = { meet: (_own, theirs) => theirs }
+export const projectWins: MergeRule = { merge: (_own, theirs) => theirs }
 
 /** The project's value counts. The user is warned if the project turns on an option that the user has turned off. */
 export const projectSwitch: MergeRule = {
@@ -38,19 +41,19 @@ export const projectSwitch: MergeRule = {
 }
 
 /** The lower limit counts. 0 means no limit. */
-export const stricter: MergeRule = { meet: lower, widens: (theirs, byDefault) => lower(byDefault, theirs) !== theirs }
+export const stricter: MergeRule = { merge: lower, widens: (theirs, byDefault) => lower(byDefault, theirs) !== theirs }
 
 /** The lower limit counts. If one of the values is null, the other counts. */
 export const stricterIfSet: MergeRule = {
-  meet: (own, theirs) => (own === null || theirs === null ? (own ?? theirs) : lower(own, theirs)),
+  merge: (own, theirs) => (own === null || theirs === null ? (own ?? theirs) : lower(own, theirs)),
 }
 
 /** The lower number counts. 0 is the lowest. */
-export const fewer: MergeRule = { meet: (own, theirs) => Math.min(own as number, theirs as number) }
+export const fewer: MergeRule = { merge: (own, theirs) => Math.min(own as number, theirs as number) }
 
 /** Limits by name. Of two limits with one name, the lower counts. */
 export const stricterOfEach: MergeRule = {
-  meet(own, theirs) {
+  merge(own, theirs) {
     const [mine, others] = [own, theirs] as [Values, Values]
     const limits: Record<string, unknown> = { ...mine, ...others }
     for (const key of Object.keys(mine)) if (key in others) limits[key] = lower(mine[key], others[key])
@@ -62,7 +65,7 @@ const AGENT_LIMITS = ["timeout", "maxCost", "maxConcurrent"] as const
 
 /** Settings by agent. The lower of two limits counts; of other settings, the project's value. */
 export const stricterOfEachAgent: MergeRule = {
-  meet(own, theirs) {
+  merge(own, theirs) {
     const [mine, others] = [own, theirs] as [Record<string, Values>, Record<string, Values>]
     const agents: Record<string, Values> = { ...mine, ...others }
     for (const [name, other] of Object.entries(others)) {

@@ -25,7 +25,7 @@ export type NotificationFacts = {
   /** Tasks of the session that have not ended. */
   readonly running: readonly Task[]
   /** Ended tasks of the session, about which notifications follow after this one. */
-  readonly untold: readonly Task[]
+  readonly pendingTasks: readonly Task[]
   /** Number of tasks that the session has had since none was running. All tasks of this task's batch count, too. */
   readonly together: number
   /** Other ended tasks of the session whose answers the parent has not fetched. */
@@ -141,11 +141,11 @@ const fits = (task: Task, rows: string): boolean =>
 const LEFTOVERS = "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete."
 
 /** Lines that name running and unfetched tasks, then the hint of the specification for this case. */
-function guidance({ task, running, untold, notFetched, together }: NotificationFacts, whole: boolean): string[] {
-  if (running.length + untold.length > 0)
+function guidance({ task, running, pendingTasks, notFetched, together }: NotificationFacts, whole: boolean): string[] {
+  if (running.length + pendingTasks.length > 0)
     return [
       ...(running.length > 0 ? [`Still running: ${listed(running.map(nameOf))}`] : []),
-      ...(untold.length > 0 ? [`Ended too, told next: ${listed(untold.map(nameOf))}`] : []),
+      ...(pendingTasks.length > 0 ? [`Ended too, told next: ${listed(pendingTasks.map(nameOf))}`] : []),
       `If you need results immediately, use superagents_output(task_id="${task.id}").`,
       "You can continue working or just say 'waiting' and halt.",
       LEFTOVERS,

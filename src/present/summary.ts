@@ -22,14 +22,14 @@ const MOST_PLACE_REASON_CHARS = 1500
 function adviceOn({ id, status, group, member }: Task, { reason }: Outcome, resumable: readonly string[]): string[] {
   if (!reason || neverBegan(reason) || member?.kind === "tries") return []
   if (status !== "error") return []
-  if (group) return group.kind === "each" || reason.code === "interrupted" ? [teamAdvice({ id, group })] : []
+  if (group) return group.kind === "each" || reason.code === "interrupted" ? [groupAdvice({ id, group })] : []
   if (member) return [itemsAdvice(member.of)]
   return resumable.includes(status)
     ? [`To go on: superagents_task(resume="${id}", prompt) asks it again; it remembers its work.`]
     : ["To go on: launch the task again, and tell the agent what is done already."]
 }
 
-function teamAdvice({ id, group }: Pick<Task, "id"> & { readonly group: Group }): string {
+function groupAdvice({ id, group }: Pick<Task, "id"> & { readonly group: Group }): string {
   if (group.kind === "each") return itemsAdvice(id)
   if (chosenIn(group) !== undefined)
     return `To go on: superagents_task(resume="${id}", prompt) asks the try that had won again.`

@@ -7,7 +7,7 @@ import { sleepFor } from "../lib/clock.ts"
 import { type Answer, toldStatus } from "../present/notification.ts"
 import type { Ledgers } from "./ledgers.ts"
 import { notificationID } from "./mailbox/sender.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 
 /** Delays between checks whether OpenCode has closed the message of an aborted turn. */
 const CLOSING_DELAYS_MS = [20, 100, 400] as const
@@ -19,12 +19,12 @@ const MOST_KEPT_CHARS = 1_000_000
  * session again.
  */
 export class Answers {
-  readonly #parts: Parts
+  readonly #services: Services
 
   readonly #ledgers: () => Promise<Ledgers>
 
-  constructor(parts: Parts, ledgers: () => Promise<Ledgers>) {
-    this.#parts = parts
+  constructor(services: Services, ledgers: () => Promise<Ledgers>) {
+    this.#services = services
     this.#ledgers = ledgers
   }
 
@@ -40,16 +40,16 @@ export class Answers {
   async ofClosed(task: Task, next?: string): Promise<Answer> {
     for (const ms of CLOSING_DELAYS_MS) {
       const { answer, closed } = await this.#read(task, next)
-      if (closed || this.#parts.stopped.aborted) return answer
-      await sleepFor(this.#parts.clock, ms)
+      if (closed || this.#services.stopped.aborted) return answer
+      await sleepFor(this.#services.clock, ms)
     }
     return this.of(task, next)
   }
 
   async #read(task: Task, next?: string): Promise<{ answer: Answer; closed: boolean }> {
-    const { opencode, clock } = this.#parts
-    if (task.group) return this.#ofTeam(task.group)
-    const kept = this.#parts.store.handle(task.id)?.answer
+    const { opencode, clock } = this.#services
+    if (task.group) return this.#ofGroup(task.group)
+    const kept = this.#services.store.handle(task.id)?.answer
     if (kept?.generation === task.run.generation && kept.until > clock.now()) return { answer: kept, closed: true }
     const since = await opencode.messagesSince(task.sessionID, task.run.promptID)
     const end = since.findIndex(({ id }) => id === next)
@@ -66,12 +66,12 @@ export class Answers {
   }
 
   /** Returns a group's answer: the winner's answer for tries, the rows of the ledger for a map. */
-  async #ofTeam(group: Group): Promise<{ answer: Answer; closed: boolean }> {
+  async #ofGroup(group: Group): Promise<{ answer: Answer; closed: boolean }> {
     if (group.kind === "each") {
       const ledgers = await this.#ledgers()
       return { answer: { text: shownRows(await ledgers.read(group.file)), gone: false }, closed: true }
     }
-    const chosen = this.#parts.store.get(chosenIn(group) ?? "")
+    const chosen = this.#services.store.get(chosenIn(group) ?? "")
     return chosen ? this.#read(chosen) : { answer: { text: "", gone: false }, closed: true }
   }
 
@@ -80,18 +80,18 @@ export class Answers {
    * deleted.
    */
   #isShort(text: string): boolean {
-    return text !== "" && text.length <= this.#parts.options.notifyAnswerChars
+    return text !== "" && text.length <= this.#services.options.notifyAnswerChars
   }
 
   keep({ id, run }: Task, { text, gone }: Answer): void {
-    const { clock, options, store } = this.#parts
+    const { clock, options, store } = this.#services
     const kept = store.handle(id)
     if (!kept || (options.resultCacheTTL === 0 && !this.#isShort(text))) return
     const now = clock.now()
-    kept.answer = { text, gone, generation: run.generation, keptAt: now, until: now + options.resultCacheTTL }
+    kept.answer = { text, gone, generation: run.generation, cachedAt: now, until: now + options.resultCacheTTL }
     const entries = [...store.entries()].filter(({ answer }) => answer !== undefined)
     let chars = entries.reduce((sum, { answer }) => sum + (answer?.text.length ?? 0), 0)
-    for (const handle of entries.toSorted((a, b) => (a.answer?.keptAt ?? 0) - (b.answer?.keptAt ?? 0))) {
+    for (const handle of entries.toSorted((a, b) => (a.answer?.cachedAt ?? 0) - (b.answer?.cachedAt ?? 0))) {
       const stays = (handle.answer?.until ?? 0) > now || this.#isShort(handle.answer?.text ?? "")
       if (stays && chars <= MOST_KEPT_CHARS) continue
       chars -= handle.answer?.text.length ?? 0
@@ -100,8 +100,8 @@ export class Answers {
   }
 }
 
-/** `told`: the end that the notification told the parent, set where the messages no longer prove that end. */
-type Before = { readonly messages: readonly Message[]; readonly told?: Ending }
+/** `reportedEnding`: the end that the notification told the parent, set where the messages no longer prove that end. */
+type Before = { readonly messages: readonly Message[]; readonly reportedEnding?: Ending }
 
 /**
  * Returns the run's messages from before its notification. Messages after the notification, or written while it was
@@ -124,7 +124,7 @@ export async function answerBeforeNotice(
   )
   // If no message proves how the run ended, take the end from the notification.
   const end = before.findLastIndex((_message, index) => classify(before.slice(0, index + 1), "idle").proven)
-  return end < 0 ? { messages: before, told: endIn(task, notice) } : { messages: before.slice(0, end + 1) }
+  return end < 0 ? { messages: before, reportedEnding: endIn(task, notice) } : { messages: before.slice(0, end + 1) }
 }
 
 /** Reads a run's end from its notification, for a run whose user has replaced the messages that proved the end. */

@@ -4,9 +4,9 @@ import type { Runtime } from "../core/feature.ts"
 import { chosenIn, type TriesResult } from "../core/group.ts"
 import { holdsPlace, isActive, isUnmerged, type Merge, type Outcome, slotSessionOf, type Task } from "../core/task.ts"
 import { cutOffMergeNote } from "../present/notes.ts"
-import type { GroupArchive, KeptTries } from "./groups/group-archive.ts"
+import type { ArchivedTries, GroupArchive } from "./groups/group-archive.ts"
 import { membersOf } from "./groups/plans.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 import { kindOf, PlaceError, type PlaceKind, type WorkDiff } from "./places/place.ts"
 import type { Places } from "./places/places.ts"
 import { moveSessionBack, parentFolderOf } from "./sessions.ts"
@@ -33,7 +33,7 @@ const isCut = (error: unknown): error is PlaceError => error instanceof PlaceErr
 
 /** Handles the work of ended tasks: archives it again after a failure, shows, merges, clears and sweeps it. */
 export class Archive {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #places: Places
   readonly #groupArchive: GroupArchive
   readonly #note: Runtime["note"]
@@ -41,12 +41,12 @@ export class Archive {
   readonly #closed: (taskID: string) => Promise<void>
 
   constructor(
-    parts: Parts,
+    services: Services,
     places: Places,
     groupArchive: GroupArchive,
     { closed, note }: { readonly closed: (taskID: string) => Promise<void>; readonly note: Runtime["note"] },
   ) {
-    this.#parts = parts
+    this.#services = services
     this.#note = note
     this.#places = places
     this.#groupArchive = groupArchive
@@ -55,7 +55,7 @@ export class Archive {
 
   /** Called when contact with a place is back: archives the work that ended tasks left there. Never rejects. */
   async settleOwed(name: string): Promise<void> {
-    const { store, opencode } = this.#parts
+    const { store, opencode } = this.#services
     const owed = [...store.entries()]
       .map(({ task }) => task)
       .filter((task) => task.place?.kind === name && holdsPlace(task))
@@ -70,12 +70,12 @@ export class Archive {
         opencode.log("warn", "work could not be merged", { task: id, error: messageOf(error) }),
       )
     }
-    for (const id of teams) await this.#putAside(id)
+    for (const id of teams) await this.#archiveLosers(id)
   }
 
   /** Archives work of losing tries that was still missing when the winner's work was merged. */
-  async #putAside(groupID: string): Promise<void> {
-    const { store, opencode } = this.#parts
+  async #archiveLosers(groupID: string): Promise<void> {
+    const { store, opencode } = this.#services
     await this.#closed(groupID)
     const task = store.get(groupID)
     const { group, work } = task?.outcome ?? {}
@@ -93,14 +93,14 @@ export class Archive {
    * place out of reach.
    */
   async settle(task: Task, waiting?: Waiting): Promise<Task> {
-    const { store } = this.#parts
+    const { store } = this.#services
     if (!isLeft(task)) return task
     if (store.isForeign(task.id))
       throw new CallError(
         `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or once its message is here.`,
       )
-    await moveSessionBack(this.#parts, task)
-    const keep = () => this.#putAway(task)
+    await moveSessionBack(this.#services, task)
+    const keep = () => this.#archive(task)
     const kept = await (waiting ? this.#onceReached(task, keep, waiting) : keep())
     // Meanwhile the work may have been archived, or the task resumed.
     const now = store.get(task.id) ?? task
@@ -109,10 +109,10 @@ export class Archive {
     return this.#record(now, { ...now.outcome, note, ...kept })
   }
 
-  async #putAway(task: Task): Promise<Partial<Outcome>> {
+  async #archive(task: Task): Promise<Partial<Outcome>> {
     if (task.group?.kind !== "tries") {
       const place = await this.#places.placeOf(task)
-      return { work: toWork(await place.putAway(task.id, parentFolderOf(this.#parts, task))) }
+      return { work: toWork(await place.archive(task.id, parentFolderOf(this.#services, task))) }
     }
     const { work, refs } = await this.#groupArchive.keep(task)
     const { group } = task.outcome ?? {}
@@ -124,7 +124,7 @@ export class Archive {
    * the work was archived meanwhile.
    */
   async #onceReached<Value>(task: Task, keep: () => Promise<Value>, { signal }: Waiting): Promise<Value | undefined> {
-    const { store } = this.#parts
+    const { store } = this.#services
     const place = await this.#places.placeOf(task)
     const ids = [task, ...membersOf(store, task).map((member) => member.task)].map(({ id }) => id)
     try {
@@ -159,7 +159,7 @@ export class Archive {
 
   /** Records a change of an ended task's work and returns the task. */
   async #record(task: Task, outcome: Outcome): Promise<Task> {
-    const { store, journal, clock } = this.#parts
+    const { store, journal, clock } = this.#services
     const event = { type: "closed", generation: task.run.generation, outcome } as const
     const change = store.apply(task.id, event, clock.now())
     if (change) await journal.save(change.after)
@@ -170,11 +170,11 @@ export class Archive {
    * Returns an ended task's changes with their diff. Undefined where they cannot be read, so that the caller still gets
    * the answer.
    */
-  async shown(task: Task): Promise<WorkDiff | undefined> {
+  async diffOf(task: Task): Promise<WorkDiff | undefined> {
     try {
       return await this.#show(task, MOST_DIFF_LINES)
     } catch (error) {
-      this.#parts.opencode.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
+      this.#services.opencode.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
       return undefined
     }
   }
@@ -182,10 +182,10 @@ export class Archive {
   async #show(task: Task, mostLines: number): Promise<WorkDiff | undefined> {
     if (!task.outcome?.work?.files.length) return undefined
     const place = await this.#places.placeOf(task)
-    const group = task.member?.kind === "tries" ? this.#parts.store.get(task.member.of) : undefined
+    const group = task.member?.kind === "tries" ? this.#services.store.get(task.member.of) : undefined
     // When a group ended, the work of its chosen try became the group's: read the work by the group's id.
     const of = group && chosenIn(group.group) === task.id && !isActive(group) ? group : task
-    return place.show(of.id, parentFolderOf(this.#parts, task), mostLines)
+    return place.show(of.id, parentFolderOf(this.#services, task), mostLines)
   }
 
   /** All files that an ended task changed; its record holds only the first of many. */
@@ -203,7 +203,7 @@ export class Archive {
         const ids = group.map(({ id }) => id)
         kept.push(...(await place.clear(folder, ids)))
       } catch (error) {
-        this.#parts.opencode.log("warn", "what is kept of tasks could not be cleared", {
+        this.#services.opencode.log("warn", "what is kept of tasks could not be cleared", {
           folder,
           error: messageOf(error),
         })
@@ -218,7 +218,7 @@ export class Archive {
     const groups = new Map<string, { name: string; folder: string; group: Task[] }>()
     for (const task of tasks) {
       if (!task.place) continue
-      const [name, folder] = [task.place.kind, parentFolderOf(this.#parts, task)]
+      const [name, folder] = [task.place.kind, parentFolderOf(this.#services, task)]
       const { group = [] } = groups.get(`${name} ${folder}`) ?? {}
       groups.set(`${name} ${folder}`, { name, folder, group: [...group, task] })
     }
@@ -232,7 +232,7 @@ export class Archive {
   }
 
   async #sweepOne(kind: PlaceKind, name: string, folder: string): Promise<void> {
-    const { opencode, store, clock } = this.#parts
+    const { opencode, store, clock } = this.#services
     try {
       const place = await kind.open(name)
       const isBusy = (taskID: string) => {
@@ -243,7 +243,7 @@ export class Archive {
         opencode.log("warn", `after a restart: ${what}`, { task: taskID })
         if (merge) await this.#cutOff(taskID, mergeOf(merge))
       }
-      const { keepDays = 0, dropUnmerged = false } = kind.keeps ?? {}
+      const { keepDays = 0, dropUnmerged = false } = kind.retention ?? {}
       if (keepDays === 0) return
       const isKnown = (taskID: string) => store.get(taskID) !== undefined
       const dropped = await place.expire(folder, clock.now() - keepDays * DAY_MS, dropUnmerged, isKnown)
@@ -258,7 +258,7 @@ export class Archive {
    * parent's folder.
    */
   async #cutOff(taskID: string, merge: Merge): Promise<void> {
-    const { store, toaster } = this.#parts
+    const { store, toaster } = this.#services
     const task = store.get(taskID)
     // If the task's end is not closed yet, closing it will merge the work and tell the parent.
     if (!task || isActive(task) || !task.outcome?.work || store.isForeign(taskID)) return
@@ -269,7 +269,7 @@ export class Archive {
   }
 }
 
-const withRefs = (group: TriesResult, refs: KeptTries["refs"]): TriesResult => {
+const withRefs = (group: TriesResult, refs: ArchivedTries["refs"]): TriesResult => {
   const rows = group.rows.map((row) => {
     const ref = refs.get(row.task ?? "")
     return ref ? { ...row, ref } : row

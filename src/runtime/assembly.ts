@@ -8,7 +8,7 @@ import type { Options } from "../options/options.ts"
 import { Answers } from "./answers.ts"
 import { Archive } from "./archive.ts"
 import { Allowance, CostLedger, ForeignCosts } from "./budgets.ts"
-import { Cancelling, TaskRemover } from "./cancel.ts"
+import { TaskCanceller, TaskRemover } from "./cancel.ts"
 import { Dispatcher } from "./dispatcher.ts"
 import { Effects } from "./effects.ts"
 import { EventRouter } from "./event-router.ts"
@@ -21,13 +21,13 @@ import type { Ledgers } from "./ledgers.ts"
 import { outboxOf } from "./mailbox/create-outbox.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import { Toaster } from "./mailbox/toaster.ts"
-import { Attendance, Journal, type Parts } from "./parts.ts"
+import { Journal, PresenceTracker, type Services } from "./parts.ts"
 import type { CommandMarks } from "./places/command-marks.ts"
 import type { PlaceKind } from "./places/place.ts"
 import { Places } from "./places/places.ts"
 import { Poller } from "./poller.ts"
 import { Recovery } from "./recovery/recovery.ts"
-import { Overview, Reporting, TaskFinder } from "./reports.ts"
+import { Overview, TaskFinder, TaskReporter } from "./reports.ts"
 import { Requests, tellTask } from "./requests.ts"
 import { stopSession } from "./sessions.ts"
 import { Retention } from "./tasks/retention.ts"
@@ -68,21 +68,21 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
  * later.
  */
 function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
-  const parts = partsOf(ports, stopped, {
+  const services = servicesOf(ports, stopped, {
     isTelling: (parentID) => outbox.isTelling(parentID),
     tookOver: ({ parentID }) => lost(parentID, dispatcher, recovery),
   })
   const ledgers = ports.ledgers ?? (() => Promise.reject(new CallError("There are no ledgers here.")))
-  const answers = new Answers(parts, ledgers)
-  const { ledger, allowance, elsewhere } = budgetsOf(parts)
+  const answers = new Answers(services, ledgers)
+  const { ledger, allowance, foreignCosts } = budgetsOf(services)
   const closed = (taskID: string): Promise<void> => dispatcher.closed(taskID)
-  const places = new Places(parts, ports.kinds, closed)
-  const groupArchive = new GroupArchive(parts, places)
+  const places = new Places(services, ports.kinds, closed)
+  const groupArchive = new GroupArchive(services, places)
   const note: Outbox["note"] = (...given) => outbox.note(...given)
-  const archive = new Archive(parts, places, groupArchive, { closed, note })
-  const keep = keeperOf(parts, ledgers)
-  const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ dispatcher, pauser, at }))
-  const members: GroupMembers = new GroupMembers(parts, {
+  const archive = new Archive(services, places, groupArchive, { closed, note })
+  const keep = resultWriter(services, ledgers)
+  const outbox: Outbox = outboxOf(services, ports.development, answers, () => ({ dispatcher, pauser, at }))
+  const members: GroupMembers = new GroupMembers(services, {
     features: ports.features,
     groupArchive,
     randomID: ports.randomID,
@@ -90,23 +90,23 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     over: (task) => dispatcher.over(task),
     launching: () => launching,
   })
-  const groups: Groups = new Groups(parts, { groupArchive, members, answers, ledgers, keep, closed })
+  const groups: Groups = new Groups(services, { groupArchive, members, answers, ledgers, keep, closed })
   const reschedule = () => launching.scheduler.reschedule()
   const at = (time: number) => poller.at(time)
-  const runtime = { ...ports, ...parts, reschedule, keep, note, wakeAt: at }
+  const runtime = { ...ports, ...services, reschedule, keep, note, wakeAt: at }
   const bodies = bodiesOf(ports.features, { ...runtime, ...stepsOf(() => ({ dispatcher, dependencies })) })
   const pauser = [...bodies.values()].find((body) => body.pauser)?.pauser
-  const verifiers = new Verifiers(parts, { features: ports.features, bodies, places, groupArchive })
+  const verifiers = new Verifiers(services, { features: ports.features, bodies, places, groupArchive })
   const freed = () => {
     reschedule()
-    poller.rest()
+    poller.stopIfIdle()
   }
   const watch = () => poller.wake()
-  const dispatcher: Dispatcher = new Dispatcher(parts, {
+  const dispatcher: Dispatcher = new Dispatcher(services, {
     outbox,
     answers,
     ledger,
-    effects: new Effects(parts, { groups, members, places, answers, verifiers, note }),
+    effects: new Effects(services, { groups, members, places, answers, verifiers, note }),
     verifiers,
     nextMembers: (task, run) => members.next(task, run),
     places,
@@ -114,24 +114,24 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     freed,
     at,
   })
-  const dependencies = new TaskDependencies(parts, dispatcher)
+  const dependencies = new TaskDependencies(services, dispatcher)
   const own = { bodies: [...bodies.values()], pauser }
-  const begins = { ...own, dependencies, dispatcher, places, allowance, elsewhere, ledgers, watch }
+  const begins = { ...own, dependencies, dispatcher, places, allowance, foreignCosts, ledgers, watch }
   const sources = [dependencies, ...own.bodies, outbox]
-  const launching: Launching = launchingOf(parts, { ...ports, ...begins, sources })
-  const recovery = new Recovery(parts, { ...begins, groups, outbox, ledger, verifiers, changed: freed })
-  const poller: Poller = new Poller(parts, { ...begins, recovery, outbox, ledger, reschedule })
+  const launching: Launching = launchingOf(services, { ...ports, ...begins, sources })
+  const recovery = new Recovery(services, { ...begins, groups, outbox, ledger, verifiers, changed: freed })
+  const poller: Poller = new Poller(services, { ...begins, recovery, outbox, ledger, reschedule })
   const retryNow = retryingBy(pauser)
-  return { ...begins, ...launching, parts, answers, ledger, archive, outbox, retryNow, recovery, poller }
+  return { ...begins, ...launching, parts: services, answers, ledger, archive, outbox, retryNow, recovery, poller }
 }
 
 /** Steps of `Runtime` that features may take. Each step calls `parts`, because the parts may be created later. */
 const stepsOf = (
-  parts: () => { readonly dispatcher: Dispatcher; readonly dependencies: TaskDependencies },
+  services: () => { readonly dispatcher: Dispatcher; readonly dependencies: TaskDependencies },
 ): Pick<Runtime, "pause" | "end" | "waitsForTasks"> => ({
-  pause: ({ id }, parked) => parts().dispatcher.deliver(id, { type: "pause", parked }),
-  end: ({ id, run }, ending) => void parts().dispatcher.end(id, run.generation, ending),
-  waitsForTasks: (task) => parts().dependencies.blocks(task) !== undefined,
+  pause: ({ id }, parked) => services().dispatcher.deliver(id, { type: "pause", parked }),
+  end: ({ id, run }, ending) => void services().dispatcher.end(id, run.generation, ending),
+  waitsForTasks: (task) => services().dependencies.blocks(task) !== undefined,
 })
 
 const bodiesOf = (features: readonly Feature[], runtime: Runtime): ReadonlyMap<string, FeatureBody> =>
@@ -149,27 +149,39 @@ const retryingBy =
     return pauser.retryNow(task, pause, model)
   }
 
-function budgetsOf(parts: Parts) {
-  const ledger = new CostLedger(parts)
-  return { ledger, allowance: new Allowance(parts, ledger), elsewhere: new ForeignCosts(parts, ledger) }
+function budgetsOf(services: Services) {
+  const ledger = new CostLedger(services)
+  return { ledger, allowance: new Allowance(services, ledger), foreignCosts: new ForeignCosts(services, ledger) }
 }
 
 /** Creates the parts that only use others: the API of tools, hooks, terminal, page and board. */
 function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async () => false }: ManagerPorts) {
-  const { parts, answers, ledger, archive, places, outbox, dispatcher, pauser, retryNow, recovery, poller } = inside
-  const { scheduler, resuming, bodies, dependencies, queue, allowance, elsewhere, ledgers } = inside
-  const { store } = parts
-  const tell = (task: Task, text: string) => tellTask(parts, dispatcher, task, text)
-  const forgetting = new TaskRemover(parts, { dispatcher, ledger, reschedule: () => scheduler.reschedule() })
+  const {
+    parts: services,
+    answers,
+    ledger,
+    archive,
+    places,
+    outbox,
+    dispatcher,
+    pauser,
+    retryNow,
+    recovery,
+    poller,
+  } = inside
+  const { scheduler, resuming, bodies, dependencies, queue, allowance, foreignCosts, ledgers } = inside
+  const { store } = services
+  const tell = (task: Task, text: string) => tellTask(services, dispatcher, task, text)
+  const forgetting = new TaskRemover(services, { dispatcher, ledger, reschedule: () => scheduler.reschedule() })
   const forget = (task: Task) => forgetting.forget(task)
   const limitOf = (task: Task) => {
     const model = modelOf(task)
     return model && pauser?.limitOf(model, task)
   }
-  const retention = new Retention(parts, { dependencies, forget, places })
-  const overview = new Overview(parts, { dispatcher, answers, recovery, archive, limitOf })
-  const cancelling = new Cancelling(parts, { dispatcher, archive, retention, forget, places })
-  const requests = new Requests(parts, {
+  const retention = new Retention(services, { dependencies, forget, places })
+  const overview = new Overview(services, { dispatcher, answers, recovery, archive, limitOf })
+  const cancelling = new TaskCanceller(services, { dispatcher, archive, retention, forget, places })
+  const requests = new Requests(services, {
     dispatcher,
     forget: (task) => cancelling.forget([task]),
     resume: (task, prompt) => resuming.resume(task, { prompt }),
@@ -178,15 +190,15 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
     answer,
   })
-  const opening = new TaskFinder(parts, ledgers)
-  const reporting = new Reporting(parts, { dispatcher, answers, archive, limitOf, opening })
-  const heard = { dispatcher, outbox, bodies, requests, poller, places }
-  const eventRouter = new EventRouter(parts, { ...heard, forget: (task) => cancelling.forgetLost(task) })
-  const begins = { dispatcher, randomID, queue, allowance, elsewhere }
-  const unattended = new Unattended(parts, { ...begins, ledger, poller, recovery })
+  const taskFinder = new TaskFinder(services, ledgers)
+  const reporting = new TaskReporter(services, { dispatcher, answers, archive, limitOf, taskFinder })
+  const routerPorts = { dispatcher, outbox, bodies, requests, poller, places }
+  const eventRouter = new EventRouter(services, { ...routerPorts, forget: (task) => cancelling.forgetLost(task) })
+  const begins = { dispatcher, randomID, queue, allowance, foreignCosts }
+  const unattended = new Unattended(services, { ...begins, ledger, poller, recovery })
   return {
     cancelling,
-    opening,
+    opening: taskFinder,
     reporting,
     eventRouter,
     unattended,
@@ -200,8 +212,8 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
 }
 
 /** Stores values in files of the project; see `Runtime`. */
-const keeperOf =
-  ({ opencode }: Parts, ledgers: () => Promise<Ledgers>) =>
+const resultWriter =
+  ({ opencode }: Services, ledgers: () => Promise<Ledgers>) =>
   async (taskID: string, json: string): Promise<string | undefined> => {
     try {
       return await (await ledgers()).keep(taskID, json)
@@ -220,11 +232,11 @@ function lost(parentID: string, { announcing }: Dispatcher, recovery: Recovery):
 }
 
 /** `tookOver`: called when another process has taken over a task. */
-function partsOf(
+function servicesOf(
   { opencode, clock, options, commands, isTerminal }: ManagerPorts,
   stopped: AbortSignal,
   { isTelling, tookOver }: { isTelling: (parentID: string) => boolean; tookOver: (task: Task) => void },
-): Parts {
+): Services {
   const logged: ConstructorParameters<typeof TaskStore>[0] = (before, after, { type }) =>
     opencode.log("info", "transition", {
       task: after.id,
@@ -239,9 +251,9 @@ function partsOf(
   })
   const journal = new Journal({ opencode, clock, stopped, store, isTelling, takenOver })
   const toaster = new Toaster({ opencode, clock, options })
-  const attendance = new Attendance(clock, options.permissionTimeout, isTerminal)
-  const parts = { opencode, clock, options, store, journal, toaster, background, attendance, commands, stopped }
-  return parts
+  const presence = new PresenceTracker(clock, options.permissionTimeout, isTerminal)
+  const services = { opencode, clock, options, store, journal, toaster, background, presence, commands, stopped }
+  return services
 
   function takenOver(id: string): void {
     const task = store.get(id)
@@ -250,6 +262,7 @@ function partsOf(
     // Show the task's new state at once.
     if (task) tookOver(task)
     // The parent is told that the run was interrupted, so the run must stop here.
-    if (task && run) background.run("stop what was taken over", () => stopSession(parts, task.sessionID, run.asks).done)
+    if (task && run)
+      background.run("stop what was taken over", () => stopSession(services, task.sessionID, run.asks).done)
   }
 }

@@ -27,31 +27,31 @@ import {
   type Usage,
 } from "../core/task.ts"
 import { tooLateFor } from "../core/watchdog.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 
 /** A purse with the sessions whose tasks it pays for, and each session's usage before the purse was opened. */
 export type LedgerPurse = PurseLimit & { readonly threads: Readonly<Record<string, Usage>> }
 
-type Elsewhere = { readonly task: Task; readonly cost?: number }
+type ForeignTask = { readonly task: Task; readonly cost?: number }
 
 /**
  * Adds up the cost of tasks for shared limits. Other processes' tasks count by their records, and forgotten tasks count
  * because they were paid, too.
  */
 export class CostLedger {
-  readonly #parts: Parts
+  readonly #services: Services
   /** Tasks of other processes. `cost`: cost of the current run of an active task. */
-  #elsewhere: readonly Elsewhere[] = []
+  #foreignTasks: readonly ForeignTask[] = []
   #purse: LedgerPurse | undefined
   /** Bill reused while several runs are checked at once. */
-  #shown: Bill | undefined
+  #cachedBill: Bill | undefined
 
-  constructor(parts: Parts) {
-    this.#parts = parts
+  constructor(services: Services) {
+    this.#services = services
   }
 
   get isShared(): boolean {
-    return this.#purse !== undefined || needsBill(this.#parts.options)
+    return this.#purse !== undefined || needsBill(this.#services.options)
   }
 
   /** Sets the purse that pays; undefined for none. */
@@ -66,7 +66,7 @@ export class CostLedger {
 
   /** Limits on the session's next run; `taskID` is set for a resume. */
   limitsIn(sessionID: string, taskID?: string): SpendingLimits {
-    const { options, store } = this.#parts
+    const { options, store } = this.#services
     const own = taskID === undefined ? undefined : store.get(taskID)
     const purse = own ? this.purseOf(own) : this.#paid(sessionID)
     return purse ? { ...options, purse } : options
@@ -74,7 +74,7 @@ export class CostLedger {
 
   /** Usage since the purse was opened, and the reserve for last words of active runs. */
   ofPurse(): NonNullable<Spent["purse"]> {
-    return this.#ofPurse(this.#shown ?? this.#bill())
+    return this.#ofPurse(this.#cachedBill ?? this.#bill())
   }
 
   /** True where a shared limit is used so far that no run may begin and active runs must say their last word. */
@@ -84,16 +84,16 @@ export class CostLedger {
 
   /** Usage that counts for a run's limits. */
   spentBy({ parentID, id }: Task): Spent {
-    return this.#spent(this.#shown ?? this.#bill(), parentID, id)
+    return this.#spent(this.#cachedBill ?? this.#bill(), parentID, id)
   }
 
   /** Runs `look`. All checks in it use one shared bill, which is computed once. */
   once(look: () => void): void {
-    this.#shown ??= this.isShared ? this.#bill() : undefined
+    this.#cachedBill ??= this.isShared ? this.#bill() : undefined
     try {
       look()
     } finally {
-      this.#shown = undefined
+      this.#cachedBill = undefined
     }
   }
 
@@ -104,7 +104,7 @@ export class CostLedger {
 
   /** Usage of all tasks that work in this session, with their descendants. Forgotten tasks are included. */
   ofSession(sessionID: string): Usage {
-    return this.#ofSession(this.#shown ?? this.#bill(), sessionID)
+    return this.#ofSession(this.#cachedBill ?? this.#bill(), sessionID)
   }
 
   /** Usage of a task and its descendants. */
@@ -117,7 +117,7 @@ export class CostLedger {
    * nothing.
    */
   keep(task: Task): Task | undefined {
-    const { store } = this.#parts
+    const { store } = this.#services
     const parentState = store.parentState(task.parentID)
     // If the parent is a task, its own budget still includes the cost of this child.
     if (this.isShared || store.bySession(task.parentID))
@@ -126,23 +126,23 @@ export class CostLedger {
   }
 
   /** Updates other processes' tasks from the project's records of the last day. */
-  readElsewhere(records: readonly TaskRecord[]): void {
-    const { store } = this.#parts
+  readForeign(records: readonly TaskRecord[]): void {
+    const { store } = this.#services
     const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))
     // A record lacks the cost of the current run: compute it from the cost of the session.
-    this.#elsewhere = others.map(({ task, cost = 0 }) => ({
+    this.#foreignTasks = others.map(({ task, cost = 0 }) => ({
       task,
       ...(isActive(task) && { cost: cost - task.earlier.usage.cost }),
     }))
   }
 
   #spent(bill: Bill, sessionID: string, taskID: string | undefined): Spent {
-    const { store, options } = this.#parts
+    const { store, options } = this.#services
     const above = payer(sessionID, (id) => store.bySession(id))
     // Tasks that nobody launched share no session, so no session's usage counts for them.
     const session = above === NOBODY ? NO_USAGE : bill.session(above)
     // Without a daily limit, the day's usage is not needed.
-    const day = options.maxCostPerDay > 0 ? addUsage(bill.day(), this.#unbelieved()) : NO_USAGE
+    const day = options.maxCostPerDay > 0 ? addUsage(bill.day(), this.#unverified()) : NO_USAGE
     const spent = { task: taskID ? bill.task(taskID) : NO_USAGE, session, day }
     return this.#purse ? { ...spent, purse: this.#ofPurse(bill) } : spent
   }
@@ -150,12 +150,12 @@ export class CostLedger {
   #paid(sessionID: string): PurseLimit | undefined {
     const purse = this.#purse
     if (!purse) return undefined
-    const thread = payer(sessionID, (id) => this.#parts.store.bySession(id))
+    const thread = payer(sessionID, (id) => this.#services.store.bySession(id))
     return Object.hasOwn(purse.threads, thread) ? purse : undefined
   }
 
   #ofPurse(bill: Bill): NonNullable<Spent["purse"]> {
-    const { store } = this.#parts
+    const { store } = this.#services
     const { threads = {} } = this.#purse ?? {}
     const used = Object.entries(threads).map(([sessionID, before]) => {
       const took = this.#ofSession(bill, sessionID)
@@ -168,7 +168,7 @@ export class CostLedger {
   }
 
   #ofSession(bill: Bill, sessionID: string): Usage {
-    const { store } = this.#parts
+    const { store } = this.#services
     const below = bill.session(sessionID)
     const known = [store.bySession(sessionID), ...store.forgotten()].filter((task) => task?.sessionID === sessionID)
     const ids = new Set(known.flatMap((task) => task?.id ?? []))
@@ -176,9 +176,9 @@ export class CostLedger {
   }
 
   #bill(): Bill {
-    const { store, clock } = this.#parts
-    const elsewhere = this.#elsewhere.map(({ task }) => task)
-    const tasks = [...elsewhere, ...store.forgotten(), ...store.all()]
+    const { store, clock } = this.#services
+    const foreignTasks = this.#foreignTasks.map(({ task }) => task)
+    const tasks = [...foreignTasks, ...store.forgotten(), ...store.all()]
     const known = new Map(tasks.map((task) => [task.id, task]))
     return billOf([...known.values()], (task) => this.#summaryOf(task), clock.now())
   }
@@ -187,18 +187,18 @@ export class CostLedger {
    * Cost of the last day's sessions with unverified records. If they did not count, losing the key would reset the
    * daily limit.
    */
-  #unbelieved(): Usage {
-    const { opencode, store, clock } = this.#parts
+  #unverified(): Usage {
+    const { opencode, store, clock } = this.#services
     const since = clock.now() - DAY_MS
-    const others = opencode.unbelieved().filter(({ sessionID }) => !store.bySession(sessionID))
+    const others = opencode.unverified().filter(({ sessionID }) => !store.bySession(sessionID))
     const cost = others.reduce((sum, each) => (each.changedAt > since ? sum + each.cost : sum), 0)
     return { ...NO_USAGE, cost }
   }
 
   #summaryOf(task: Task): OwnUsage {
-    const { usage } = (isActive(task) ? this.#parts.store.run(task.id)?.observed : task.outcome) ?? NO_FIGURES
+    const { usage } = (isActive(task) ? this.#services.store.run(task.id)?.observed : task.outcome) ?? NO_FIGURES
     const { cost = 0 } =
-      this.#elsewhere.length === 0 ? {} : (this.#elsewhere.find((other) => other.task.id === task.id) ?? {})
+      this.#foreignTasks.length === 0 ? {} : (this.#foreignTasks.find((other) => other.task.id === task.id) ?? {})
     const lastRun = isActive(task) ? { ...usage, cost: Math.max(usage.cost, cost) } : usage
     return { lastRun, before: task.earlier.usage }
   }
@@ -209,11 +209,11 @@ const dearestStep = (run: ActiveRun | undefined): number =>
 
 /** Checks the limits on new runs: cost, tokens, and rate of launches. */
 export class Allowance {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ledger: CostLedger
 
-  constructor(parts: Parts, ledger: CostLedger) {
-    this.#parts = parts
+  constructor(services: Services, ledger: CostLedger) {
+    this.#services = services
     this.#ledger = ledger
   }
 
@@ -229,7 +229,7 @@ export class Allowance {
   /** Returns why no run may begin in the session; undefined where a run may begin. */
   refusal(sessionID: string, taskID?: string): string | undefined {
     const limits = this.#ledger.limitsIn(sessionID, taskID)
-    const { clock, options } = this.#parts
+    const { clock, options } = this.#services
     const late = tooLateFor({ ...limits, lastWord: options.lastWord }, clock.now())
     return late ?? spendingRefusal(limits, this.#ledger.spentBefore(sessionID, taskID))
   }
@@ -238,7 +238,7 @@ export class Allowance {
   blocks({ id, parentID, run }: Task): Block | undefined {
     const why = this.refusal(parentID, id)
     if (why === undefined) return undefined
-    const isUnbegun = run.startedAt === undefined || this.#parts.store.run(id)?.notStarted === true
+    const isUnbegun = run.startedAt === undefined || this.#services.store.run(id)?.notStarted === true
     const text = isUnbegun ? `It never began: ${why}.` : `It did not go on: ${why}.`
     return { by: "budget", ends: { type: "failed", reason: { code: "budget", text } } }
   }
@@ -255,9 +255,9 @@ export class Allowance {
 
   /** Counts a launch. Throws where the session has launched too many tasks lately. */
   countLaunch(sessionID: string): void {
-    const now = this.#parts.clock.now()
-    const { maxLaunchesPerMinute } = this.#parts.options
-    const parentState = this.#parts.store.parentState(sessionID)
+    const now = this.#services.clock.now()
+    const { maxLaunchesPerMinute } = this.#services.options
+    const parentState = this.#services.store.parentState(sessionID)
     const delay = launchDelay(parentState.launches, maxLaunchesPerMinute, now)
     if (delay > 0)
       throw new CallError(
@@ -275,19 +275,19 @@ const KNOWN_MS = 30_000
 
 /** Reads the cost of other processes' tasks for the ledger, where a daily limit needs it. */
 export class ForeignCosts {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ledger: CostLedger
   #lookedAt = Number.NEGATIVE_INFINITY
   #looking: Promise<void> = Promise.resolve()
 
-  constructor(parts: Parts, ledger: CostLedger) {
-    this.#parts = parts
+  constructor(services: Services, ledger: CostLedger) {
+    this.#services = services
     this.#ledger = ledger
   }
 
   /** Reads the costs again if they are too old, and resolves when they are recent enough. Never rejects. */
   look(): Promise<void> {
-    const { options, clock } = this.#parts
+    const { options, clock } = this.#services
     if (options.maxCostPerDay === 0) return Promise.resolve()
     const now = clock.now()
     if (Math.abs(now - this.#lookedAt) >= KNOWN_MS) {
@@ -298,9 +298,9 @@ export class ForeignCosts {
   }
 
   async #read(now: number): Promise<void> {
-    const { opencode } = this.#parts
+    const { opencode } = this.#services
     try {
-      this.#ledger.readElsewhere(await opencode.recordsSince(now - DAY_MS, "project"))
+      this.#ledger.readForeign(await opencode.recordsSince(now - DAY_MS, "project"))
     } catch (error) {
       opencode.log("warn", "could not read what other tasks have cost", { error: String(error) })
     }

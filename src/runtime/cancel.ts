@@ -3,7 +3,7 @@ import type { Cleared } from "../present/view.ts"
 import type { Archive } from "./archive.ts"
 import type { CostLedger } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 import type { Places } from "./places/places.ts"
 import type { Retention } from "./tasks/retention.ts"
 import { type CancelSelector, selectRunning } from "./tasks/view.ts"
@@ -22,12 +22,12 @@ type CancellingPorts = {
 }
 
 /** Cancels and clears tasks for the session that launched them. */
-export class Cancelling {
-  readonly #parts: Parts
+export class TaskCanceller {
+  readonly #services: Services
   readonly #ports: CancellingPorts
 
-  constructor(parts: Parts, ports: CancellingPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: CancellingPorts) {
+    this.#services = services
     this.#ports = ports
   }
 
@@ -36,7 +36,7 @@ export class Cancelling {
    * and the tasks that waited for one of these.
    */
   async cancel(selector: CancelSelector, sessionID: string): Promise<readonly Task[]> {
-    const { store } = this.#parts
+    const { store } = this.#services
     const own = store.ofParent(sessionID)
     const selected = selectRunning(selector, own, store)
     const merging = selected.filter(({ id }) => store.isMerging(id))
@@ -52,7 +52,7 @@ export class Cancelling {
 
   /** Clears the session's tasks. Running tasks are stopped without a notification, and all tasks' sessions stay. */
   async clear(sessionID: string): Promise<Cleared> {
-    const { store } = this.#parts
+    const { store } = this.#services
     const own = store.ofParent(sessionID)
     const tasks = own.filter((task) => !store.isForeign(task.id))
     const left = own.length - tasks.length
@@ -73,7 +73,7 @@ export class Cancelling {
 
   /** Clears ended tasks with their archived work. Returns ids of tasks whose work stays because it is not merged. */
   async forget(tasks: readonly Task[]): Promise<readonly string[]> {
-    const { store } = this.#parts
+    const { store } = this.#services
     const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
     const unmerged = await this.#ports.archive.clear(all)
     await Promise.all(tasks.map((task) => this.#ports.forget(task)))
@@ -83,7 +83,7 @@ export class Cancelling {
   /** Clears a task whose parent session was deleted: archived work here stays, remote files are removed. */
   async forgetLost(task: Task): Promise<void> {
     const { archive, places, forget } = this.#ports
-    await archive.clear([task, ...this.#parts.store.below(task)].filter((each) => places.isAway(each)))
+    await archive.clear([task, ...this.#services.store.below(task)].filter((each) => places.isAway(each)))
     await forget(task)
   }
 }
@@ -99,23 +99,23 @@ type ForgettingPorts = {
 
 /** Removes tasks from the list and their records from their sessions. */
 export class TaskRemover {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: ForgettingPorts
 
-  constructor(parts: Parts, ports: ForgettingPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: ForgettingPorts) {
+    this.#services = services
     this.#ports = ports
   }
 
   /** Clears a task and its descendants, because no session could see the descendants without the task. */
   async forget(task: Task): Promise<void> {
-    const { store } = this.#parts
+    const { store } = this.#services
     const own = store.ofParent(task.sessionID).filter(({ id }) => !store.isForeign(id))
     await Promise.all([...own.map((each) => this.forget(each)), this.#forgetOne(task)])
   }
 
   async #forgetOne(task: Task): Promise<void> {
-    const { store, journal } = this.#parts
+    const { store, journal } = this.#services
     const { dispatcher, ledger } = this.#ports
     // If the task was resumed while its end was closed, a run is active again and must end.
     dispatcher.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })

@@ -13,7 +13,7 @@ export type RequestHandler = Pick<
   | "inRequest"
   | "holdsRequest"
   | "refusesTools"
-  | "rides"
+  | "cacheSessionOf"
   | "isFresh"
   | "answersInJSON"
   | "isLaunched"
@@ -43,7 +43,7 @@ export interface Threads {
   /** Model of the calling message. */
   modelOf(sessionID: string, messageID: string): Promise<Model | undefined>
   /** Makes OpenCode load the plugin in the project's main folder, where the scheduler runs. */
-  wakeHome(): Promise<void>
+  wakeMainFolder(): Promise<void>
 }
 
 /** Adapter of one plugin instance to OpenCode. Each API of OpenCode has its own implementation of this type. */
@@ -69,7 +69,7 @@ export type Connection = {
   threads(home: string): Threads
   readonly userActions: UserActions
   /** Writes UI metadata of a task whose session here only represents a remote session. */
-  sign(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void>
+  writeUiMetadata(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void>
   /** Whether another instance of this process serves this folder and recovers its tasks. */
   hasOtherOwner(): boolean
   /**

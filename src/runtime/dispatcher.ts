@@ -14,7 +14,7 @@ import type { CostLedger } from "./budgets.ts"
 import type { Effects, Token } from "./effects.ts"
 import { EndAnnouncer } from "./end-order.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 import type { Places } from "./places/places.ts"
 import type { TaskHandle } from "./tasks/task-handle.ts"
 import type { Verifiers } from "./verifiers.ts"
@@ -52,23 +52,23 @@ const notNeeded = ({ outcome }: Task): Ending => {
  * once, so that the caller sees the ended run; `Effects` runs slow commands.
  */
 export class Dispatcher {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: DispatcherPorts
   readonly announcing: EndAnnouncer
   #ends = 0
 
-  constructor(parts: Parts, ports: DispatcherPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: DispatcherPorts) {
+    this.#services = services
     this.#ports = ports
-    this.announcing = new EndAnnouncer(parts, ports.outbox, (task) =>
+    this.announcing = new EndAnnouncer(services, ports.outbox, (task) =>
       this.deliver(task.id, { type: "notified" }, { generation: task.run.generation }),
     )
   }
 
   /** Gives an input to a task's run. Without a run, nothing happens. */
   deliver(taskID: string, input: Input, token?: Token): void {
-    const handle = this.#parts.store.handle(taskID)
-    if (handle && !this.#parts.stopped.aborted) this.#take(handle, () => this.#advance(handle, input, token))
+    const handle = this.#services.store.handle(taskID)
+    if (handle && !this.#services.stopped.aborted) this.#take(handle, () => this.#advance(handle, input, token))
   }
 
   /**
@@ -76,7 +76,7 @@ export class Dispatcher {
    * process owns the task.
    */
   end(taskID: string, generation: number, ending: Ending, options: EndOptions = {}): boolean {
-    const { store } = this.#parts
+    const { store } = this.#services
     const before = store.handle(taskID)
     if (!before || before.task.run.generation !== generation) return false
     const wasMerging = store.isMerging(taskID)
@@ -91,10 +91,10 @@ export class Dispatcher {
    * describes it.
    */
   closeAgain(task: Task): void {
-    const handle = this.#parts.store.handle(task.id)
+    const handle = this.#services.store.handle(task.id)
     if (!handle) return
     handle.endIndex = ++this.#ends
-    this.#take(handle, () => this.#commit(handle, reopened(task, this.#parts.clock.now())))
+    this.#take(handle, () => this.#commit(handle, reopened(task, this.#services.clock.now())))
   }
 
   /** Resolves when the task's last end is closed: its session is stopped and its outcome final. */
@@ -113,15 +113,15 @@ export class Dispatcher {
   }
 
   isClosing(taskID: string): boolean {
-    return isClosing(this.#parts.store.run(taskID))
+    return isClosing(this.#services.store.run(taskID))
   }
 
   /**
    * Counts usage of a session that somebody, for example another plugin, continues after the end of its run: these
    * answers cost money, too.
    */
-  wentOn({ id, run }: Task, { messageID, usage }: Extract<OpencodeEvent, { type: "answered" }>): void {
-    const { store, clock, journal } = this.#parts
+  countLaterUsage({ id, run }: Task, { messageID, usage }: Extract<OpencodeEvent, { type: "answered" }>): void {
+    const { store, clock, journal } = this.#services
     const handle = store.handle(id)
     if (!handle || this.isClosing(id)) return
     if (handle.counted.has(messageID) || handle.run?.observed.answers.has(messageID)) return
@@ -135,26 +135,26 @@ export class Dispatcher {
 
   /** Releases all waiting calls when the plugin stops. */
   releaseAll(): void {
-    for (const handle of this.#parts.store.entries()) handle.releaseWaiters()
+    for (const handle of this.#services.store.entries()) handle.releaseWaiters()
   }
 
   /** Schedules the next tick of each run. */
   wake(): void {
-    for (const task of this.#parts.store.active()) this.#rearm(task.id)
+    for (const task of this.#services.store.active()) this.#rearm(task.id)
   }
 
-  #worldOf({ task }: TaskHandle): RunContext {
-    const { clock, options, store, opencode, attendance } = this.#parts
+  #contextOf({ task }: TaskHandle): RunContext {
+    const { clock, options, store, opencode, presence } = this.#services
     return {
       now: clock.now(),
-      presence: attendance.now,
+      presence: presence.now,
       options,
       task,
       messageID: opencode.messageID,
       purse: this.#ports.ledger.purseOf(task),
       ownTasks: store.hasOpen(task.sessionID),
       childrenPausedSince: () => allPausedSince(store.ofParent(task.sessionID)),
-      owed: this.#ports.outbox.owes(task.sessionID),
+      hasPendingMessage: this.#ports.outbox.hasPending(task.sessionID),
       spent: () => this.#ports.ledger.spentBy(task),
       nextMembers: (run) => this.#ports.nextMembers(task, run),
       mostAway: () => this.#ports.places.mostAway(task),
@@ -172,7 +172,7 @@ export class Dispatcher {
       try {
         next()
       } catch (error) {
-        this.#parts.opencode.log("error", "a step of a run failed", { error: String(error) })
+        this.#services.opencode.log("error", "a step of a run failed", { error: String(error) })
       }
     handle.isBusy = false
     handle.notifyWatchers()
@@ -180,9 +180,10 @@ export class Dispatcher {
 
   #advance(handle: TaskHandle, input: Input, token: Token | undefined): void {
     const { run } = handle
-    const isLate = token && (run?.generation !== token.generation || (token.turn ?? run.stageCount) !== run.stageCount)
+    const isLate =
+      token && (run?.generation !== token.generation || (token.stageCount ?? run.stageCount) !== run.stageCount)
     if (!run || isLate) return
-    this.#commit(handle, step(run, input, this.#worldOf(handle)))
+    this.#commit(handle, step(run, input, this.#contextOf(handle)))
     if (!isFleeting(input)) this.#rearm(handle.task.id)
   }
 
@@ -194,12 +195,12 @@ export class Dispatcher {
   }
 
   #rearm(taskID: string): void {
-    const handle = this.#parts.store.handle(taskID)
-    if (handle?.run) this.#ports.at(nextDue(handle.run, this.#worldOf(handle)))
+    const handle = this.#services.store.handle(taskID)
+    if (handle?.run) this.#ports.at(nextDue(handle.run, this.#contextOf(handle)))
   }
 
   #perform(handle: TaskHandle, command: MachineCommand): void {
-    const { store, clock, journal, opencode, toaster, background, attendance } = this.#parts
+    const { store, clock, journal, opencode, toaster, background, presence } = this.#services
     const { task } = handle
     switch (command.do) {
       case "record": {
@@ -217,7 +218,7 @@ export class Dispatcher {
         return handle.stop?.abort()
       case "announce":
         toaster.asked(task, command.ask)
-        background.run("see who is there", () => attendance.look())
+        background.run("see who is there", () => presence.look())
         return opencode.log("info", "a task waits for an answer", {
           task: task.id,
           session: command.ask.sessionID,
@@ -234,7 +235,7 @@ export class Dispatcher {
       case "notify":
         this.announcing.note(handle, command)
         this.#ports.settled(task)
-        this.#tellTeam(task)
+        this.#notifyGroup(task)
         return handle.releaseWaiters()
       case "write":
         if (command.later) return journal.saveSoon(task)
@@ -244,13 +245,13 @@ export class Dispatcher {
 
   #end(handle: TaskHandle, { event, ending, options }: Extract<MachineCommand, { do: "end" }>): void {
     handle.endIndex = ++this.#ends
-    const change = this.#parts.store.apply(handle.task.id, event, this.#parts.clock.now())
+    const change = this.#services.store.apply(handle.task.id, event, this.#services.clock.now())
     if (change && options.messages && ending.proven && !options.silent)
       this.#ports.answers.keep(change.after, { text: answerText(options.messages), gone: false })
   }
 
   #ended({ task, run }: TaskHandle, silent: boolean): void {
-    const { toaster, opencode, clock, store } = this.#parts
+    const { toaster, opencode, clock, store } = this.#services
     if (!silent && !isUnattended(task) && !isMember(task)) toaster.ended(task)
     opencode.log("info", "task ended", {
       task: task.id,
@@ -267,13 +268,13 @@ export class Dispatcher {
     if (task.status !== "completed" || task.group)
       for (const { id } of store.ofParent(task.sessionID))
         this.deliver(id, { type: "end", ending: task.group ? notNeeded(task) : PARENT_ENDED, options: { wake: false } })
-    this.#tellTeam(task)
+    this.#notifyGroup(task)
     if (!silent) this.announcing.wakeAgainBeside(task, run?.closing?.options.maybeDelivered)
     this.#ports.freed()
   }
 
   /** Tells a group that one of its members has changed, so that the group decides its next step. */
-  #tellTeam({ member }: Task): void {
+  #notifyGroup({ member }: Task): void {
     if (member) this.deliver(member.of, { type: "members" })
   }
 
@@ -282,19 +283,19 @@ export class Dispatcher {
     const { ledger } = this.#ports
     ledger.once(() => {
       // Far from every shared limit, the spending of one run concerns only its ancestors.
-      const others = ledger.isNear(task) ? this.#parts.store.active() : this.#above(task)
+      const others = ledger.isNear(task) ? this.#services.store.active() : this.#above(task)
       for (const { id } of others) if (id !== task.id) this.deliver(id, { type: "spending" })
     })
   }
 
   /** Ancestors of the task, nearest first. */
   #above({ parentID }: Task): readonly Task[] {
-    const parent = this.#parts.store.bySession(parentID)
-    return parent && !this.#parts.store.isForeign(parent.id) ? [parent, ...this.#above(parent)] : []
+    const parent = this.#services.store.bySession(parentID)
+    return parent && !this.#services.store.isForeign(parent.id) ? [parent, ...this.#above(parent)] : []
   }
 
   #until(taskID: string, until: (run: ActiveRun | undefined) => boolean): Promise<void> {
-    return this.#parts.store.handle(taskID)?.until(until) ?? Promise.resolve()
+    return this.#services.store.handle(taskID)?.until(until) ?? Promise.resolve()
   }
 }
 

@@ -10,7 +10,7 @@ import { askNote } from "../present/notes.ts"
 import type { Answers } from "./answers.ts"
 import { attachedIn } from "./launch/request.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 import { PlaceError } from "./places/place.ts"
 import type { Merging, Places } from "./places/places.ts"
 import {
@@ -35,27 +35,27 @@ export type EffectPorts = {
 
 type GroupEffects = {
   open(task: Task): Promise<readonly number[]>
-  leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }>
+  archive(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }>
 }
 type MemberEffects = { make(task: Task, nth: number, text: string): Promise<void> }
 
 type Of<Do extends MachineCommand["do"]> = Extract<MachineCommand, { do: Do }>
 type Back = (input: Input) => void
-/** Names the run that a result belongs to. With `turn`, the result is ignored once the run has changed stage. */
-export type Token = { readonly generation: number; readonly turn?: number }
+/** Names the run that a result belongs to. With `stageCount`, the result is ignored once the run has changed stage. */
+export type Token = { readonly generation: number; readonly stageCount?: number }
 
 /** Results of these commands are ignored once the run has changed stage. */
-const OF_TURN: readonly MachineCommand["do"][] = ["prepare", "look", "confirm", "verify"]
+const OF_STAGE: readonly MachineCommand["do"][] = ["prepare", "look", "confirm", "verify"]
 
 /**
  * Runs the slow commands of the machine. Each command gives an input back to the machine, even when the command fails.
  */
 export class Effects {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: EffectPorts
 
-  constructor(parts: Parts, ports: EffectPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: EffectPorts) {
+    this.#services = services
     this.#ports = ports
   }
 
@@ -66,18 +66,18 @@ export class Effects {
   perform(handle: TaskHandle, command: MachineCommand, deliver: (input: Input, token: Token) => void): void {
     const { task, run } = handle
     if (!run) return
-    const { generation, stageCount: turn } = run
-    const token = OF_TURN.includes(command.do) ? { generation, turn } : { generation }
+    const { generation, stageCount } = run
+    const token = OF_STAGE.includes(command.do) ? { generation, stageCount } : { generation }
     const back = (input: Input) => deliver(input, token)
     // Start the work at once: a session must be stopped before anything else happens.
     const effect = this.#work(handle, task, command, back).catch((error) => {
       // An error that the user can correct is no fault of the plugin.
       const level = error instanceof CallError ? "warn" : "error"
-      this.#parts.opencode.log(level, `${command.do} failed`, { task: task.id, error: String(error) })
+      this.#services.opencode.log(level, `${command.do} failed`, { task: task.id, error: String(error) })
       const failed = failureOf(command, error)
       if (failed) back(failed)
     })
-    this.#parts.background.run(command.do, () => effect)
+    this.#services.background.run(command.do, () => effect)
   }
 
   async #work(handle: TaskHandle, task: Task, command: MachineCommand, back: Back): Promise<void> {
@@ -95,18 +95,18 @@ export class Effects {
       case "send":
         return back(await this.#send(task, command))
       case "store":
-        await this.#parts.opencode.prompt({ ...messageFor(task, command.message), noReply: true })
+        await this.#services.opencode.prompt({ ...messageFor(task, command.message), noReply: true })
         return back({ type: "sent", message: command.message })
       case "park":
-        await stopSession(this.#parts, task.sessionID, command.asks).done
-        await deleteRefusedStep(this.#parts, task)
+        await stopSession(this.#services, task.sessionID, command.asks).done
+        await deleteRefusedStep(this.#services, task)
         return back({ type: "stopped" })
       case "refuse":
         return this.#refuse(command.ask, command.text)
       case "hint":
         return this.#hint(task, () => back({ type: "hint dropped" }))
       case "check idle":
-        if (!(await this.#parts.opencode.activity()).has(task.sessionID)) back({ type: "idle" })
+        if (!(await this.#services.opencode.activity()).has(task.sessionID)) back({ type: "idle" })
         return
       case "count":
         return back({ type: "counted", messages: await this.#messages(task) })
@@ -123,26 +123,26 @@ export class Effects {
       case "finalize":
         return back(await this.#finalize(handle, command))
       case "write":
-        await this.#parts.journal.save(task)
+        await this.#services.journal.save(task)
         return back({ type: "written" })
     }
   }
 
   /** Writes the task's record, reads the answers that the task waited for, and prepares the task's place. */
   async #prepare(handle: TaskHandle, task: Task, { save, again }: Of<"prepare">): Promise<Input> {
-    if (save) await this.#parts.journal.save(task)
+    if (save) await this.#services.journal.save(task)
     // Read the answers before the place is prepared: the tasks that gave them may be cleared meanwhile.
     const answers = await this.#answersFor(task)
     // Members prepare places of their own. A group that waited for tasks must capture what those tasks changed.
     if (task.group && task.place && task.run.after)
-      await this.#ports.places.capture(task, parentFolderOf(this.#parts, task))
+      await this.#ports.places.capture(task, parentFolderOf(this.#services, task))
     if (task.group) return { type: "prepared", answers, preface: "", done: await this.#ports.groups.open(task) }
-    if (!this.#parts.store.runs(task) || !(task.place || task.depth > 1))
+    if (!this.#services.store.runs(task) || !(task.place || task.depth > 1))
       return { type: "prepared", answers, preface: "" }
     const stop = new AbortController()
     handle.stop = stop
     // Stopping the plugin also stops a setup command.
-    const preparing = this.#ports.places.enter(task, AbortSignal.any([stop.signal, this.#parts.stopped]), again)
+    const preparing = this.#ports.places.enter(task, AbortSignal.any([stop.signal, this.#services.stopped]), again)
     handle.preparation = preparing.catch(() => {})
     try {
       return { type: "prepared", answers, preface: await preparing }
@@ -154,15 +154,18 @@ export class Effects {
 
   /** The answers that a task has waited for. */
   #answersFor({ run }: Task): Promise<readonly DependencyAnswer[]> {
-    const others = (run.after ?? []).flatMap((id) => this.#parts.store.get(id) ?? [])
+    const others = (run.after ?? []).flatMap((id) => this.#services.store.get(id) ?? [])
     return Promise.all(others.map(async (task) => ({ task, text: (await this.#ports.answers.of(task)).text })))
   }
 
   /** Stores a task's prompt without starting the model, with the answers that the task waited for. */
   async #layDown(task: Task, text: string): Promise<void> {
     const whole = withAnswers(text, await this.#answersFor(task))
-    await this.#parts.opencode.prompt({ ...(await this.#withFiles(task, runPrompt(task, whole, ""))), noReply: true })
-    await this.#parts.journal.save(task)
+    await this.#services.opencode.prompt({
+      ...(await this.#withFiles(task, runPrompt(task, whole, ""))),
+      noReply: true,
+    })
+    await this.#services.journal.save(task)
   }
 
   async #prompt(task: Task, { text, preface }: Of<"prompt">): Promise<Input> {
@@ -170,59 +173,59 @@ export class Effects {
     // A stored prompt has its files; attaching them again would duplicate them. A prompt without files is sent at once,
     // since an input that arrives before the send may end the run.
     const prompt = asked.again || !task.run.files ? asked : await this.#withFiles(task, asked)
-    await sayTo(this.#parts, task, () => this.#parts.opencode.prompt(prompt))
+    await sayTo(this.#services, task, () => this.#services.opencode.prompt(prompt))
     return { type: "prompted" }
   }
 
   async #withFiles(task: Task, prompt: Prompt): Promise<Prompt> {
     const { files = [] } = task.run
-    const attached = files.length > 0 ? await attachedIn(files, this.#parts.opencode.folderOf(task.sessionID)) : []
+    const attached = files.length > 0 ? await attachedIn(files, this.#services.opencode.folderOf(task.sessionID)) : []
     return attached.length > 0 ? { ...prompt, files: attached } : prompt
   }
 
-  async #send(task: Task, { message: word, interrupts }: Of<"send">): Promise<Input> {
-    const { clock, stopped, store, opencode } = this.#parts
-    const stopping = interrupts && stopSession(this.#parts, task.sessionID, interrupts)
+  async #send(task: Task, { message: sentMessage, interrupts }: Of<"send">): Promise<Input> {
+    const { clock, stopped, store, opencode } = this.#services
+    const stopping = interrupts && stopSession(this.#services, task.sessionID, interrupts)
     await stopping?.soon
-    const message = messageFor(task, word)
+    const message = messageFor(task, sentMessage)
     // Each attempt uses the same id, so that OpenCode stores the message once.
     const send = async () => {
       if (store.runs(task)) await opencode.prompt(message)
     }
-    const work = word.kind === "word" ? () => retry(clock, stopped, send) : send
-    await sayTo(this.#parts, task, work)
+    const work = sentMessage.kind === "word" ? () => retry(clock, stopped, send) : send
+    await sayTo(this.#services, task, work)
     await stopping?.done
-    return { type: "sent", message: word }
+    return { type: "sent", message: sentMessage }
   }
 
   async #refuse(ask: Ask, text: string): Promise<void> {
-    const { clock, stopped, opencode } = this.#parts
+    const { clock, stopped, opencode } = this.#services
     await retry(clock, stopped, () => opencode.refuse(ask, text))
   }
 
   /** Tells the session that launched the task of an open question. */
   #hint(task: Task, dropped: () => void): void {
-    const { store, attendance, clock } = this.#parts
+    const { store, presence, clock } = this.#services
     const group = task.member && store.get(task.member.of)
     const compose = () => {
       const [ask] = store.runs(task) ? (store.run(task.id)?.asks ?? []) : []
-      return ask && askNote(task, ask, group, attendance.refusedAt(ask), clock.now())
+      return ask && askNote(task, ask, group, presence.refusedAt(ask), clock.now())
     }
     this.#ports.note(slotSessionOf(task), compose, dropped)
   }
 
   #messages({ sessionID, run }: Task) {
-    return this.#parts.opencode.messagesSince(sessionID, run.promptID)
+    return this.#services.opencode.messagesSince(sessionID, run.promptID)
   }
 
   async #look(task: Task): Promise<SessionRead> {
-    const { opencode } = this.#parts
+    const { opencode } = this.#services
     const { sessionID } = task
     let messages = await opencode.messagesSince(sessionID, task.run.promptID)
-    const askedAnew = messages.length === 0 ? await replacingPrompt(opencode, task) : undefined
-    const read = () => opencode.messagesSince(sessionID, askedAnew ?? task.run.promptID)
-    if (askedAnew !== undefined) messages = await read()
-    const nothing = { messages, askedAnew, gone: false, busy: false, openTodos: 0 }
+    const replacementID = messages.length === 0 ? await replacingPrompt(opencode, task) : undefined
+    const read = () => opencode.messagesSince(sessionID, replacementID ?? task.run.promptID)
+    if (replacementID !== undefined) messages = await read()
+    const nothing = { messages, replacementID, gone: false, busy: false, openTodos: 0 }
     const ending = classify(messages, "working")
     if (ending?.reason?.code === "aborted" && (await opencode.session(sessionID))?.reverted)
       return { ...nothing, undone: true }
@@ -237,7 +240,7 @@ export class Effects {
   }
 
   async #confirm(task: Task, { by, since = task.run.promptID }: Of<"confirm">): Promise<Confirmed> {
-    const { opencode, store } = this.#parts
+    const { opencode, store } = this.#services
     if (by === "messages") return { messages: await opencode.messagesSince(task.sessionID, since), asks: [] }
     const [last, asks] = await Promise.all([opencode.lastMessage(task.sessionID), opencode.openAsks()])
     return { messages: [], last, asks: asks.filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id) }
@@ -249,7 +252,7 @@ export class Effects {
    */
   async #close(handle: TaskHandle, task: Task, { asks, read }: Of<"close">, back: Back): Promise<void> {
     if (asks) {
-      const { soon, done } = stopSession(this.#parts, task.sessionID, asks)
+      const { soon, done } = stopSession(this.#services, task.sessionID, asks)
       void done.then(() => back({ type: "stopped" }))
       await soon
     }
@@ -262,15 +265,15 @@ export class Effects {
     const merging = merge ? this.#ports.verifiers.merging(handle) : undefined
     // Wait for a running preparation: it would write into the archived state and block the folder's removal.
     await handle.preparation
-    if (task.group) return { type: "finalized", ...(await this.#ports.groups.leave(task, merging)) }
-    return { type: "finalized", ...(await this.#ports.places.leave(task, merging)) }
+    if (task.group) return { type: "finalized", ...(await this.#ports.groups.archive(task, merging)) }
+    return { type: "finalized", ...(await this.#ports.places.archive(task, merging)) }
   }
 
   async #attempt<Result>(task: Task, work: () => Promise<Result>, otherwise: Result): Promise<Result> {
     try {
       return await work()
     } catch (error) {
-      this.#parts.opencode.log("warn", "an end could not be closed in full", { task: task.id, error: String(error) })
+      this.#services.opencode.log("warn", "an end could not be closed in full", { task: task.id, error: String(error) })
       return otherwise
     }
   }
@@ -280,11 +283,11 @@ export class Effects {
  * Sends every message to a run's session. If the run has ended meanwhile, the session is stopped again, because the
  * message may have started the model. Rejects as the send does.
  */
-async function sayTo(parts: Parts, task: Task, send: () => Promise<void>): Promise<void> {
+async function sayTo(services: Services, task: Task, send: () => Promise<void>): Promise<void> {
   try {
     await send()
   } finally {
-    if (!parts.store.runs(task)) await stopSession(parts, task.sessionID).done
+    if (!services.store.runs(task)) await stopSession(services, task.sessionID).done
   }
 }
 

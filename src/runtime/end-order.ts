@@ -1,10 +1,10 @@
 import { batchProgress } from "../core/dependencies.ts"
 import type { EndOptions } from "../core/run/active-run.ts"
-import { type Delivery, isMember, isUnattended, owesNotification, type Task } from "../core/task.ts"
+import { type Delivery, hasPendingNotification, isMember, isUnattended, type Task } from "../core/task.ts"
 import { deferredWakeOf, isToldLast } from "./mailbox/notification-items.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import { notificationID } from "./mailbox/sender.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 import type { PendingNotification, TaskHandle } from "./tasks/task-handle.ts"
 
 /**
@@ -12,20 +12,20 @@ import type { PendingNotification, TaskHandle } from "./tasks/task-handle.ts"
  * still being closed, but never for the merge of another task.
  */
 export class EndAnnouncer {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #outbox: Outbox
   readonly #over: (task: Task) => void
 
   /** `over`: called when nobody has to be told anything more about this run. */
-  constructor(parts: Parts, outbox: Outbox, over: (task: Task) => void) {
-    this.#parts = parts
+  constructor(services: Services, outbox: Outbox, over: (task: Task) => void) {
+    this.#services = services
     this.#outbox = outbox
     this.#over = over
   }
 
   /** Notification of a run, decided when it ends. */
   deliveryOf(task: Task, { silent, wake }: EndOptions): Delivery {
-    const { store, options } = this.#parts
+    const { store, options } = this.#services
     if (silent || isUnattended(task) || isMember(task)) return { state: "none" }
     const before = batchProgress(task.batch, store.ofParent(task.parentID))
     const running = before.running - 1
@@ -36,28 +36,28 @@ export class EndAnnouncer {
   }
 
   /** Adds an end, whose notification is queued when its turn comes. */
-  note({ endIndex: endedAs }: TaskHandle, { task, maybeDelivered }: Omit<PendingNotification, "endIndex">): void {
-    const parentState = this.#parts.store.parentState(task.parentID)
+  note({ endIndex }: TaskHandle, { task, maybeDelivered }: Omit<PendingNotification, "endIndex">): void {
+    const parentState = this.#services.store.parentState(task.parentID)
     parentState.pendingNotifications = [
       ...parentState.pendingNotifications,
-      { task, maybeDelivered, endIndex: endedAs },
+      { task, maybeDelivered, endIndex: endIndex },
     ]
   }
 
   /** Queues the notifications of ends that need not wait for an earlier end of this parent's tasks any more. */
   inOrder(parentID: string): void {
-    const { store, options } = this.#parts
+    const { store, options } = this.#services
     const parentState = store.parentState(parentID)
     if (parentState.pendingNotifications.length === 0) return
     const entries = store.ofParent(parentID).flatMap(({ id }) => store.handle(id) ?? [])
     const awaited = entries.filter(({ run }) => run?.closing && !run.closing.posted && run.stage !== "finalizing")
-    const first = Math.min(...awaited.map(({ endIndex: endedAs }) => endedAs))
-    const due = parentState.pendingNotifications.filter(({ endIndex: endedAs }) => endedAs < first)
+    const first = Math.min(...awaited.map(({ endIndex }) => endIndex))
+    const due = parentState.pendingNotifications.filter(({ endIndex }) => endIndex < first)
     parentState.pendingNotifications = parentState.pendingNotifications.filter((news) => !due.includes(news))
     for (const { task, maybeDelivered } of due.toSorted((a, b) => a.endIndex - b.endIndex)) {
       if (isToldLast(task, store, options.wake, (other) => this.#outbox.holds(other)))
         this.#wakeAgain(task, maybeDelivered)
-      if (owesNotification(task)) this.#outbox.post(task, maybeDelivered)
+      if (hasPendingNotification(task)) this.#outbox.post(task, maybeDelivered)
       else this.#over(task)
     }
   }
@@ -67,8 +67,8 @@ export class EndAnnouncer {
    * left to wake it.
    */
   wakeAgainBeside(task: Task, maybeDelivered = false): void {
-    const deferredWakes = deferredWakeOf(task, this.#parts.store, this.#parts.options.wake)
-    if (deferredWakes) this.#wakeAgain(deferredWakes, maybeDelivered)
+    const deferredWake = deferredWakeOf(task, this.#services.store, this.#services.options.wake)
+    if (deferredWake) this.#wakeAgain(deferredWake, maybeDelivered)
   }
 
   /**
@@ -80,8 +80,8 @@ export class EndAnnouncer {
   }
 
   /** Records the delivery state. `handedOver`: the parent has the whole answer. */
-  told(task: Task, state: "confirmed" | "abandoned", handedOver: boolean): Promise<void> {
-    const { store, clock, journal, opencode } = this.#parts
+  recordDelivery(task: Task, state: "confirmed" | "abandoned", handedOver: boolean): Promise<void> {
+    const { store, clock, journal, opencode } = this.#services
     const { generation } = task.run
     const now = clock.now()
     if (handedOver && state === "confirmed" && store.get(task.id)?.run.generation === generation)
@@ -98,7 +98,7 @@ export class EndAnnouncer {
     })
     // A confirmed delivery may be written later: after a crash, the parent's messages show what the parent was told.
     if (state !== "confirmed") return journal.save(change.after)
-    journal.told(change.after)
+    journal.saveDelivery(change.after)
     return Promise.resolve()
   }
 }

@@ -2,10 +2,10 @@ import type { FeatureBody } from "../core/feature.ts"
 import { factsOf } from "../core/outcome.ts"
 import type { OpencodeEvent, Undone } from "../core/ports.ts"
 import { DELETED } from "../core/run/events.ts"
-import { isActive, isQueued, owesNotification, type Task } from "../core/task.ts"
+import { hasPendingNotification, isActive, isQueued, type Task } from "../core/task.ts"
 import { type Dispatcher, PARENT_ENDED } from "./dispatcher.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 import type { Places } from "./places/places.ts"
 import type { Poller } from "./poller.ts"
 import type { Requests } from "./requests.ts"
@@ -23,17 +23,17 @@ type EventRouterPorts = {
 
 /** Routes events of OpenCode to the runs they concern. */
 export class EventRouter {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: EventRouterPorts
 
-  constructor(parts: Parts, ports: EventRouterPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: EventRouterPorts) {
+    this.#services = services
     this.#ports = ports
   }
 
   /** Handles an event and never throws. An event of another agent's session costs only one or two look-ups. */
   take(event: OpencodeEvent): void {
-    const { store, stopped } = this.#parts
+    const { store, stopped } = this.#services
     if (stopped.aborted) return
     const sessionID = event.type === "asked" ? event.ask.sessionID : event.sessionID
     if (event.type === "created") {
@@ -51,7 +51,7 @@ export class EventRouter {
     const isOwn = isOurs && task.sessionID === sessionID
     if (isOurs && event.type === "tool" && event.changed) this.#changed(task, event.changed)
     if (isOwn && event.type === "updated" && event.request) this.#ports.requests.take(task, event.request)
-    if (isOwn && event.type === "answered" && !isActive(task)) this.#ports.dispatcher.wentOn(task, event)
+    if (isOwn && event.type === "answered" && !isActive(task)) this.#ports.dispatcher.countLaterUsage(task, event)
     // A session that only represents a remote session runs nothing, so its events do not reach the run.
     const isHere = isOurs && !this.#ports.places.outlives(task)
     if (isHere && !isQueued(task) && (isActive(task) || event.type === "asked")) {
@@ -68,10 +68,10 @@ export class EventRouter {
    * delayed, because OpenCode also stops turns when OpenCode itself ends.
    */
   #parentStopped(sessionID: string, isStopped: boolean): void {
-    const { store, journal, clock } = this.#parts
+    const { store, journal, clock } = this.#services
     if (!store.stopped(sessionID, isStopped)) return
     for (const task of store.ofParent(sessionID)) {
-      if (store.isForeign(task.id) || (isStopped && !isActive(task) && !owesNotification(task))) continue
+      if (store.isForeign(task.id) || (isStopped && !isActive(task) && !hasPendingNotification(task))) continue
       const change = store.apply(task.id, { type: isStopped ? "parent stopped" : "parent continued" }, clock.now())
       if (change) journal.saveSoon(change.after)
     }
@@ -82,7 +82,7 @@ export class EventRouter {
    * tasks.
    */
   #undone(sessionID: string, undone: Undone | undefined): void {
-    const { store, background } = this.#parts
+    const { store, background } = this.#services
     const tasks = store.ofParent(sessionID)
     if (tasks.length === 0) return
     const parent = store.parentState(sessionID)
@@ -97,7 +97,7 @@ export class EventRouter {
   }
 
   async #tellUndone(launched: readonly Task[], { reset }: Undone): Promise<void> {
-    const { opencode, store, toaster } = this.#parts
+    const { opencode, store, toaster } = this.#services
     const edits = async (task: Task): Promise<readonly string[]> => {
       const { place, outcome } = task
       if (place) return outcome?.work?.merge?.kind === "merged" ? outcome.work.files : []
@@ -115,7 +115,7 @@ export class EventRouter {
 
   /** Warns the user once that a redo would reset what an agent has changed since the undo. */
   #changed(task: Task, files: readonly string[]): void {
-    const { store, toaster, opencode } = this.#parts
+    const { store, toaster, opencode } = this.#services
     for (let each: Task | undefined = task; each && !each.place; each = store.bySession(each.parentID)) {
       const parent = store.parentState(each.parentID)
       if (!parent.undone?.restores) continue
@@ -129,7 +129,7 @@ export class EventRouter {
   }
 
   #sessionDeleted(sessionID: string): void {
-    const { store, background } = this.#parts
+    const { store, background } = this.#services
     const task = store.bySession(sessionID)
     // The turn of a deleted session goes on until it is aborted, so end the run.
     if (task) this.#ports.dispatcher.end(task.id, task.run.generation, DELETED)

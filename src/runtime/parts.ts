@@ -10,7 +10,7 @@ import type { TaskStore } from "./tasks/store.ts"
 import type { TaskHandle } from "./tasks/task-handle.ts"
 
 /** Services that every part of the engine uses. */
-export type Parts = {
+export type Services = {
   readonly opencode: OpencodeApi
   readonly clock: Clock
   readonly options: Options
@@ -18,7 +18,7 @@ export type Parts = {
   readonly journal: Journal
   readonly toaster: Toaster
   readonly background: Background
-  readonly attendance: Attendance
+  readonly presence: PresenceTracker
   /** Where running commands are recorded. */
   readonly commands?: CommandMarks
   /** Aborted when the plugin stops: nothing is started, ended, sent or written afterwards. */
@@ -26,7 +26,7 @@ export type Parts = {
 }
 
 /** Knows whether a user is present. A question stays open longer while a user could answer it. */
-export class Attendance {
+export class PresenceTracker {
   readonly #clock: Clock
   readonly #timeout: number | null
   readonly #isTerminal: () => Promise<boolean>
@@ -125,8 +125,8 @@ export class Journal {
   saveLater(task: Task): void {
     const { stopped, clock, store } = this.#ports
     const handle = store.handle(task.id)
-    if (!handle || stopped.aborted || handle.writeNow) return
-    handle.writeNow = clock.after(LATER_MS, () => void this.save(task))
+    if (!handle || stopped.aborted || handle.cancelWrite) return
+    handle.cancelWrite = clock.after(LATER_MS, () => void this.save(task))
   }
 
   /**
@@ -139,15 +139,15 @@ export class Journal {
   }
 
   /** Writes the task's delivery with the next write for its parent's tasks. */
-  told(task: Task): void {
+  saveDelivery(task: Task): void {
     this.saveLater(task)
     if (this.#ports.store.parentState(task.parentID).cancelRecordWrite) this.#recordSoon(task.parentID)
   }
 
   /** Performs pending writes now: all, or those of one parent's tasks. */
   flush(parentID?: string): void {
-    for (const { task, writeNow: unwait } of [...this.#ports.store.entries()])
-      if (unwait && (parentID === undefined || task.parentID === parentID)) void this.save(task)
+    for (const { task, cancelWrite } of [...this.#ports.store.entries()])
+      if (cancelWrite && (parentID === undefined || task.parentID === parentID)) void this.save(task)
   }
 
   /** Removes a cleared task's record after pending writes; `remains` replaces it where its cost still counts. */
@@ -175,9 +175,9 @@ export class Journal {
     drop(handle)
     handle.writeAgain = undefined
     const writing = this.#write(handle.task, async () => {
-      const { task, borrowed } = handle
+      const { task, isForeign } = handle
       // Skipped if the task was cleared, or belongs to another process, by now.
-      if (!borrowed && store.get(task.id)) await opencode.saveRecord(task.sessionID, task)
+      if (!isForeign && store.get(task.id)) await opencode.saveRecord(task.sessionID, task)
     }).finally(() => {
       if (handle.writing === writing) handle.writing = undefined
     })
@@ -198,6 +198,6 @@ export class Journal {
 }
 
 function drop(handle: TaskHandle): void {
-  handle.writeNow?.()
-  handle.writeNow = undefined
+  handle.cancelWrite?.()
+  handle.cancelWrite = undefined
 }

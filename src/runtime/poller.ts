@@ -1,13 +1,13 @@
 import type { FeatureBody } from "../core/feature.ts"
 import { pausedTime } from "../core/pause.ts"
 import { type Activity, LEASE_MS } from "../core/ports.ts"
-import { type ActiveRun, isHeldUp } from "../core/run/active-run.ts"
+import { type ActiveRun, isWithoutAgent } from "../core/run/active-run.ts"
 import { isPaused, isQueued, type Task } from "../core/task.ts"
 import { Ticker } from "../lib/background.ts"
 import type { CostLedger, ForeignCosts } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 import type { RemoteActivity } from "./places/place.ts"
 import type { Places } from "./places/places.ts"
 import type { Recovery } from "./recovery/recovery.ts"
@@ -32,14 +32,14 @@ const QUIET_MS = 10_000
  * a question is open.
  */
 const isUnheard = (run: ActiveRun | undefined, now: number): boolean =>
-  !run?.observed.heard ||
+  !run?.observed.hasEvents ||
   (now - run.lastSignAt >= QUIET_MS && (run.asks.length > 0 || run.askedOfSilence !== run.lastSignAt))
 
 export type PollerPorts = {
   readonly dispatcher: Dispatcher
   readonly recovery: Recovery
   readonly ledger: CostLedger
-  readonly elsewhere: ForeignCosts
+  readonly foreignCosts: ForeignCosts
   /** Bodies of the features, which get refusals that may have sent no event. */
   readonly bodies: readonly FeatureBody[]
   readonly outbox: Outbox
@@ -51,7 +51,7 @@ export type PollerPorts = {
  * Periodic work while tasks run: polling OpenCode, deadlines of runs, leases. It has the engine's only timer for runs.
  */
 export class Poller {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: PollerPorts
   readonly #ticker: Ticker
   #leasesRenewedAt: number
@@ -60,13 +60,13 @@ export class Poller {
   #seenAt = 0
   #lookedAt = 0
   /** A remote task was active since the last look. */
-  #isStirred = false
+  #hasRemoteActivity = false
 
-  constructor(parts: Parts, ports: PollerPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: PollerPorts) {
+    this.#services = services
     this.#ports = ports
-    this.#leasesRenewedAt = parts.clock.now()
-    this.#ticker = new Ticker(parts.clock, (late) => this.tick(late))
+    this.#leasesRenewedAt = services.clock.now()
+    this.#ticker = new Ticker(services.clock, (late) => this.tick(late))
   }
 
   /** Schedules the next tick, for polling or a limit. */
@@ -77,20 +77,20 @@ export class Poller {
 
   /** Schedules a tick at `time` at the latest. */
   at(time: number): void {
-    if (!this.#parts.stopped.aborted && time < Number.POSITIVE_INFINITY) this.#ticker.at(time)
+    if (!this.#services.stopped.aborted && time < Number.POSITIVE_INFINITY) this.#ticker.at(time)
   }
 
   /**
    * Makes the next look at remote tasks come sooner. Called when a remote task was active, since OpenCode sends no
    * events of it.
    */
-  stirred({ urgent }: RemoteActivity): void {
-    this.#isStirred = true
+  onRemoteActivity({ urgent }: RemoteActivity): void {
+    this.#hasRemoteActivity = true
     this.at(this.#lookedAt + (urgent ? LEAST_POLL_MS : UNHEARD_POLL_MS))
   }
 
   /** Stops the timer when nothing runs. */
-  rest(): void {
+  stopIfIdle(): void {
     if (this.#isIdle()) this.#ticker.stop()
   }
 
@@ -105,12 +105,12 @@ export class Poller {
 
   /** Polls OpenCode once for all tasks and checks all limits. Never rejects. */
   async tick(late = 0): Promise<void> {
-    const { opencode, options, store, journal, stopped } = this.#parts
+    const { opencode, options, store, journal, stopped } = this.#services
     this.#woke(late)
     try {
       await journal.takenUp
       const running = store.active().filter((task) => !isQueued(task) && !isPaused(task))
-      const looks = running.length > 0 && (options.pollInterval !== 0 || this.#isStirred)
+      const looks = running.length > 0 && (options.pollInterval !== 0 || this.#hasRemoteActivity)
       const activity = looks ? await this.#look(running) : undefined
       if (stopped.aborted) return
       // The process may have slept during the call to OpenCode.
@@ -128,7 +128,7 @@ export class Poller {
       })
       this.#ports.reschedule()
       if (running.length > 0)
-        this.#parts.background.run("look at what others spend", () => this.#ports.elsewhere.look())
+        this.#services.background.run("look at what others spend", () => this.#ports.foreignCosts.look())
       // OpenCode is awake now, so perform the deferred writes, too.
       if (looks) journal.flush()
     } catch (error) {
@@ -142,12 +142,12 @@ export class Poller {
 
   /** Tells the features that OpenCode retries a request, because the refusal before the retry may have had no event. */
   #refused(task: Task, activity: Activity): void {
-    const { store } = this.#parts
+    const { store } = this.#services
     // If the task was paused during the call, its refusal is known already.
     if (isPaused(store.get(task.id) ?? task)) return
     // A user's own turn, before the run's, may have been refused: such a refusal trips no breaker.
     const run = store.run(task.id)
-    if (run && isHeldUp(run)) return
+    if (run && isWithoutAgent(run)) return
     const event = { type: "active", sessionID: task.sessionID, activity } as const
     for (const body of this.#ports.bodies) body.onEvent?.(event, task)
   }
@@ -157,9 +157,9 @@ export class Poller {
    * answer, and limits are checked all the same.
    */
   async #look(running: readonly Task[]): Promise<ReadonlyMap<string, Activity> | undefined> {
-    const { opencode, store, clock } = this.#parts
+    const { opencode, store, clock } = this.#services
     this.#lookedAt = clock.now()
-    this.#isStirred = false
+    this.#hasRemoteActivity = false
     try {
       const activity = await opencode.activity()
       // Look for questions: OpenCode sends no event of a question where no plugin is loaded, and an event may be lost.
@@ -173,7 +173,7 @@ export class Poller {
   }
 
   async #lookForAsks(tasks: readonly Task[]): Promise<void> {
-    const { opencode, store, clock } = this.#parts
+    const { opencode, store, clock } = this.#services
     const at = clock.now()
     const asks = await opencode.openAsks()
     for (const { id } of tasks) {
@@ -183,7 +183,7 @@ export class Poller {
   }
 
   #lookAtForeign(): void {
-    const { clock, store, background } = this.#parts
+    const { clock, store, background } = this.#services
     if (store.foreignCount === 0 || Math.abs(clock.now() - this.#foreignLookedAt) < FOREIGN_LOOK_MS) return
     this.#foreignLookedAt = clock.now()
     background.run("look at other processes' tasks", () => this.#ports.recovery.refreshForeign())
@@ -191,7 +191,7 @@ export class Poller {
 
   /** Shows other processes that running tasks are still supervised. */
   #renewLeases(): void {
-    const { clock, store, background, journal } = this.#parts
+    const { clock, store, background, journal } = this.#services
     if (clock.now() - this.#leasesRenewedAt < RENEW_MS) return
     this.#leasesRenewedAt = clock.now()
     for (const task of store.active()) background.run("renew a lease", () => journal.save(task))
@@ -199,13 +199,13 @@ export class Poller {
 
   /** Finds out whether another machine has taken over tasks. Limits are checked and ends are told only after that. */
   #takeUpLeases(): void {
-    const { clock, store, journal } = this.#parts
+    const { clock, store, journal } = this.#services
     this.#leasesRenewedAt = clock.now()
     journal.takenUp = Promise.all(store.active().map((task) => journal.save(task)))
   }
 
   #woke(late: number): void {
-    const { clock, store } = this.#parts
+    const { clock, store } = this.#services
     const now = clock.now()
     const setBack = now - this.#seenAt
     this.#seenAt = now
@@ -222,11 +222,11 @@ export class Poller {
   }
 
   *#deadlines(): Iterable<number> {
-    const { store, options, clock } = this.#parts
+    const { store, options, clock } = this.#services
     const now = clock.now()
     const running = store.active().filter((task) => !isQueued(task) && !isPaused(task))
     const isHeard = running.every(
-      (task) => task.group || store.run(task.id)?.observed.heard || this.#ports.places.hears(task),
+      (task) => task.group || store.run(task.id)?.observed.hasEvents || this.#ports.places.hasEvents(task),
     )
     const interval = options.pollInterval ?? (isHeard ? HEARD_POLL_MS : UNHEARD_POLL_MS)
     if (running.length > 0 && interval > 0) yield now + interval
@@ -235,7 +235,7 @@ export class Poller {
   }
 
   #isIdle(): boolean {
-    const { store } = this.#parts
+    const { store } = this.#services
     return store.activeCount + store.foreignCount === 0 && !this.#ports.outbox.defersWake
   }
 }

@@ -8,7 +8,7 @@ import type { Archive } from "./archive.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import { membersOf } from "./groups/plans.ts"
 import type { Ledgers } from "./ledgers.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 import type { Recovery } from "./recovery/recovery.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
 import { findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
@@ -18,11 +18,11 @@ type Noted = { readonly nth: number; readonly id: string; readonly sessionID: st
 
 /** Finds a task of a session, or a group's member while its session exists. */
 export class TaskFinder {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ledgers: () => Promise<Ledgers>
 
-  constructor(parts: Parts, ledgers: () => Promise<Ledgers>) {
-    this.#parts = parts
+  constructor(services: Services, ledgers: () => Promise<Ledgers>) {
+    this.#services = services
     this.#ledgers = ledgers
   }
 
@@ -73,7 +73,7 @@ export class TaskFinder {
   }
 
   #stored(group: Task): readonly Task[] {
-    return membersOf(this.#parts.store, group).map(({ task }) => task)
+    return membersOf(this.#services.store, group).map(({ task }) => task)
   }
 
   /** Members of a group by its ledger or its outcome, because their records are not read at the start. */
@@ -89,7 +89,7 @@ export class TaskFinder {
 
   /** Reads the member's own record, if it is verified. */
   async #read({ id, sessionID }: Noted): Promise<Task | undefined> {
-    const session = await this.#parts.opencode.session(sessionID)
+    const session = await this.#services.opencode.session(sessionID)
     return session?.record?.task.id === id ? session.record.task : undefined
   }
 }
@@ -98,17 +98,17 @@ type ReportingPorts = {
   readonly dispatcher: Dispatcher
   readonly answers: Answers
   readonly archive: Archive
-  readonly opening: TaskFinder
+  readonly taskFinder: TaskFinder
   readonly limitOf: (task: Task) => PauseView | undefined
 }
 
 /** Creates reports of tasks for the sessions that ask for them. */
-export class Reporting {
-  readonly #parts: Parts
+export class TaskReporter {
+  readonly #services: Services
   readonly #ports: ReportingPorts
 
-  constructor(parts: Parts, ports: ReportingPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: ReportingPorts) {
+    this.#services = services
     this.#ports = ports
   }
 
@@ -117,8 +117,8 @@ export class Reporting {
    * `block`: longest wait for the end, in ms.
    */
   async report(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<Report> {
-    const { store, clock, journal } = this.#parts
-    const found = await this.#ports.opening.find(reference, store.ofParent(sessionID))
+    const { store, clock, journal } = this.#services
+    const found = await this.#ports.taskFinder.find(reference, store.ofParent(sessionID))
     const { pause, at } = this.#view(found)
     // Do not wait for a task whose pause is longer than the wait: the task will not end during it.
     const goesOnIn = (pause && whenOf(pause, at)?.in) ?? 0
@@ -134,7 +134,7 @@ export class Reporting {
       return {
         view: this.#view(task),
         firstLook: false,
-        resumable: this.#parts.options.resumable,
+        resumable: this.#services.options.resumable,
         members: membersOf(store, task),
         ...(waits && { waited: block }),
       }
@@ -142,22 +142,22 @@ export class Reporting {
     const now = clock.now()
     const change = store.apply(task.id, { type: "retrieved", at: now }, now)
     if (change) journal.saveLater(change.after)
-    const shown = await this.#ports.archive.shown(task)
-    const { resumable } = this.#parts.options
+    const workDiff = await this.#ports.archive.diffOf(task)
+    const { resumable } = this.#services.options
     return {
       view: this.#view(change?.after ?? task),
       answer,
       gone,
       firstLook: change !== undefined,
       resumable,
-      shown,
+      shown: workDiff,
       members: membersOf(store, task),
     }
   }
 
   /** Reports of a task, or of all tasks of a batch. */
   async reports(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<readonly Report[]> {
-    const batch = findNamedBatch(reference, this.#parts.store.ofParent(sessionID))
+    const batch = findNamedBatch(reference, this.#services.store.ofParent(sessionID))
     const names = batch.length > 0 ? batch.map(({ id }) => id) : [reference]
     return Promise.all(names.map((name) => this.report(name, sessionID, block, signal)))
   }
@@ -167,7 +167,7 @@ export class Reporting {
    * the waiting call returns the answer.
    */
   #wait(task: Task, ms: number, signal?: AbortSignal): Promise<void> {
-    const handle = this.#parts.store.handle(task.id)
+    const handle = this.#services.store.handle(task.id)
     if (!handle || !isActive(task) || signal?.aborted) return Promise.resolve()
     return new Promise<void>((resolve) => {
       const finish = () => {
@@ -176,15 +176,15 @@ export class Reporting {
         signal?.removeEventListener("abort", finish)
         resolve()
       }
-      const cancelTimer = this.#parts.clock.after(ms, finish)
+      const cancelTimer = this.#services.clock.after(ms, finish)
       signal?.addEventListener("abort", finish)
       handle.waiters.add(finish)
     })
   }
 
   #view(task: Task): TaskView {
-    const { store, clock, attendance } = this.#parts
-    const until = (ask: Ask) => attendance.refusedAt(ask)
+    const { store, clock, presence } = this.#services
+    const until = (ask: Ask) => presence.refusedAt(ask)
     return viewOf(store.get(task.id) ?? task, store, clock.now(), this.#ports.limitOf, until)
   }
 }
@@ -204,27 +204,27 @@ type OverviewPorts = {
  * Tasks of all sessions, for a user who looks at the whole project. Reading them here does not mark them as retrieved.
  */
 export class Overview {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: OverviewPorts
   #refreshedAt: number
 
-  constructor(parts: Parts, ports: OverviewPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: OverviewPorts) {
+    this.#services = services
     this.#ports = ports
-    this.#refreshedAt = parts.clock.now()
+    this.#refreshedAt = services.clock.now()
   }
 
   /** Reads tasks that other processes launched since the last call. Never rejects. */
   async refresh(): Promise<void> {
     const since = this.#refreshedAt - SLACK_MS
-    this.#refreshedAt = this.#parts.clock.now()
+    this.#refreshedAt = this.#services.clock.now()
     await this.#ports.recovery.discover(since)
     await this.#ports.recovery.look()
   }
 
   /** All tasks, oldest first, with those of other processes. */
   list(): readonly TaskView[] {
-    const { store } = this.#parts
+    const { store } = this.#services
     const tasks = store
       .all()
       .filter((task) => !isMember(task))
@@ -233,12 +233,12 @@ export class Overview {
   }
 
   get(id: string): TaskView | undefined {
-    const task = this.#parts.store.get(id)
+    const task = this.#services.store.get(id)
     return task && this.#view(task)
   }
 
   isForeign(id: string): boolean {
-    return this.#parts.store.isForeign(id)
+    return this.#services.store.isForeign(id)
   }
 
   /** Text of a task's last run, or the latest text of a running task. Rejects with an `OpencodeError`. */
@@ -252,13 +252,13 @@ export class Overview {
    * Diff of the changes that an ended task made in its own place. Undefined without a diff, or where it cannot be read.
    */
   async patch(id: string): Promise<string | undefined> {
-    const task = this.#parts.store.get(id)
-    return task && (await this.#ports.archive.shown(task))?.diff
+    const task = this.#services.store.get(id)
+    return task && (await this.#ports.archive.diffOf(task))?.diff
   }
 
   /** Stops a running task for the user; its parent is told. False where there was nothing to stop. */
   async cancel(id: string): Promise<boolean> {
-    const task = this.#parts.store.get(id)
+    const task = this.#services.store.get(id)
     if (!task || this.isForeign(id)) return false
     const ended = this.#ports.dispatcher.end(id, task.run.generation, STOPPED_BY_USER)
     if (ended) await this.#ports.dispatcher.closed(id)
@@ -270,13 +270,13 @@ export class Overview {
    * function.
    */
   subscribe(listener: (id: string) => void): () => void {
-    const { store } = this.#parts
+    const { store } = this.#services
     // A member's change is shown with its group.
     return store.subscribe((id) => listener(store.get(id)?.member?.of ?? id))
   }
 
   #view(task: Task): TaskView {
-    const { store, clock, attendance } = this.#parts
-    return viewOf(task, store, clock.now(), this.#ports.limitOf, (ask) => attendance.refusedAt(ask))
+    const { store, clock, presence } = this.#services
+    return viewOf(task, store, clock.now(), this.#ports.limitOf, (ask) => presence.refusedAt(ask))
   }
 }

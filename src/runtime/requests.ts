@@ -4,7 +4,7 @@ import { type Ask, type Ending, isActive, type Task } from "../core/task.ts"
 import { retry } from "../lib/clock.ts"
 import { succeeds } from "../lib/promises.ts"
 import type { Dispatcher } from "./dispatcher.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 
 export type RequestPorts = {
   readonly dispatcher: Dispatcher
@@ -24,21 +24,21 @@ export const STOPPED_BY_USER: Ending = { type: "cancelled", reason: { code: "abo
  * only this process changes a task's state.
  */
 export class Requests {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: RequestPorts
   /** Requests that were handled already: every event repeats a request until it is removed. */
   readonly #taken = new Set<string>()
 
-  constructor(parts: Parts, ports: RequestPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: RequestPorts) {
+    this.#services = services
     this.#ports = ports
   }
 
   /** Handles a request once and removes it in any case. */
   take(task: Task, request: TaskRequest): void {
-    const { store, opencode, clock, stopped, background, journal, attendance } = this.#parts
+    const { store, opencode, clock, stopped, background, journal, presence } = this.#services
     if (this.#taken.has(request.id) || store.isForeign(task.id)) return
-    attendance.wrote()
+    presence.wrote()
     this.#taken.add(request.id)
     background.run("a request from the screen", async () => {
       // Remove the request first: carrying it out may take long, and the terminal takes a request that stays there for
@@ -80,7 +80,7 @@ export class Requests {
   }
 
   async #answer({ id }: Task, askID: string | undefined, reply: Reply | undefined): Promise<void> {
-    const ask = this.#parts.store.run(id)?.asks.find((each) => each.id === askID)
+    const ask = this.#services.store.run(id)?.asks.find((each) => each.id === askID)
     const isFitting = ask && reply && "reply" in reply === (ask.kind === "permission")
     try {
       if (isFitting && (await this.#ports.answer(ask, reply))) return
@@ -95,12 +95,17 @@ export class Requests {
  * Sends a message to an active task, which cannot end by itself before reading the message, or throws a `CallError`
  * where the task cannot read it. `waits`: the message follows a prompt that is not sent yet.
  */
-export function tellTask(parts: Parts, dispatcher: Dispatcher, task: Task, text: string): Promise<{ waits: boolean }> {
+export function tellTask(
+  services: Services,
+  dispatcher: Dispatcher,
+  task: Task,
+  text: string,
+): Promise<{ waits: boolean }> {
   const { id } = task
   return new Promise((resolve, reject) => {
-    refuseUntellable(parts, id)
+    refuseUntellable(services, id)
     const refuse = (why: string) => reject(new CallError(why))
-    const ended = () => reject(endedError(parts, id))
+    const ended = () => reject(endedError(services, id))
     dispatcher.deliver(id, {
       type: "tell",
       text,
@@ -119,16 +124,16 @@ export function tellTask(parts: Parts, dispatcher: Dispatcher, task: Task, text:
 }
 
 /** Throws a `CallError` where no agent of this process would read a message to the task. */
-export function refuseUntellable(parts: Pick<Parts, "store" | "options">, id: string): void {
-  const { store } = parts
+export function refuseUntellable(services: Pick<Services, "store" | "options">, id: string): void {
+  const { store } = services
   const task = store.get(id)
   // No model reads the session of a group.
   if (task?.group) throw new CallError(ofTeam(id))
-  if (!task || !isActive(task) || !store.run(id)) throw endedError(parts, id)
+  if (!task || !isActive(task) || !store.run(id)) throw endedError(services, id)
   if (store.isForeign(id)) throw new CallError(`Task ${id} is run by another OpenCode process. Tell it there.`)
 }
 
-function endedError({ store, options }: Pick<Parts, "store" | "options">, id: string): CallError {
+function endedError({ store, options }: Pick<Services, "store" | "options">, id: string): CallError {
   const now = store.get(id)
   return new CallError(now ? endedText(now, options.resumable) : `Task ${id} was cleared: it was told nothing.`)
 }

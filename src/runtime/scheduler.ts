@@ -3,7 +3,7 @@ import { byAdmissionOrder, type Slots, slotsHeld } from "../core/limits.ts"
 import { isActive, isPaused, isQueued, slotSessionOf, type Task } from "../core/task.ts"
 import type { Allowance } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 import type { Places } from "./places/places.ts"
 
 export type AdmissionPorts = {
@@ -29,13 +29,13 @@ const MOST_AT_ONCE = 50
  * is given once.
  */
 export class Scheduler {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: AdmissionPorts
   #isPassing = false
   #isAsked = false
 
-  constructor(parts: Parts, ports: AdmissionPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: AdmissionPorts) {
+    this.#services = services
     this.#ports = ports
   }
 
@@ -45,7 +45,7 @@ export class Scheduler {
     if (this.#isPassing) return
     this.#isPassing = true
     try {
-      while (this.#isAsked && !this.#parts.stopped.aborted) this.#pass()
+      while (this.#isAsked && !this.#services.stopped.aborted) this.#pass()
     } finally {
       this.#isPassing = false
     }
@@ -53,7 +53,7 @@ export class Scheduler {
 
   /** Takes a slot for a task that is about to be made, or leaves the task queued. */
   reserve(task: Task): Task {
-    const { store, clock } = this.#parts
+    const { store, clock } = this.#services
     const now = clock.now()
     let reserved = task
     for (const [each, block] of this.#walk(this.#slots(), [task]))
@@ -65,7 +65,7 @@ export class Scheduler {
 
   /** Takes back the slot of a task whose session could not be made. */
   release({ id }: Task): void {
-    this.#parts.store.unmake(id)
+    this.#services.store.unmake(id)
     this.reschedule()
   }
 
@@ -82,7 +82,7 @@ export class Scheduler {
    * Number of further members of a group that may begin at once. Zero while another launch of its parent needs a slot,
    * because such launches go first.
    */
-  roomFor(group: Task): number {
+  freeSlotsFor(group: Task): number {
     const slots = this.#slots()
     for (const [task, block] of this.#walk(slots)) {
       const goesFirst = isQueued(task) && !task.group && !task.member && slotSessionOf(task) === group.parentID
@@ -100,7 +100,7 @@ export class Scheduler {
 
   #pass(): void {
     this.#isAsked = false
-    const { store } = this.#parts
+    const { store } = this.#services
     for (const source of this.#ports.sources) source.review?.()
     for (const [task, block] of this.#walk(this.#slots())) this.#settle(task, block)
     // The slots that are left go to members of maps.
@@ -110,7 +110,7 @@ export class Scheduler {
 
   #settle(task: Task, waits: Block | undefined): void {
     const { id, run } = task
-    const { store } = this.#parts
+    const { store } = this.#services
     const { dispatcher, sources, allowance, watch } = this.#ports
     const { stage, prompt } = store.run(id) ?? {}
     if (stage === "creating" || prompt === undefined) return
@@ -130,7 +130,7 @@ export class Scheduler {
   *#walk(slots: Slots, more: readonly Task[] = []): Iterable<readonly [Task, Block | undefined]> {
     const waiting = [...this.#known(), ...more].filter((task) => this.#waits(task))
     for (const { id } of waiting.sort(byAdmissionOrder)) {
-      const task = more.find((each) => each.id === id) ?? this.#parts.store.handle(id)?.task
+      const task = more.find((each) => each.id === id) ?? this.#services.store.handle(id)?.task
       if (!task || !this.#waits(task)) continue
       const block = this.#blockOf(task, slots)
       if (!holdsSlot(task) && takesSlot(block)) slots.take(task)
@@ -145,22 +145,22 @@ export class Scheduler {
       if (!takesSlot(block)) return block
       last ??= block
     }
-    const { stage, calls = 0 } = this.#parts.store.run(task.id) ?? {}
+    const { stage, calls = 0 } = this.#services.store.run(task.id) ?? {}
     // The parked session is still being stopped: a prompt sent now would be stopped with it.
     if (stage === "parked" && calls > 0) return STOPPING
     return !holdsSlot(task) && slots.isFull(task) ? NO_SLOT : last
   }
 
   #waits(task: Task): boolean {
-    return isActive(task) && (!holdsSlot(task) || this.#parts.store.run(task.id)?.stage === "held")
+    return isActive(task) && (!holdsSlot(task) || this.#services.store.run(task.id)?.stage === "held")
   }
 
   #known(): readonly Task[] {
-    return [...this.#parts.store.active(), ...this.#parts.store.making()]
+    return [...this.#services.store.active(), ...this.#services.store.making()]
   }
 
   #slots(): Slots {
-    const { store, options } = this.#parts
+    const { store, options } = this.#services
     const waitsForOwn = ({ id, sessionID }: Task) => store.run(id)?.idle === true && store.hasOpen(sessionID)
     const mostIn = (place: string) => this.#ports.places.mostIn(place)
     return slotsHeld(this.#known().filter(holdsSlot), options, waitsForOwn, mostIn)

@@ -6,7 +6,7 @@ import type { SentMessage } from "../core/run/active-run.ts"
 import { constraintsOf } from "../core/spending.ts"
 import { type Ask, isActive, modelOf, type Task } from "../core/task.ts"
 import { retry, sleepFor } from "../lib/clock.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 
 /** Longest wait for the answer to an abort, in ms. OpenCode carries out the abort in any case. */
 const ABORT_LIMIT_MS = 5000
@@ -18,10 +18,10 @@ export type Stopping = { readonly soon: Promise<void>; readonly done: Promise<vo
  * Refuses the session's open questions, which an abort would leave open for ever, then aborts it. `asks`: questions of
  * the session and those below; failures are logged, never rejected.
  */
-export function stopSession(parts: Parts, sessionID: string, asks: readonly Ask[] = []): Stopping {
-  const done = refuseAndAbort(parts, sessionID, asks)
+export function stopSession(services: Services, sessionID: string, asks: readonly Ask[] = []): Stopping {
+  const done = refuseAndAbort(services, sessionID, asks)
   const soon = new Promise<void>((resolve) => {
-    const cancel = parts.clock.after(ABORT_LIMIT_MS, resolve)
+    const cancel = services.clock.after(ABORT_LIMIT_MS, resolve)
     void done.then(() => {
       cancel()
       resolve()
@@ -30,16 +30,16 @@ export function stopSession(parts: Parts, sessionID: string, asks: readonly Ask[
   return { soon, done }
 }
 
-async function refuseAndAbort(parts: Parts, sessionID: string, asks: readonly Ask[]): Promise<void> {
-  const { opencode } = parts
+async function refuseAndAbort(services: Services, sessionID: string, asks: readonly Ask[]): Promise<void> {
+  const { opencode } = services
   const sessions = new Set([sessionID, ...asks.map((ask) => ask.sessionID)])
   // Refuse without a text: a text would start the child's model before the abort.
-  await Promise.all(asks.map((ask) => attempt(parts, () => opencode.refuse(ask, ""), ask.sessionID)))
-  await Promise.all([...sessions].map((id) => attempt(parts, () => opencode.abort(id), id)))
+  await Promise.all(asks.map((ask) => attempt(services, () => opencode.refuse(ask, ""), ask.sessionID)))
+  await Promise.all([...sessions].map((id) => attempt(services, () => opencode.abort(id), id)))
 }
 
 async function attempt(
-  { clock, opencode, stopped }: Parts,
+  { clock, opencode, stopped }: Services,
   work: () => Promise<void>,
   sessionID: string,
 ): Promise<void> {
@@ -54,7 +54,7 @@ async function attempt(
  * Deletes the remains of a refused step, so that they neither count as the run's end nor reach the model again. A step
  * with a tool call is kept.
  */
-export async function deleteRefusedStep({ clock, opencode, stopped }: Parts, { sessionID }: Task): Promise<void> {
+export async function deleteRefusedStep({ clock, opencode, stopped }: Services, { sessionID }: Task): Promise<void> {
   await retry(clock, stopped, async () => {
     const left = unfinishedAnswer([await opencode.lastMessage(sessionID)])
     if (left) await opencode.deleteMessage(sessionID, left.id)
@@ -78,17 +78,17 @@ const USERS_LOOK_MS = 2000
  * Folder where a task's parent works now, which receives the task's work. An ended parent has left its folder, so the
  * folder of the parent's own parent counts.
  */
-export function parentFolderOf(parts: Pick<Parts, "store" | "opencode">, task: Task): string {
-  const { store, opencode } = parts
+export function parentFolderOf(services: Pick<Services, "store" | "opencode">, task: Task): string {
+  const { store, opencode } = services
   const parent = store.bySession(task.parentID)
   if (!parent) return task.place?.folder ?? opencode.folderOf(task.parentID)
-  return isActive(parent) ? opencode.folderOf(parent.sessionID) : parentFolderOf(parts, parent)
+  return isActive(parent) ? opencode.folderOf(parent.sessionID) : parentFolderOf(services, parent)
 }
 
 /** Folder for an automatic merge. Throws where the parent has moved since the launch, or the run was stopped. */
-export function autoMergeFolder(parts: Parts, task: Task, signal: AbortSignal): string {
+export function autoMergeFolder(services: Services, task: Task, signal: AbortSignal): string {
   if (signal.aborted) throw new CallError("it was stopped before that")
-  const folder = parentFolderOf(parts, task)
+  const folder = parentFolderOf(services, task)
   if (folder === task.place?.folder) return folder
   throw new CallError("the agent that asked for it has ended, and the folder it worked in is put away")
 }
@@ -104,17 +104,17 @@ export function refuseFailedCheck(result: CheckResult | undefined): void {
  * Moves a run's session to the run's place, after pending turns of the user: a busy session stays in its old folder and
  * cannot be aborted there. Throws where the run was stopped meanwhile.
  */
-export async function moveSessionToPlace(parts: Parts, sessionID: string, folder: string, signal: AbortSignal) {
-  const { opencode, clock } = parts
-  const home = opencode.folderOf(sessionID)
+export async function moveSessionToPlace(services: Services, sessionID: string, folder: string, signal: AbortSignal) {
+  const { opencode, clock } = services
+  const startFolder = opencode.folderOf(sessionID)
   const works = async () => mayWork((await opencode.activity()).get(sessionID))
   while (!signal.aborted) {
     await opencode.move(sessionID, folder)
     // Check after the move: from then on no turn begins in the old folder.
     if (!(await works())) return
-    await opencode.move(sessionID, home)
+    await opencode.move(sessionID, startFolder)
     // An abort sent before the move had no effect, so stop the session again.
-    if (signal.aborted) await stopSession(parts, sessionID).soon
+    if (signal.aborted) await stopSession(services, sessionID).soon
     while (!signal.aborted && (await works())) await sleepFor(clock, USERS_LOOK_MS)
   }
   throw new CallError("It was stopped before its place was ready.")
@@ -124,15 +124,15 @@ export async function moveSessionToPlace(parts: Parts, sessionID: string, folder
 const mayWork = (doing: Activity | undefined): boolean => doing !== undefined && doing.type !== "unreachable"
 
 /** Moves an idle session back to its parent's folder. */
-export async function moveSessionBack(parts: Parts, task: Task): Promise<void> {
-  const { opencode, clock } = parts
+export async function moveSessionBack(services: Services, task: Task): Promise<void> {
+  const { opencode, clock } = services
   const { sessionID } = task
-  const folder = parentFolderOf(parts, task)
+  const folder = parentFolderOf(services, task)
   if (opencode.folderOf(sessionID) === folder) return
   const deadline = clock.now() + QUIET_LIMIT_MS
   while (mayWork((await opencode.activity()).get(sessionID))) {
     if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its place stays as it is`)
-    await stopSession(parts, sessionID).soon
+    await stopSession(services, sessionID).soon
     await sleepFor(clock, QUIET_LOOK_MS)
   }
   await opencode.move(sessionID, folder)

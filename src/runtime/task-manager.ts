@@ -18,24 +18,24 @@ import {
 import { lastWordRefusal, lastWordRequest } from "../core/watchdog.ts"
 import type { Cleared, Report, TaskView } from "../present/view.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
-import { goesOnByItself } from "./groups/plans.ts"
+import { resumesWithoutPrompt } from "./groups/plans.ts"
 import { authorizeTell, type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
 import type { Unattended } from "./launch/unattended.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 import type { PlaceEvent, PlaceKind, RemoteActivity } from "./places/place.ts"
 import type { Overview } from "./reports.ts"
 import { refuseUntellable } from "./requests.ts"
 import { type CancelSelector, findBatch, findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
 
 /** Text added to a request to a session's model. */
-type WordInRequest = { readonly text: string; readonly withoutTools: boolean }
+type RequestAddition = { readonly text: string; readonly withoutTools: boolean }
 
 /** API of the engine for tools and OpenCode's events. Stateless: `assembly.ts` creates the parts. */
 export class TaskManager {
   readonly #stop = new AbortController()
   readonly #all: Assembly
-  readonly #parts: Parts
+  readonly #services: Services
 
   readonly kinds: readonly PlaceKind[]
   readonly features: readonly Feature[]
@@ -44,7 +44,7 @@ export class TaskManager {
     this.kinds = ports.kinds
     this.features = ports.features
     this.#all = assemble(ports, this.#stop.signal)
-    this.#parts = this.#all.parts
+    this.#services = this.#all.parts
   }
 
   /** Parts of the features that observe model requests. */
@@ -68,7 +68,7 @@ export class TaskManager {
 
   /** Handles an event of a place. */
   placeTold(taskID: string, news: PlaceEvent | RemoteActivity): void {
-    if (news.type === "active") this.#all.poller.stirred(news)
+    if (news.type === "active") this.#all.poller.onRemoteActivity(news)
     else this.#all.dispatcher.deliver(taskID, news)
   }
 
@@ -94,12 +94,12 @@ export class TaskManager {
   ): Promise<{ view: TaskView; reused: boolean; lacks: string | undefined }> {
     const { task, reused } = await this.#all.launcher.launch(request, caller)
     this.#all.retention.prune(caller.sessionID)
-    return { view: this.#view(task), reused, lacks: this.#parts.store.handle(task.id)?.lacks }
+    return { view: this.#view(task), reused, lacks: this.#services.store.handle(task.id)?.lacks }
   }
 
   async resume(reference: string, request: ResumeRequest, caller: Caller): Promise<TaskView> {
     const task = this.#find(reference, caller.sessionID)
-    if (!goesOnByItself(task) && request.prompt === "")
+    if (!resumesWithoutPrompt(task) && request.prompt === "")
       throw new CallError("Argument `prompt` is missing: what the agent shall do, or what it is told.")
     return this.#view(await this.#all.resuming.resume(task, request, caller))
   }
@@ -119,16 +119,16 @@ export class TaskManager {
   async tell(reference: string, text: string, caller: Caller): Promise<{ view: TaskView; waits: boolean }> {
     const task = this.#find(reference, caller.sessionID)
     if (caller.authorize) {
-      refuseUntellable(this.#parts, task.id)
-      await authorizeTell(this.#parts, caller, task)
+      refuseUntellable(this.#services, task.id)
+      await authorizeTell(this.#services, caller, task)
     }
     const { waits } = await this.#all.tell(task, text)
     return { view: this.#view(task), waits }
   }
 
   /** Text to add to the session's next request; undefined for none. */
-  inRequest(sessionID: string): WordInRequest | undefined {
-    const task = this.#parts.store.bySession(sessionID)
+  inRequest(sessionID: string): RequestAddition | undefined {
+    const task = this.#services.store.bySession(sessionID)
     const { lastWord, heldBy } = this.#atWork(task) ?? {}
     if (!task || heldBy !== "ours") return undefined
     this.#all.dispatcher.deliver(task.id, { type: "request" })
@@ -142,7 +142,7 @@ export class TaskManager {
    * `compacts`: the request is a compaction, whose agent may use another model.
    */
   holdsRequest(sessionID: string, model?: Model, compacts = false): boolean {
-    const { store, clock } = this.#parts
+    const { store, clock } = this.#services
     const task = store.bySession(sessionID)
     // Before a run has begun, requests in its session belong to the session's user.
     if (!task || !isActive(task) || isQueued(task) || store.isForeign(task.id)) return false
@@ -162,9 +162,9 @@ export class TaskManager {
     model?: string,
   ): Promise<{ view: TaskView; model: string; others: number }> {
     const task = this.#find(reference, sessionID)
-    if (this.#parts.store.isForeign(task.id))
+    if (this.#services.store.isForeign(task.id))
       throw new CallError(`Task ${task.id} is run by another OpenCode process. Try it there.`)
-    const wanted = model === undefined ? undefined : await chooseModel(this.#parts, model)
+    const wanted = model === undefined ? undefined : await chooseModel(this.#services, model)
     const found = this.#all.retryNow(task, this.#view(task).phase, wanted)
     return { view: this.#view(task), ...found }
   }
@@ -176,15 +176,15 @@ export class TaskManager {
 
   /** Why the session may not call this tool now; undefined where it may. */
   refusesTools(sessionID: string, tool: string): string | undefined {
-    const task = this.#parts.store.bySession(sessionID)
+    const task = this.#services.store.bySession(sessionID)
     const { lastWord, heldBy } = this.#atWork(task) ?? {}
     if (lastWord && heldBy === "ours") return lastWordRefusal(lastWord.reason)
-    return task && refusalTo(this.#parts, task, tool)
+    return task && refusalTo(this.#services, task, tool)
   }
 
   /** Session whose cache key the requests of this session use; undefined where they use their own session's key. */
-  rides(sessionID: string): string | undefined {
-    return this.#parts.store.bySession(sessionID)?.fork?.rides
+  cacheSessionOf(sessionID: string): string | undefined {
+    return this.#services.store.bySession(sessionID)?.fork?.rides
   }
 
   /** Usage of the session's tasks, and of the project within a day; descendants and forgotten tasks included. */
@@ -194,7 +194,7 @@ export class TaskManager {
 
   /** Ids named by a reference: one task, or a batch. */
   async idsOf(reference: string, sessionID: string): Promise<readonly string[]> {
-    const own = this.#parts.store.ofParent(sessionID)
+    const own = this.#services.store.ofParent(sessionID)
     const batch = findNamedBatch(reference, own)
     const tasks = batch.length > 0 ? batch : [await this.#all.opening.find(reference, own)]
     const all = tasks.map(async (task) =>
@@ -218,7 +218,7 @@ export class TaskManager {
 
   /** Merges an ended task's changes into its parent's folder. */
   async merge(reference: string, caller: Caller): Promise<TaskView> {
-    const { store } = this.#parts
+    const { store } = this.#services
     const found = await this.#all.opening.find(reference, store.ofParent(caller.sessionID))
     if (found.member?.kind === "tries")
       throw new CallError(
@@ -232,18 +232,18 @@ export class TaskManager {
 
   /** Whether the session belongs to a task whose system prompt includes the briefing for fresh agents. */
   isFresh(sessionID: string): boolean {
-    const task = this.#parts.store.bySession(sessionID)
+    const task = this.#services.store.bySession(sessionID)
     return task !== undefined && isBriefed(task)
   }
 
   /** Whether the session belongs to a task whose last message is validated against a schema. */
   answersInJSON(sessionID: string): boolean {
-    return this.#parts.store.bySession(sessionID)?.run.schema !== undefined
+    return this.#services.store.bySession(sessionID)?.run.schema !== undefined
   }
 
   /** The session's tasks, oldest first. */
   list(sessionID: string, filter: { status?: Status; batch?: string } = {}): readonly TaskView[] {
-    const own = this.#parts.store.ofParent(sessionID)
+    const own = this.#services.store.ofParent(sessionID)
     const batch = filter.batch === undefined ? undefined : findBatch(filter.batch, own)
     return own
       .filter((task) => filter.status === undefined || task.status === filter.status)
@@ -259,7 +259,7 @@ export class TaskManager {
     for (const body of this.#all.bodies.values()) {
       const found = await body.copied?.(caller)
       if (!found) continue
-      this.#parts.toaster.copied(caller.sessionID, found.tasks)
+      this.#services.toaster.copied(caller.sessionID, found.tasks)
       return found.text
     }
     return undefined
@@ -282,24 +282,24 @@ export class TaskManager {
 
   /** The task whose own session this is. */
   taskIn(sessionID: string): TaskView | undefined {
-    const task = this.#parts.store.bySession(sessionID)
+    const task = this.#services.store.bySession(sessionID)
     return task && this.#view(task)
   }
 
   /** Whether the session belongs to a launched task, or lies below such a session. */
   isLaunched(sessionID: string): boolean {
-    const task = this.#parts.store.responsibleFor(sessionID)
+    const task = this.#services.store.responsibleFor(sessionID)
     return task !== undefined && !isUnattended(task)
   }
 
   /** Called when a user has written. */
   wrote(): void {
-    this.#parts.attendance.wrote()
+    this.#services.presence.wrote()
   }
 
   /** Called when a page was opened. Returns a function to call when the page is closed. */
   opened(): () => void {
-    return this.#parts.attendance.opened()
+    return this.#services.presence.opened()
   }
 
   /** Handles an event of OpenCode. Never throws; costs one or two look-ups for sessions of other agents. */
@@ -321,21 +321,21 @@ export class TaskManager {
 
   /** Resolves when no background work is pending; for tests and shutdown. */
   settled(): Promise<void> {
-    return this.#parts.background.idle()
+    return this.#services.background.idle()
   }
 
   /** Active run of a task; an ended task's session belongs to its user. */
   #atWork(task: Task | undefined) {
-    return task && isActive(task) ? this.#parts.store.run(task.id) : undefined
+    return task && isActive(task) ? this.#services.store.run(task.id) : undefined
   }
 
   #find(reference: string, sessionID: string): Task {
-    return findTask(reference, this.#parts.store.ofParent(sessionID))
+    return findTask(reference, this.#services.store.ofParent(sessionID))
   }
 
   #view(task: Task): TaskView {
-    const { store, clock, attendance } = this.#parts
-    const until = (ask: Ask) => attendance.refusedAt(ask)
+    const { store, clock, presence } = this.#services
+    const until = (ask: Ask) => presence.refusedAt(ask)
     return viewOf(store.get(task.id) ?? task, store, clock.now(), this.#all.limitOf, until)
   }
 }

@@ -82,7 +82,7 @@ export interface UserActions {
   /** Creates a conversation and returns its id. */
   open(title: string): Promise<string>
   /** Sends a user's message, which starts a turn of this agent. Resolves when OpenCode has accepted it. */
-  write(word: MessageToSession): Promise<void>
+  write(message: MessageToSession): Promise<void>
   /** Runs of a task, oldest first. */
   history(task: Task): Promise<readonly HistoryRun[]>
 }

@@ -2,7 +2,7 @@ import type { Feature, FeatureBody, Submission } from "../core/feature.ts"
 import type { CheckResult } from "../core/receipt.ts"
 import type { Findings, Verdict } from "../core/run/steps.ts"
 import type { Task } from "../core/task.ts"
-import type { Parts } from "./parts.ts"
+import type { Services } from "./parts.ts"
 import type { Merging, Places } from "./places/places.ts"
 import type { TaskHandle } from "./tasks/task-handle.ts"
 
@@ -18,11 +18,11 @@ const NOTHING: Findings = {}
 
 /** Asks the features that judge answers. Each can be stopped, and a run is not closed before its verifier has ended. */
 export class Verifiers {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: VerifierPorts
 
-  constructor(parts: Parts, ports: VerifierPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: VerifierPorts) {
+    this.#services = services
     this.#ports = ports
   }
 
@@ -49,7 +49,7 @@ export class Verifiers {
     const stop = new AbortController()
     const { signal } = stop
     handle.stop = stop
-    this.#parts.store.noticed(handle.task.id)
+    this.#services.store.noticed(handle.task.id)
     const earlier = { check: handle.run?.check }
     return {
       signal,
@@ -70,7 +70,7 @@ export class Verifiers {
    */
   async afterCrash(task: Task, text: string): Promise<Verdict | undefined> {
     let last: Verdict | undefined
-    for (const verdict of this.#verdicts(task, this.#submission(task, text, NOTHING, this.#parts.stopped), true)) {
+    for (const verdict of this.#verdicts(task, this.#submission(task, text, NOTHING, this.#services.stopped), true)) {
       last = (await verdict) ?? last
       if (last && !last.ok) break
     }
@@ -86,7 +86,7 @@ export class Verifiers {
 
   /** `folder`: a local folder to check in, in place of the task's own. */
   #submission(task: Task, text: string, earlier: Findings, signal: AbortSignal, folder?: string): Submission {
-    const { opencode, commands: marks, stopped } = this.#parts
+    const { opencode, commands: marks, stopped } = this.#services
     const { places, groupArchive } = this.#ports
     return {
       text,

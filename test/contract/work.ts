@@ -192,7 +192,7 @@ export function workContract(driver: Driver): void {
       expect([compaction, summary]).toEqual(["user  false", "assistant done true"])
       expect([goOn, answer, ...told.slice(6)]).toEqual(["user  false", "assistant done false"])
       const [first] = since[4]?.parts ?? []
-      const words = expect.objectContaining({ type: "text", synthetic: true, goesOn: true })
+      const words = expect.objectContaining({ type: "text", synthetic: true, continues: true })
       expect([since[2]?.parts, first]).toEqual([[{ type: "compaction" }], words])
     })
 

@@ -28,7 +28,7 @@ async function makeWorld(hears: boolean): Promise<World> {
   const instance = registerInstance()
   const { url: baseUrl, directory, client } = opencode
   // As in the plugin, it knows its own folder: a session that is moved back is not elsewhere.
-  const surroundings = { folder: directory, entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
+  const surroundings = { folder: directory, entered: () => {}, left: () => {}, mayHaveOtherFolders: () => false }
   const api = new OpencodeHttpApi(
     createOpencodeClient({ baseUrl, directory }),
     instance,
@@ -41,7 +41,8 @@ async function makeWorld(hears: boolean): Promise<World> {
   let heard = 0
   return {
     get opencode() {
-      for (; hears && heard < opencode.events.all.length; heard++) api.hear(opencode.events.all[heard] as RawEvent)
+      for (; hears && heard < opencode.events.all.length; heard++)
+        api.handleEvent(opencode.events.all[heard] as RawEvent)
       return api
     },
     instance,

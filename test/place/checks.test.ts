@@ -94,7 +94,7 @@ describe("the second check before a merge", () => {
         appendFileSync(join(folder, "meanwhile"), "x")
         return { kind: brought, files: ["meanwhile"], submodules: [] }
       },
-      putAway: async () => work,
+      archive: async () => work,
       merge: async () => {
         calls.push("merge")
         return { kind: "merged", files: ["a"], submodules: [] }
@@ -149,7 +149,7 @@ test("work whose process died before its second check is neither checked nor mer
       calls.push("bringIn")
       return calls.length > 1 ? { kind: "merged", files: ["b"], submodules: [] } : new Promise(() => {})
     },
-    putAway: async () => ({ files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }),
+    archive: async () => ({ files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }),
     merge: async () => {
       calls.push("merge")
       return { kind: "merged", files: ["a"], submodules: [] }
@@ -181,7 +181,7 @@ test("the second of two tasks that end at once is checked together with the firs
       appendFileSync(join(folder, "meanwhile"), "x")
       return { kind: "merged", files: ["meanwhile"], submodules: [] }
     },
-    putAway: async () => {
+    archive: async () => {
       await eventually(() => ids.length === 2 && ids.every((id) => !isActive(rig.task(id))))
       for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => setImmediate(resolve))
       return { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
@@ -212,7 +212,7 @@ test.each([
       capture: async () => {},
       enter: async () => ({ directory: folder, preface: "" }),
       lacks: async () => lacks,
-      putAway: async () => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }),
+      archive: async () => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }),
     }
     const options = { checkTimeout: 20_000, checkRetries: 1 }
     const rig = new Rig({ options, worktrees: async () => worktrees as never })
@@ -230,7 +230,7 @@ describe("the check of automatic merges", () => {
       capture: async () => {},
       enter: async () => ({ directory: folder, preface: "" }),
       bringIn: async () => ({ kind: "nothing" }),
-      putAway: async () => ({ files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }),
+      archive: async () => ({ files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }),
       merge: async () => {
         calls.push("merge")
         return { kind: "merged", files: ["a"], submodules: [] }

@@ -64,7 +64,7 @@ function waitWhile(holds: () => boolean) {
 
 test("a task launched while a merge changes its parent's files begins with the complete merge", async () => {
   await atWork()
-  await bench.places.putAway(ID, user.top)
+  await bench.places.archive(ID, user.top)
   const second = "bg_bbbbbbbb"
   const order = { root: bench.root, folder: user.top, taskID: second, step: "capture", moment: "", nth: 1 }
   let captured: Promise<unknown> | undefined
@@ -87,8 +87,8 @@ test("a worktree that is archived while work is merged into it is archived with 
   const second = "bg_bbbbbbbb"
   const grandchild = await bench.ready({ id: second, folder: child.top })
   for (const name of ["one", "two", "three"]) grandchild.write(`sub/${name}`, name)
-  await bench.places.putAway(second, child.top)
-  const order = { root: bench.root, folder: user.top, taskID: ID, step: "putAway", moment: "", nth: 1 }
+  await bench.places.archive(second, child.top)
+  const order = { root: bench.root, folder: user.top, taskID: ID, step: "archive", moment: "", nth: 1 }
   let away: Promise<unknown> | undefined
   const fault = (moment: string) => {
     if (moment !== "merge: one file" || away) return
@@ -121,7 +121,7 @@ describe("a crash while making a worktree", () => {
     "a resume that dies at %s while making its worktree keeps the earlier work",
     async (moment) => {
       await atWork()
-      await bench.places.putAway(ID, user.top)
+      await bench.places.archive(ID, user.top)
       const kept = user.git("rev-parse", `refs/superagents/${ID}`)
       dies("again", moment)
       await bench.places.sweep(user.top, () => false)
@@ -133,7 +133,7 @@ describe("a crash while making a worktree", () => {
 
   test("a checkout half made by a dying git does not count as anybody's work", async () => {
     await atWork()
-    await bench.places.putAway(ID, user.top)
+    await bench.places.archive(ID, user.top)
     const kept = user.git("rev-parse", `refs/superagents/${ID}`)
     dies("again", "ready: added")
     const [room = ""] = readdirSync(bench.root)
@@ -152,21 +152,21 @@ describe("a crash while archiving a worktree", () => {
     async (moment) => {
       await atWork()
       const before = user.state()
-      dies("putAway", moment)
+      dies("archive", moment)
       await bench.places.sweep(user.top, () => false)
       nothingLeft()
       expect(user.state()).toEqual(before)
-      expect(await bench.places.putAway(ID, user.top)).toMatchObject(WORK)
+      expect(await bench.places.archive(ID, user.top)).toMatchObject(WORK)
     },
   )
 
   test("files already removed from a worktree that is put away do not count as the agent's deletions", async () => {
     const child = await atWork()
-    dies("putAway", "away: marked")
+    dies("archive", "away: marked")
     child.remove("b").remove("new")
     await bench.places.sweep(user.top, () => false)
     nothingLeft()
-    expect(await bench.places.putAway(ID, user.top)).toMatchObject(WORK)
+    expect(await bench.places.archive(ID, user.top)).toMatchObject(WORK)
   })
 
   test("a cleanup at startup that dies too loses no work of the worktree", async () => {
@@ -175,7 +175,7 @@ describe("a crash while archiving a worktree", () => {
     dies("sweep", "away: removed")
     await bench.places.sweep(user.top, () => false)
     nothingLeft()
-    expect(await bench.places.putAway(ID, user.top)).toMatchObject(WORK)
+    expect(await bench.places.archive(ID, user.top)).toMatchObject(WORK)
   })
 
   test("the cleanup at startup leaves alone worktrees of other processes and of running tasks", async () => {
@@ -214,7 +214,7 @@ describe("a crash during a merge", () => {
     "a merge that dies at %s (%i) leaves every file old or new, and the next start finishes it",
     async (moment, nth) => {
       await atWork()
-      await bench.places.putAway(ID, user.top)
+      await bench.places.archive(ID, user.top)
       const before = user.files()
       const repository = user.repositoryState()
       dies("merge", moment, nth)
@@ -239,7 +239,7 @@ describe("a crash during a merge", () => {
     fill()
     user.git("config", "i18n.commitEncoding", "ISO-8859-1")
     await atWork()
-    await bench.places.putAway(ID, user.top)
+    await bench.places.archive(ID, user.top)
     dies("merge", "merge: begun")
     await bench.places.sweep(user.top, () => false)
     isMerged()
@@ -247,7 +247,7 @@ describe("a crash during a merge", () => {
 
   test("an interrupted merge is finished even if the process that finishes it dies as well", async () => {
     await atWork()
-    await bench.places.putAway(ID, user.top)
+    await bench.places.archive(ID, user.top)
     dies("merge", "merge: one file", 1)
     dies("sweep", "merge: one file", 1)
     dies("merge", "merge: one file", 1)
@@ -257,19 +257,19 @@ describe("a crash during a merge", () => {
 
   test("an interrupted merge is finished before another merge begins", async () => {
     await atWork()
-    await bench.places.putAway(ID, user.top)
+    await bench.places.archive(ID, user.top)
     dies("merge", "merge: one file", 2)
     const other = "bg_bbbbbbbb"
     const child = await bench.ready({ id: other })
     child.write("other", "x")
-    await bench.places.putAway(other, user.top)
+    await bench.places.archive(other, user.top)
     expect(await bench.places.merge(other, user.top)).toMatchObject({ kind: "merged", files: ["other"] })
     isMerged()
   })
 
   test("finishing an interrupted merge keeps what the user has changed since", async () => {
     await atWork()
-    await bench.places.putAway(ID, user.top)
+    await bench.places.archive(ID, user.top)
     dies("merge", "merge: one file", 1)
     user.write("b", text({ 0: "since then" })).write("untracked", "since then")
     await bench.places.sweep(user.top, () => false)
@@ -281,7 +281,7 @@ describe("a crash during a merge", () => {
 
   test("an interrupted merge that conflicts with later edits changes nothing more and says so", async () => {
     await atWork()
-    await bench.places.putAway(ID, user.top)
+    await bench.places.archive(ID, user.top)
     dies("merge", "merge: one file", 1)
     user.write("b", text({ 10: "since then" }))
     const before = user.state()
@@ -295,7 +295,7 @@ describe("a crash during a merge", () => {
 
   test("a merge breaks the lock of a dead process and waits for the lock of a living one", async () => {
     await atWork()
-    await bench.places.putAway(ID, user.top)
+    await bench.places.archive(ID, user.top)
     const lockOf = (pid: number) =>
       new Lock(join(user.top, ".git"), "superagents-merge", {
         ...PROCESSES,
@@ -350,10 +350,10 @@ describe("a full disk", () => {
     const child = new Repository((await bench.places.enter({ taskID: ID, folder: small.top, timeLimit: 0 })).directory)
     child.write("big", noise(700_000)).write("a", text({ 3: "theirs" }))
     fill(100)
-    await expect(bench.places.putAway(ID, small.top)).rejects.toThrow()
+    await expect(bench.places.archive(ID, small.top)).rejects.toThrow()
     expect(child.read("a")).toBe(text({ 3: "theirs" }))
     free()
-    expect(await bench.places.putAway(ID, small.top)).toMatchObject({ files: ["a", "big"] })
+    expect(await bench.places.archive(ID, small.top)).toMatchObject({ files: ["a", "big"] })
     fill(200)
     await expect(bench.places.merge(ID, small.top)).rejects.toThrow()
     free()

@@ -39,7 +39,7 @@ const run = (child: Repository, command: string, env: Record<string, string> = {
 
 /** A worktree's work must be what the agent wrote alone, and none of the user's files may change meanwhile. */
 async function onlyWork(before: Record<string, string>, files: readonly string[]) {
-  const archived = await bench.places.putAway(ID, user.top)
+  const archived = await bench.places.archive(ID, user.top)
   expect(archived).toMatchObject({ files, unsaved: [] })
   expect(user.state()).toEqual(before)
   await bench.places.merge(ID, user.top)
@@ -291,7 +291,7 @@ describe("a worktree's missing packages", () => {
     const without = all.find(({ child }) => !child.has("node_modules"))
     expect(without?.preface).toContain("the dependencies of all worktrees together would be more than 7 MB")
     const other = ids.find((id) => !without?.directory.includes(id)) ?? ""
-    await bench.places.putAway(other, user.top)
+    await bench.places.archive(other, user.top)
     expect((await entered(user.top, "bg_eeeeeeee")).child.has("node_modules")).toBe(true)
   })
 
@@ -371,7 +371,7 @@ describe("OpenCode's own packages", () => {
     const { child } = await entered()
     expect(child.read(".opencode/node_modules/x/index.js")).toBe("x")
     expect(child.git("status", "--porcelain")).toBe("")
-    await bench.places.putAway(ID, user.top)
+    await bench.places.archive(ID, user.top)
     user.write(".opencode/package.json", json({ dependencies: { other: "1" } })).commit()
     expect((await entered()).child.has(".opencode/node_modules")).toBe(false)
   })

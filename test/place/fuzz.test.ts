@@ -72,7 +72,7 @@ async function life(bench: Bench, random: Random): Promise<void> {
   const users = seenIn(user)
   const stash = user.git("stash", "list")
 
-  const { files, submodules, unsaved } = await bench.places.putAway(ID, user.top)
+  const { files, submodules, unsaved } = await bench.places.archive(ID, user.top)
   const result = await bench.places.merge(ID, user.top).catch((error) => {
     if (!(error instanceof CallError)) throw error
     return { kind: "refused", text: error.message } as const

@@ -40,12 +40,12 @@ describe("repositories inside a worktree", () => {
     const child = await bench.ready()
     Repository.init(join(child.top, "nested")).write("x", "precious").commit()
     child.commit("with a repository in it")
-    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["nested"], held: child.top })
+    expect(await bench.places.archive(ID, user.top)).toMatchObject({ unsaved: ["nested"], held: child.top })
     expect(child.read("nested/x")).toBe("precious")
     // Merged or not: what is in that folder alone stays there.
     await merge()
     await bench.ready({ again: true })
-    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["nested"] })
+    expect(await bench.places.archive(ID, user.top)).toMatchObject({ unsaved: ["nested"] })
   })
 
   test("a nested repository survives when its worktree is used again without being put away first", async () => {
@@ -54,7 +54,7 @@ describe("repositories inside a worktree", () => {
     Repository.init(join(child.top, "nested")).write("x", "precious").commit()
     const again = await bench.ready({ again: true })
     expect([again.top, again.read("nested/x")]).toEqual([child.top, "precious"])
-    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["nested"] })
+    expect(await bench.places.archive(ID, user.top)).toMatchObject({ unsaved: ["nested"] })
   })
 
   test("a folder whose description cannot be read is kept, and no new worktree replaces it", async () => {
@@ -91,7 +91,7 @@ describe("repositories inside a worktree", () => {
     const child = await bench.ready()
     work(new Repository(join(child.top, "vendor/lib")))
     child.commit("with the submodule as it is now")
-    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["vendor/lib"], held: child.top })
+    expect(await bench.places.archive(ID, user.top)).toMatchObject({ unsaved: ["vendor/lib"], held: child.top })
   })
 
   test("a new file in a submodule is not lost if the user's git hides untracked files", async () => {
@@ -103,7 +103,7 @@ describe("repositories inside a worktree", () => {
     child.write("lib/new", "precious")
     user.write("../config", "[status]\n\tshowUntrackedFiles = no\n")
     await under({ GIT_CONFIG_GLOBAL: join(bench.folder, "config") }, async () => {
-      expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["lib"], held: child.top })
+      expect(await bench.places.archive(ID, user.top)).toMatchObject({ unsaved: ["lib"], held: child.top })
     })
   })
 
@@ -113,7 +113,7 @@ describe("repositories inside a worktree", () => {
     child.git("update-index", "--assume-unchanged", "a")
     child.git("update-index", "--skip-worktree", "b")
     child.write("a", "a, changed\n").write("b", "b, changed\n")
-    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: ["a", "b"] })
+    expect(await bench.places.archive(ID, user.top)).toMatchObject({ files: ["a", "b"] })
   })
 
   test("the work of a nested worktree can be merged after the outer worktree is gone", async () => {
@@ -121,7 +121,7 @@ describe("repositories inside a worktree", () => {
     const child = await bench.ready()
     const grandchild = await bench.ready({ id: SECOND, folder: child.top })
     grandchild.write("b", "precious\n")
-    await bench.places.putAway(ID, user.top)
+    await bench.places.archive(ID, user.top)
     await bench.places.sweep(user.top, () => false)
     expect(bench.leftovers()).toEqual([])
     expect(user.worktrees()).toBe(1)
@@ -252,7 +252,7 @@ describe("the user's git settings", () => {
       .write("../a", text({ 1: "theirs" }))
       .write("b", "theirs")
       .write("a b", "theirs")
-    await bench.places.putAway(ID, umlaut.top)
+    await bench.places.archive(ID, umlaut.top)
     expect(shared()).toEqual(before)
     const files = ["a", "ünï/a b", "ünï/b"]
     const { diff } = await bench.places.show(ID, umlaut.top, 300)

@@ -59,7 +59,7 @@ const askThere = (order: FilesOrder, options?: RunOptions, env?: Record<string, 
 const there = (ask: RepositoryHost["ask"] = askThere): RepositoryHost => ({
   name: "big",
   ask,
-  rooms: hostRepositoryFolders(join(far, "cache"), "key"),
+  folders: hostRepositoryFolders(join(far, "cache"), "key"),
 })
 
 /** The host, with other answers to the orders of this kind. */
@@ -79,7 +79,7 @@ const began = async (from = there(), copy: readonly string[] = []) => {
   await bench.places.capture(ID, user.top)
   const checkout = await requireCheckout(user.top)
   await send(from, checkout, { taskID: ID, commit: (await readRef(checkout, "state", ID)) as string, copy })
-  return new Repository(folderIn(from.rooms, ID))
+  return new Repository(folderIn(from.folders, ID))
 }
 
 /** A host whose agent has made this commit. */
@@ -110,7 +110,7 @@ describe("files on a host", () => {
     await home(there())
     await removeRemoteFolder(there(), ID)
     expect(user.state()).toEqual(before)
-    expect(existsSync(folderIn(there().rooms, ID))).toBe(false)
+    expect(existsSync(folderIn(there().folders, ID))).toBe(false)
     expect((await bench.places.show(ID, user.top, 10)).files.toSorted()).toEqual(["b", "c", "gone"])
   })
 
@@ -130,7 +130,7 @@ describe("files on a host", () => {
     expect(await home(there())).toBeUndefined()
     expect((await bench.places.show(ID, user.top, 10)).files).toEqual(["b"])
     await removeRemoteFolder(there(), ID, came?.commit)
-    expect(readdirSync(join(there().rooms.room, "work"))).toEqual([])
+    expect(readdirSync(join(there().folders.root, "work"))).toEqual([])
   })
 
   test("a folder on a host that has changed since it was fetched is not removed", async () => {
@@ -144,7 +144,7 @@ describe("files on a host", () => {
     expect(child.read("b")).toBe("by a later run")
     await removeRemoteFolder(there(), ID)
     await removeRemoteFolder(there(), ID, came?.commit)
-    expect(existsSync(folderIn(there().rooms, ID))).toBe(false)
+    expect(existsSync(folderIn(there().folders, ID))).toBe(false)
   })
 
   test("files that git ignores are not sent to a host, except those that its option names", async () => {
@@ -160,7 +160,7 @@ describe("files on a host", () => {
     const shown = (path: string) => user.git("show", `${ignored}:${path}`)
     /** As if the run had begun a moment ago: files copied to the host are no work of the agent's. */
     const aged = () =>
-      utimesSync(completeMarkerPath(there().rooms, ID), Date.now() / 1000 - 0.06, Date.now() / 1000 - 0.06)
+      utimesSync(completeMarkerPath(there().folders, ID), Date.now() / 1000 - 0.06, Date.now() / 1000 - 0.06)
     beforeEach(() => void user.write(".gitignore", "dist/\n.env\n").write("a", "a").commit())
 
     test("ignored files that an agent made on a host are fetched and named, but not merged or left there", async () => {
@@ -171,13 +171,13 @@ describe("files on a host", () => {
       aged()
       child.write("a", "theirs").write("dist/out.js", "made\n")
       await home(there())
-      expect((await bench.places.putAway(ID, user.top)).notes).toEqual([
+      expect((await bench.places.archive(ID, user.top)).notes).toEqual([
         `It made a file that git ignores: dist/out.js (kept and not merged; git restore --overlay --source=${ignored} :/ brings it)`,
       ])
       expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
       expect([shown("dist/out.js"), user.files()["dist/out.js"]]).toEqual(["made\n", undefined])
       await removeRemoteFolder(there(), ID)
-      expect(new Repository(there().rooms.store).ours()).toEqual([])
+      expect(new Repository(there().folders.store).ours()).toEqual([])
     })
 
     test("ignored files that an agent made on a host return in a later run, together with its new ones", async () => {
@@ -373,7 +373,7 @@ describe("a hostile host", () => {
     const child = await began()
     child.write("b", "b").git("add", "b")
     child.git("-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "theirs")
-    const store = there().rooms.store
+    const store = there().folders.store
     const before = refs()
     const refsThere = ["refs/heads/secret", "refs/heads/main", "refs/superagents/bg_other", "refs/tags/x"]
     const hostile = answering("bundle", () => {
@@ -493,14 +493,14 @@ describe("a hostile host", () => {
     ["a long name, which is cut,", `{"count":1,"out":0,"names":["${"x".repeat(9000)}"]}`, true],
   ])("%s in a host's list of ignored files is harmless", async (_what, text, isTold) => {
     await began()
-    const store = new Repository(there().rooms.store)
+    const store = new Repository(there().folders.store)
     const hostile = answering("commit", ({ out }) => {
       const ignored = store.git("commit-tree", `refs/have/${ID}^{tree}`, "-m", `x\n\n${text}`).trim()
       store.git("update-ref", `refs/superagents-ignored/${ID}`, ignored)
       return json({ ...JSON.parse(Buffer.from(out).toString()), ignored })
     })
     expect(await home(hostile)).toHaveProperty("ignored")
-    const [note = ""] = (await bench.places.putAway(ID, user.top)).notes ?? []
+    const [note = ""] = (await bench.places.archive(ID, user.top)).notes ?? []
     expect(note.length < 600 && note.includes("xxx")).toBe(isTold)
   })
 

@@ -146,7 +146,7 @@ beforeEach(() => {
         owed = []
       },
     },
-    regain: async ({ owesAbort }: RemoteSession) => void stops.push(owesAbort && existsSync(folder())),
+    regain: async ({ abortPending: owesAbort }: RemoteSession) => void stops.push(owesAbort && existsSync(folder())),
     fetches: (_stub: RemoteSession, now: boolean) => void fetching.push(now),
   } as unknown as Hosts
   place = new HostPlace(hosts, machine, bench.places, "")
@@ -164,7 +164,7 @@ const enter = async (more: { again?: boolean; bringIn?: boolean } = {}) => {
 test("work done on a host is archived here when it is put away, and nothing stays there", async () => {
   await enter()
   there().write("new", "from there").write("a", "ONE\ntwo\nthree\n")
-  const archived = await place.putAway(ID, user.top)
+  const archived = await place.archive(ID, user.top)
   expect(archived.files.toSorted()).toEqual(["a", "new"])
   // What its setup command made, which git ignores, is no work of the agent's.
   expect(archived.notes).toBeUndefined()
@@ -231,7 +231,7 @@ test("an incomplete folder that a broken launch left on a host does not count as
   there().write("a", "one\ntwo\nthree\n")
   reaches = true
   fails = undefined
-  expect(await place.putAway(ID, user.top)).toMatchObject({ files: [] })
+  expect(await place.archive(ID, user.top)).toMatchObject({ files: [] })
   expect(existsSync(folder())).toBe(false)
   expect(await place.merge(ID, user.top)).toMatchObject({ kind: "nothing" })
 })
@@ -248,7 +248,7 @@ test("recent changes of the parent's folder are sent for the check, and ignored 
   const seen = await place.run(ID, "grep -c THREE a", { timeLimit: 0, signal: new AbortController().signal })
   expect(seen).toMatchObject({ exitCode: 0 })
   expect(await place.bringIn(ID, user.top)).toEqual({ kind: "nothing" })
-  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+  expect((await place.archive(ID, user.top)).files).toEqual(["a"])
   const before = user.read("a")
   expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
   expect([before, user.read("a")]).toEqual(["one\ntwo\nTHREE\n", "ONE\ntwo\nTHREE\n"])
@@ -260,7 +260,7 @@ test("a conflict with the parent's present folder is reported, and nothing chang
   user.write("a", "users\n")
   expect(await place.bringIn(ID, user.top)).toEqual({ kind: "conflict", files: ["a"] })
   expect(there().read("a")).toBe("agents\n")
-  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+  expect((await place.archive(ID, user.top)).files).toEqual(["a"])
 })
 
 test("work on a host is unchanged when the parent's changes cannot be sent to it", async () => {
@@ -270,7 +270,7 @@ test("work on a host is unchanged when the parent's changes cannot be sent to it
   fails = "receive"
   await expect(place.bringIn(ID, user.top)).rejects.toThrow("cut")
   fails = undefined
-  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+  expect((await place.archive(ID, user.top)).files).toEqual(["a"])
   expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
   expect(user.read("b")).toBe("users\n")
 })
@@ -278,31 +278,31 @@ test("work on a host is unchanged when the parent's changes cannot be sent to it
 test("a resumed task on a host sees the parent's current files, as in a local worktree", async () => {
   await enter()
   there().write("a", "ONE\ntwo\nthree\n")
-  await place.putAway(ID, user.top)
+  await place.archive(ID, user.top)
   user.write("b", "changed since\n")
   Object.assign(remote, { asked: true })
   const { preface } = await enter({ again: true, bringIn: true })
   // Nobody looks at it before its prompt is sent: its folder was not there.
-  expect(remote.asked).toBe(false)
+  expect(remote.promptSent).toBe(false)
   expect(preface).toContain(
     "It has your work so far, and with it what the agent that asks you sees now, uncommitted work included, but of what git ignores only what the options copy.",
   )
   expect([there().read("a"), there().read("b")]).toEqual(["ONE\ntwo\nthree\n", "changed since\n"])
   there().write("c", "c")
-  expect((await place.putAway(ID, user.top)).files.toSorted()).toEqual(["a", "c"])
+  expect((await place.archive(ID, user.top)).files.toSorted()).toEqual(["a", "c"])
 })
 
 test("a resumed task on a host gets the conflict markers, and its solution is merged", async () => {
   await enter()
   there().write("a", "agents\n")
-  await place.putAway(ID, user.top)
+  await place.archive(ID, user.top)
   user.write("a", "users\n")
   expect(await place.merge(ID, user.top)).toMatchObject({ kind: "conflict", files: ["a"] })
   const { preface } = await enter({ again: true, bringIn: true })
   expect(preface).toContain("have conflict marks")
   expect(there().read("a")).toContain("<<<<<<<")
   there().write("a", "both\n")
-  await place.putAway(ID, user.top)
+  await place.archive(ID, user.top)
   expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
   expect(user.read("a")).toBe("both\n")
 })
@@ -313,7 +313,7 @@ test("the changes of a task on a host are listed, also after a resume that chang
   expect(await place.shared?.changedIn(ID, user.top, globs)).toEqual({ files: [], named: [] })
   there().write("a", "ONE\n").write("src/new", "x")
   expect(await place.shared?.changedIn(ID, user.top, globs)).toEqual({ files: ["a", "src/new"], named: ["src/new"] })
-  await place.putAway(ID, user.top)
+  await place.archive(ID, user.top)
   await enter({ again: true, bringIn: true })
   expect((await place.shared?.changedIn(ID, user.top, globs))?.files).toEqual(["a", "src/new"])
   reaches = false
@@ -343,7 +343,7 @@ test("a host folder with work that no commit can hold stays, and a resume contin
   inner.git("init", "-q")
   inner.write("work", "x").commit()
   there().git("update-index", "--skip-worktree", "b")
-  expect(await place.putAway(ID, user.top)).toMatchObject({
+  expect(await place.archive(ID, user.top)).toMatchObject({
     files: [".gitignore", "a"],
     unsaved: ["inner"],
     held: `${folder()} on big`,
@@ -361,7 +361,7 @@ test("a host folder with work that no commit can hold stays, and a resume contin
 
 test("a resume finds its session although the host's server does not list it, and reports a deleted one", async () => {
   await enter()
-  await place.putAway(ID, user.top)
+  await place.archive(ID, user.top)
   lists = false
   expect(await enter({ again: true })).toMatchObject({ directory: user.top })
   hasSession = false
@@ -372,11 +372,11 @@ test("work on a host is not treated as fetched while the host cannot be reached"
   await enter()
   there().write("a", "ONE\n")
   reaches = false
-  await expect(place.putAway(ID, user.top)).rejects.toThrow("big cannot be reached now.")
+  await expect(place.archive(ID, user.top)).rejects.toThrow("big cannot be reached now.")
   await expect(place.bringIn(ID, user.top)).rejects.toThrow("big cannot be reached now.")
   expect(remote.live).toBe(true)
   reaches = true
-  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+  expect((await place.archive(ID, user.top)).files).toEqual(["a"])
 })
 
 test("a caller that needs work from an unreachable host waits for contact and then gets an error", async () => {
@@ -397,7 +397,7 @@ test("a caller that needs work from an unreachable host waits for contact and th
   await waits
   reaches = true
   await place.reach(ID)
-  await place.putAway(ID, user.top)
+  await place.archive(ID, user.top)
   reaches = false
   // Its work is here by now: nobody has to be reached for it.
   await place.reach(ID)
@@ -409,14 +409,14 @@ test("a connection that is lost while work is fetched is reported as a lost conn
   there().write("a", "ONE\n")
   fails = "bundle"
   loses = true
-  await expect(place.putAway(ID, user.top)).rejects.toMatchObject({
+  await expect(place.archive(ID, user.top)).rejects.toMatchObject({
     code: "host",
     message: expect.stringContaining("its work is still on big, and cut. It is fetched as soon as big answers"),
   })
 })
 
 const leftThere = () => {
-  const { room, store } = hostRepositoryFolders(join(far, "cache"), "key")
+  const { root: room, store } = hostRepositoryFolders(join(far, "cache"), "key")
   return [
     ...readdirSync(join(room, "work")),
     ...new Repository(store, false).git("for-each-ref", "refs/work").split("\n"),
@@ -425,7 +425,7 @@ const leftThere = () => {
 
 /** As where a removal was cut off: parts of the folder are gone. */
 const startRemoval = () => {
-  rmSync(join(hostRepositoryFolders(join(far, "cache"), "key").room, "made", ID))
+  rmSync(join(hostRepositoryFolders(join(far, "cache"), "key").root, "made", ID))
   rmSync(join(folder(), "a"))
 }
 
@@ -434,14 +434,14 @@ test("a removal on a host that an earlier process left unfinished is completed b
   await place.shared?.changedIn(ID, user.top, [])
   startRemoval()
   expect(leftThere()).toHaveLength(2)
-  await place.putAway(ID, user.top)
+  await place.archive(ID, user.top)
   expect(leftThere()).toEqual([])
   await enter({ again: true })
   await place.shared?.changedIn(ID, user.top, [])
   startRemoval()
   fails = "remove"
   // Whether all of it is here nobody can tell without its folder.
-  await expect(place.putAway(ID, user.top)).rejects.toThrow("cut")
+  await expect(place.archive(ID, user.top)).rejects.toThrow("cut")
 })
 
 test("a connection lost while the host folder is removed does not block: the removal is retried later", async () => {
@@ -449,7 +449,7 @@ test("a connection lost while the host folder is removed does not block: the rem
   there().write("a", "ONE\ntwo\nthree\n")
   fails = "remove"
   loses = true
-  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+  expect((await place.archive(ID, user.top)).files).toEqual(["a"])
   expect([remote.live, released, owed]).toEqual([false, 0, [ID]])
   expect(existsSync(folder())).toBe(true)
   await place.reach(ID)
@@ -469,14 +469,14 @@ test("a host folder is removed although the host's server is gone", async () => 
   await enter()
   there().write("a", "ONE\ntwo\nthree\n")
   isServerGone = true
-  expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
+  expect((await place.archive(ID, user.top)).files).toEqual(["a"])
   expect([leftThere(), owed]).toEqual([[], []])
 })
 
 test("a host folder that cannot be removed is queued for cleanup, and its host stays reserved", async () => {
   await enter()
   fails = "remove"
-  await place.putAway(ID, user.top)
+  await place.archive(ID, user.top)
   expect([released, owed]).toEqual([0, [ID]])
 })
 
@@ -484,7 +484,7 @@ test("a resumed task takes over the folder queued for cleanup, and nobody remove
   await enter()
   there().write("a", "ONE\n")
   fails = "remove"
-  await place.putAway(ID, user.top)
+  await place.archive(ID, user.top)
   const debt = { ...remote }
   // What is still there is not its work any more.
   there().write("late", "by what it had left running")
@@ -501,7 +501,7 @@ test("stashed work on a host is not fetched, the agent is warned, and the stash 
   expect(preface).toContain("Do not use git stash: what is in it is not brought back.")
   there().write("a", "stashed\n").git("stash", "push", "-q", "-m", "mine")
   there().write("b", "kept\n")
-  expect((await place.putAway(ID, user.top)).files).toEqual(["b"])
+  expect((await place.archive(ID, user.top)).files).toEqual(["b"])
   const store = new Repository(hostRepositoryFolders(join(far, "cache"), "key").store, false)
   expect(store.git("log", "-g", "--format=%gs", "refs/stash")).toContain("mine")
 })
@@ -510,12 +510,12 @@ test("a task is shown as being fetched only while its work is fetched, not after
   await enter()
   there().write("new", "x")
   fails = "bundle"
-  await expect(place.putAway(ID, user.top)).rejects.toThrow("cut")
+  await expect(place.archive(ID, user.top)).rejects.toThrow("cut")
   expect(fetching).toEqual([true, false])
   fails = undefined
-  await place.putAway(ID, user.top)
+  await place.archive(ID, user.top)
   expect(fetching).toEqual([true, false, true, false])
-  await place.putAway(ID, user.top)
+  await place.archive(ID, user.top)
   expect(fetching).toHaveLength(4)
   expect(stops).toEqual([true, true])
 })
@@ -523,7 +523,7 @@ test("a task is shown as being fetched only while its work is fetched, not after
 test("a remote session that this process has started is not stopped a second time", async () => {
   Object.assign(remote, { rules: [] })
   await enter()
-  await place.putAway(ID, user.top)
+  await place.archive(ID, user.top)
   expect(stops).toEqual([false])
 })
 
@@ -539,7 +539,7 @@ test("a group of tries on a host has a folder for its check but no session", asy
   // What its check wrote there is no work of theirs.
   there().write("written", "by the check")
   reaches = false
-  await place.putAway(ID, user.top)
+  await place.archive(ID, user.top)
   expect([owed, existsSync(folder()), remote.live]).toEqual([[ID], true, false])
   reaches = true
   await place.removeLeft(remote)

@@ -28,10 +28,10 @@ const run = async (line: string) => {
 }
 
 const STEP = fileURLToPath(new URL("../support/fixtures/files-step.ts", import.meta.url))
-type Asked = FilesOrder extends infer Order ? (Order extends FilesOrder ? Omit<Order, "rooms"> : never) : never
+type Asked = FilesOrder extends infer Order ? (Order extends FilesOrder ? Omit<Order, "folders"> : never) : never
 /** What an order comes to, carried out by nobody where the tests are root's. */
 const ask = (order: Asked) => {
-  const given = JSON.stringify({ home: far, order: { ...order, rooms: rooms() } })
+  const given = JSON.stringify({ home: far, order: { ...order, folders: rooms() } })
   const { stdout, stderr } = spawnSync(process.execPath, ["--import", "tsx", STEP, given], {
     encoding: "utf8",
     env: { PATH: process.env.PATH, HOME: far },
@@ -67,7 +67,7 @@ test("a host folder with read-only parts is removed and created again", async ()
   expect(existsSync(join(folder(), "mod"))).toBe(false)
   await run(closed)
   ask({ do: "remove", taskID: ID })
-  expect([existsSync(folder()), existsSync(join(rooms().room, "made", ID))]).toEqual([false, false])
+  expect([existsSync(folder()), existsSync(join(rooms().root, "made", ID))]).toEqual([false, false])
 })
 
 test("an unreadable file on a host is reported and does not stop the other files from being committed", async () => {

@@ -37,7 +37,7 @@ describe("a merge", () => {
     child.write("shared.txt", text({ 0: "mine, uncommitted", 39: "theirs" }))
     child.write("staged.txt", text({ 5: "mine, staged", 20: "mine, not staged", 35: "theirs" }))
     child.write("untracked.txt", text({ 10: "theirs" })).write("new/file.txt", "theirs\n")
-    await bench.places.putAway(ID, user.top)
+    await bench.places.archive(ID, user.top)
     user.write("shared.txt", text({ 0: "mine, uncommitted", 20: "mine, meanwhile" }))
     const before = user.state()
     expect(await merge()).toEqual({
@@ -68,7 +68,7 @@ describe("a merge", () => {
     expect(await merge()).toEqual({ kind: "nothing" })
     expect(user.state()).toEqual(before)
     const told = { files: ["a"], added: 1, removed: 1 }
-    expect(await bench.places.putAway(ID, user.top)).toMatchObject(told)
+    expect(await bench.places.archive(ID, user.top)).toMatchObject(told)
     expect(await bench.places.show(ID, user.top, 300)).toMatchObject({
       ...told,
       diff: expect.stringMatching(/^\+first run$/m),
@@ -102,7 +102,7 @@ describe("a merge", () => {
         each.write("moved/y", text()).remove("d/y")
         if ((each === user) === (who === "user")) each.write("d/y", text({ 3: "new here" }))
       }
-      await bench.places.putAway(ID, user.top)
+      await bench.places.archive(ID, user.top)
       const before = user.state()
       const result = await merge()
       if (who === "user") {
@@ -125,7 +125,7 @@ describe("a merge", () => {
       .write("moved/y", text())
       .remove("d/y")
       .write("e/z", text({ 1: "z", 20: "the agent's" }))
-    await bench.places.putAway(ID, user.top)
+    await bench.places.archive(ID, user.top)
     user
       .write("d/y", text({ 3: "the user's" }))
       .write("new/z", text({ 1: "z" }))
@@ -262,7 +262,7 @@ describe("a merge", () => {
   test("a merge keeps the parent's working folder even when it becomes empty", async () => {
     user.write("sub/only", "x").write("a", "a").commit()
     ;(await bench.ready({ folder: join(user.top, "sub") })).remove("only")
-    await bench.places.putAway(ID, join(user.top, "sub"))
+    await bench.places.archive(ID, join(user.top, "sub"))
     expect(await bench.places.merge(ID, join(user.top, "sub"))).toMatchObject({ kind: "merged", files: ["sub/only"] })
     expect(existsSync(join(user.top, "sub"))).toBe(true)
   })
@@ -271,7 +271,7 @@ describe("a merge", () => {
     const sub = join(user.top, "sub")
     user.write("sub/only", "x").write("a", "a").commit()
     ;(await bench.ready({ folder: sub })).remove("only")
-    await bench.places.putAway(ID, sub)
+    await bench.places.archive(ID, sub)
     const fault = (moment: string) => {
       if (moment === "merge: begun") throw new Error("cut off")
     }
@@ -289,7 +289,7 @@ test("ten tasks that change one file in ten places are all merged without losing
   children.forEach((child, index) => {
     child.write("shared.txt", text({ 39: "the user's own", [index * 3]: `task ${index}` })).write(`own ${index}`, "x")
   })
-  await Promise.all(ids.map((id) => bench.places.putAway(id, user.top)))
+  await Promise.all(ids.map((id) => bench.places.archive(id, user.top)))
   const merged = await Promise.all(ids.map((id) => merge(id)))
   expect(merged.map(({ kind }) => kind)).toEqual(ids.map(() => "merged"))
   const all = Object.fromEntries(ids.map((_, index) => [index * 3, `task ${index}`]))
@@ -307,7 +307,7 @@ describe("a conflict", () => {
     const [first, second] = [await bench.ready(), await bench.ready({ id: SECOND })]
     first.write("a", text({ 5: "first" }))
     second.write("a", text({ 5: "second" })).write("b", text({ 5: "second" }))
-    await Promise.all([bench.places.putAway(ID, user.top), bench.places.putAway(SECOND, user.top)])
+    await Promise.all([bench.places.archive(ID, user.top), bench.places.archive(SECOND, user.top)])
     expect((await merge()).kind).toBe("merged")
     const before = user.state()
     expect(await merge(SECOND)).toEqual({ kind: "conflict", files: ["a"] })
@@ -320,12 +320,12 @@ describe("a conflict", () => {
     expect(child.read("a")).toMatch(/<<<<<<<.*\nfirst\n=======\nsecond\n>>>>>>>/)
     expect(child.read("b")).toBe(text({ 5: "second" }))
     // Left as it is, it must not come home.
-    await bench.places.putAway(SECOND, user.top)
+    await bench.places.archive(SECOND, user.top)
     expect(await merge(SECOND)).toEqual({ kind: "conflict", files: ["a"] })
     expect(user.state()).toEqual(before)
     const solving = new Repository((await bench.places.enter(request)).directory)
     solving.write("a", text({ 5: "both" }))
-    expect(await bench.places.putAway(SECOND, user.top)).toMatchObject({ files: ["a", "b"], added: 2, removed: 2 })
+    expect(await bench.places.archive(SECOND, user.top)).toMatchObject({ files: ["a", "b"], added: 2, removed: 2 })
     expect(await merge(SECOND)).toMatchObject({ kind: "merged", files: ["a", "b"] })
     expect([user.read("a"), user.read("b")]).toEqual([text({ 5: "both" }), text({ 5: "second" })])
     expect(await merge(SECOND)).toEqual({ kind: "nothing" })
@@ -353,7 +353,7 @@ describe("a conflict", () => {
     user.write("b", text({ 20: "mine" }))
     const again = await bench.places.enter({ taskID: ID, folder: user.top, timeLimit: 0 })
     expect(again.conflicts).toEqual(["a"])
-    await bench.places.putAway(ID, user.top)
+    await bench.places.archive(ID, user.top)
     const before = user.state()
     expect(await merge()).toEqual({ kind: "conflict", files: ["a"] })
     expect(user.state()).toEqual(before)
@@ -576,7 +576,7 @@ describe("later changes of the parent", () => {
     expect(await bench.places.bringIn(ID, user.top)).toMatchObject({ kind: "merged", files: ["a", "new"] })
     expect(child.read("a")).toBe(text({ 1: "theirs", 30: "mine" }))
     expect(await bench.places.bringIn(ID, user.top)).toEqual({ kind: "nothing" })
-    expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: ["a"], added: 1, removed: 1 })
+    expect(await bench.places.archive(ID, user.top)).toMatchObject({ files: ["a"], added: 1, removed: 1 })
     expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
     expect(user.read("a")).toBe(text({ 1: "theirs", 30: "mine" }))
   })

@@ -37,7 +37,7 @@ test("a user's pipes appear in no worktree and stay where they are", async () =>
   const child = await bench.ready()
   expect(Object.keys(child.files())).toEqual(["a"])
   child.write("a", "worked\n")
-  await bench.places.putAway(ID, user.top)
+  await bench.places.archive(ID, user.top)
   expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
   expect([user.read("a"), isPipe("b"), isPipe("unknown")]).toEqual(["worked\n", true, true])
 })
@@ -61,7 +61,7 @@ test("names that git reserves are left out and reported, and the folder that con
     .write(".GIT/other", "theirs\n")
     .write(".github/ours", "worked\n")
     .write(".github/.git /x", "theirs\n")
-  const archived = await bench.places.putAway(ID, user.top)
+  const archived = await bench.places.archive(ID, user.top)
   expect(archived).toMatchObject({
     files: [".github/ours", "a"],
     unsaved: [".GIT", ".github/.git "],

@@ -78,7 +78,7 @@ describe("a command of a dead OpenCode", () => {
   const RUNNER = fileURLToPath(new URL("../support/fixtures/marked-command.ts", import.meta.url))
   const marks = (alive = false) => ({
     folder: join(cwd, "marks"),
-    keeper: () => ({ instance: "this one" }),
+    ownerMark: () => ({ instance: "this one" }),
     isOthers: () => alive,
   })
 
@@ -125,7 +125,7 @@ describe("a command of a dead OpenCode", () => {
 
   test("a command leaves no marker file when it ends, and an unwritable marker does not stop it", async () => {
     const stop = new AbortController()
-    const own = { ...marks(), keeper: () => ({ instance: "dying" }) }
+    const own = { ...marks(), ownerMark: () => ({ instance: "dying" }) }
     const running = runCommand("touch began; sleep 100", { cwd, timeLimit: 0, signal: stop.signal, marks: own })
     await eventually(() => existsSync(join(cwd, "began")))
     expect(await endLeftovers(own), "its own goes on").toEqual([])

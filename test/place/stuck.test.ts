@@ -46,7 +46,7 @@ const leaves = (child: Repository) => {
 test("work whose folder cannot be removed is archived and merged, with a note about the folder", async () => {
   const child = await bench.ready()
   leaves(child)
-  const archived = await bench.places.putAway(ID, user.top)
+  const archived = await bench.places.archive(ID, user.top)
   expect(archived).toMatchObject({ files: ["a"], added: 1, removed: 1, unsaved: [] })
   expect(archived.held).toBeUndefined()
   expect(archived.notes).toEqual([
@@ -55,7 +55,7 @@ test("work whose folder cannot be removed is archived and merged, with a note ab
   // All of it goes but that, and git knows of it no more.
   expect(Object.keys(child.files())).toEqual([".cache/root-owned/file"])
   expect(user.worktrees()).toBe(1)
-  expect(await bench.places.putAway(ID, user.top)).toEqual(archived)
+  expect(await bench.places.archive(ID, user.top)).toEqual(archived)
   expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
   expect(await bench.places.clear(user.top, [ID])).toEqual([])
   expect(user.ours()).toEqual([])
@@ -64,19 +64,19 @@ test("work whose folder cannot be removed is archived and merged, with a note ab
 test("a resume uses a new folder when the old one is stuck, and stuck folders are removed later", async () => {
   const first = await bench.ready()
   leaves(first)
-  await bench.places.putAway(ID, user.top)
+  await bench.places.archive(ID, user.top)
   const second = await bench.ready({ again: true })
   expect(second.top).not.toBe(first.top)
   expect(second.read("a")).toBe(text({ 1: "theirs" }))
   expect(await bench.places.bringIn(ID, user.top)).toEqual({ kind: "nothing" })
   leaves(second)
   second.write("b", "theirs\n")
-  const archived = await bench.places.putAway(ID, user.top)
+  const archived = await bench.places.archive(ID, user.top)
   expect(archived).toMatchObject({ files: ["a", "b"] })
   expect(archived.notes).toHaveLength(2)
   const third = await bench.ready({ again: true })
   expect(new Set([first.top, second.top, third.top]).size).toBe(3)
-  await bench.places.putAway(ID, user.top)
+  await bench.places.archive(ID, user.top)
   const swept = await bench.places.sweep(user.top, () => false)
   expect(swept).toMatchObject([
     { taskID: ID, what: expect.stringMatching(/could not be removed.*EPERM/) },
@@ -94,7 +94,7 @@ test("an unfinished worktree that cannot be removed does not block the next one"
   const request = { taskID: ID, folder: user.top, timeLimit: 0 }
   bench.places = bench.worktrees()
   const made = (await bench.places.enter(request)).directory
-  await bench.places.putAway(ID, user.top)
+  await bench.places.archive(ID, user.top)
   stuck.add(join(made, ".cache/root-owned"))
   bench.places = setup("mkdir -p .cache/root-owned; exit 1")
   await expect(bench.places.enter(request)).rejects.toThrow("exit code 1")
@@ -102,5 +102,5 @@ test("an unfinished worktree that cannot be removed does not block the next one"
   const child = new Repository((await bench.places.enter(request)).directory)
   expect(child.top).not.toBe(made)
   child.write("b", "theirs\n")
-  expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: ["b"] })
+  expect(await bench.places.archive(ID, user.top)).toMatchObject({ files: ["b"] })
 })

@@ -474,9 +474,9 @@ describe("tries that could not be archived", () => {
   /** Nothing is put away until `isOut` is false. */
   const outage = () => {
     const state = { isOut: true }
-    const { putAway } = bench.places
-    bench.places.putAway = (...request) =>
-      state.isOut ? Promise.reject(new CallError("The disk is full.")) : putAway.apply(bench.places, request)
+    const { archive } = bench.places
+    bench.places.archive = (...request) =>
+      state.isOut ? Promise.reject(new CallError("The disk is full.")) : archive.apply(bench.places, request)
     return state
   }
 

@@ -58,7 +58,7 @@ test("the user's unreadable files are left out of the worktree and of the merge,
   // As git last saw it.
   expect(child.read("b")).toBe(text())
   child.write("a", text({ 1: "theirs" }))
-  const archived = step<ArchiveResult>("putAway")
+  const archived = step<ArchiveResult>("archive")
   expect(archived).toMatchObject({ files: ["a"], unsaved: [] })
   expect(archived.notes).toEqual([expect.stringMatching(/^It worked without what could not be read or is too large: /)])
   expect(step<MergeResult>("merge")).toMatchObject({ kind: "merged", files: ["a"] })
@@ -68,7 +68,7 @@ test("the user's unreadable files are left out of the worktree and of the merge,
 test("a user's unreadable file that an agent changes blocks the merge and is reported", () => {
   const { directory } = step<PreparedWorktree>("ready")
   new Repository(directory).write("b", text({ 1: "theirs" })).write("secret", "theirs\n")
-  step("putAway")
+  step("archive")
   user.write("secret", "s\n").write("b", text({ 3: "mine, not readable" }))
   for (const name of ["secret", "b"]) chmodSync(join(user.top, name), 0)
   const before = user.state()
@@ -82,7 +82,7 @@ test("an agent's unreadable files are not lost: their folder stays and is report
   const { directory } = step<PreparedWorktree>("ready")
   const child = new Repository(directory)
   child.write("a", text({ 1: "theirs" })).write("made/by it", "x", 0)
-  const archived = step<ArchiveResult>("putAway")
+  const archived = step<ArchiveResult>("archive")
   expect(archived).toMatchObject({ files: ["a"], unsaved: ["made/by it"], held: directory })
   expect(child.has("made/by it")).toBe(true)
 })
@@ -110,7 +110,7 @@ describe("folders without write permission", () => {
     user.write("d/x", text()).commit()
     const { directory } = step<PreparedWorktree>("ready")
     new Repository(directory).write("d/x", text({ 1: "theirs" })).write("a", text({ 1: "theirs" }))
-    step("putAway")
+    step("archive")
     const before = user.state()
     locked("d", () => {
       expect(run("merge").stderr).toMatch(/project\/d\/x may not be written to\. Let OpenCode's user write to it/)
@@ -124,7 +124,7 @@ test("an agent's unreadable ignored files are reported and do not stop its other
   user.write(".gitignore", "dist/\n").commit()
   const { directory } = step<PreparedWorktree>("ready")
   new Repository(directory).write("a", text({ 1: "theirs" })).write("dist/out.js", "x", 0)
-  const archived = step<ArchiveResult>("putAway")
+  const archived = step<ArchiveResult>("archive")
   expect(archived).toMatchObject({ files: ["a"], unsaved: [] })
   expect(archived.notes).toEqual([
     expect.stringMatching(/^It made a file that git ignores: dist\/out\.js \(1 could not be kept/),

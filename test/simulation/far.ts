@@ -241,10 +241,10 @@ class FarPlaces extends SimulatedPlaces {
     return { ...(await super.enter(request)), directory: request.folder }
   }
 
-  override async putAway(taskID: string) {
+  override async archive(taskID: string) {
     const isThere = this.#far.folders.includes(taskID)
     if (isThere && !this.#far.isReached) throw new PlaceError(`${FAR} cannot be reached now.`, "host")
-    const archived = await super.putAway(taskID)
+    const archived = await super.archive(taskID)
     this.#far.leave(taskID, "put away")
     return archived
   }

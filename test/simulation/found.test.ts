@@ -610,7 +610,7 @@ test("a user's new message is answered although they stopped the wake just befor
 
 test("a slow archive wakes the parent although the last answer of its batch was fetched by a call", async () => {
   const world = new World({ options: { wake: "last" }, lastWord: "obeys" })
-  world.meets = ({ site }) => (site === "place.putAway" ? { slow: 20_000 } : undefined)
+  world.meets = ({ site }) => (site === "place.archive" ? { slow: 20_000 } : undefined)
   const { rig, manager, parent } = world
   await world.launch({ prompt: "DO quick", batch: "one" })
   await world.launch({ prompt: "DO quick", place: "worktree" })
@@ -745,7 +745,7 @@ test("tries whose work could not be archived at their end still report their res
   const world = new World({ options: {}, lastWord: "obeys" })
   const { rig, history } = world
   world.meets = ({ site, sessionID }) =>
-    site === "place.putAway" && history.nameOf(sessionID) === "A"
+    site === "place.archive" && history.nameOf(sessionID) === "A"
       ? { fail: new OpencodeError("out of order") }
       : undefined
   await world.launch({ prompt: "DO quick", tries: 2, place: "worktree", check: "pass", schema: SCHEMA })
@@ -808,7 +808,7 @@ test("the session of a map item is deleted with its map although its creation wa
 test("a crash after the end of a task was recorded still reports its value and check", async () => {
   const world = new World({ options: {}, lastWord: "obeys" })
   const { rig, watch } = world
-  world.meets = ({ site }) => (site === "place.putAway" ? "crash" : undefined)
+  world.meets = ({ site }) => (site === "place.archive" ? "crash" : undefined)
   await world.launch({ prompt: "DO valid", place: "worktree", check: "pass", schema: SCHEMA })
   await world.clock.until(() => world.opencode.isDead)
   world.meets = () => undefined

@@ -78,8 +78,8 @@ export class SimulatedPlaces {
     })
   }
 
-  putAway(taskID: string): Promise<ArchiveResult> {
-    return this.#do("place.putAway", taskID, () => {
+  archive(taskID: string): Promise<ArchiveResult> {
+    return this.#do("place.archive", taskID, () => {
       const { folderOf, breach } = this.#ports
       const isOpen = this.#archive.states.get(taskID) === "open"
       if (isOpen && folderOf(taskID).startsWith("/places")) breach("a place was put away before its session came home")
@@ -111,8 +111,8 @@ export class SimulatedPlaces {
   }
 
   readonly shared: SharedPlaces = {
-    beginAs: (taskID, from) => this.#goOn("place.beginAs", taskID, from),
-    goOnAs: (taskID, groupID) => this.#goOn("place.goOnAs", taskID, groupID),
+    copyStart: (taskID, from) => this.#goOn("place.beginAs", taskID, from),
+    copyWork: (taskID, groupID) => this.#goOn("place.goOnAs", taskID, groupID),
     settle: (_folder, groupID, winner, others) => this.#settle(groupID, winner, others),
     changedIn: (taskID) => this.#do("place.changedIn", taskID, () => ({ files: [], named: [] })),
     isCurrent: (taskID) => this.#do("place.isCurrent", taskID, () => true),

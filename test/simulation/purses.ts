@@ -47,7 +47,7 @@ export class Bursar {
   open(max: number, ms: number): void {
     const now = this.#world.clock.now()
     const { unattended } = this.#world.manager
-    const threads = Object.fromEntries(this.threads.map((thread) => [thread, unattended.took(thread)]))
+    const threads = Object.fromEntries(this.threads.map((thread) => [thread, unattended.usageOf(thread)]))
     this.#world.history.tell(() => `a purse of $${max} is opened for ${ms} ms`)
     this.#emptySince = undefined
     this.#mostAtWork = 0
@@ -136,7 +136,7 @@ export class Bursar {
     for (const thread of this.threads) {
       if (!manager.taskIn(thread)) continue
       const all = this.#costOf(opencode.stored(thread))
-      const { cost } = manager.unattended.took(thread)
+      const { cost } = manager.unattended.usageOf(thread)
       // A turn whose stop was long on its way goes on meanwhile, and nobody looks at it.
       if (watch.held === 0 && cost < all - SAME_USD)
         watch.breach(`${history.nameOf(thread)} took $${all}, and its bill says $${cost}`)

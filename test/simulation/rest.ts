@@ -111,8 +111,8 @@ function checkAnswer({ watch, history, opencode }: World, task: Task, told: stri
   const since = messages.findIndex(({ id }) => id === task.run.promptID)
   let isFull = false
   for (const message of since < 0 ? [] : messages.slice(since)) {
-    const isByHost = message.parts.some((part) => part.type === "compaction" || (part.type === "text" && part.goesOn))
-    if (message.role === "user" && !isByHost) isFull = false
+    const isByOpencode = message.parts.some((part) => part.type === "compaction" || (part.type === "text" && part.continues))
+    if (message.role === "user" && !isByOpencode) isFull = false
     isFull ||= message.role === "assistant" && message.finish === "stop" && says(message, FULL)
   }
   const answer = told.includes("You have fetched its answer already.") ? watch.fetched.get(task.id) : told

@@ -1,5 +1,5 @@
 import type { Prompt } from "../../src/core/ports.ts"
-import { isActive, isPaused, isQueued, isUnattended, owesNotification, type Task } from "../../src/core/task.ts"
+import { hasPendingNotification, isActive, isPaused, isQueued, isUnattended, type Task } from "../../src/core/task.ts"
 import { messageID } from "../../src/opencode/messages.ts"
 import type { CallFault } from "../support/fake-api.ts"
 import type { StoredMessage } from "../support/fake-database.ts"
@@ -192,7 +192,7 @@ export class Watch {
     const { database } = this.#world.opencode
     return database.children(sessionID).some((child) => {
       const { task } = database.recordIn(child) ?? {}
-      return task?.run.parentStopped && (isActive(task) || owesNotification(task))
+      return task?.run.parentStopped && (isActive(task) || hasPendingNotification(task))
     })
   }
 

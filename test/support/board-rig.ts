@@ -51,13 +51,13 @@ export class FakeRuns implements Runs {
     if (before && before.state !== "ended") throw new Error(`two runs at once in ${request.sessionID}`)
     this.started.push(request)
     const { sessionID } = request
-    this.set(sessionID, { createdAt: this.#clock.now(), state: this.begins(sessionID), elsewhere: false, asks: [] })
+    this.set(sessionID, { createdAt: this.#clock.now(), state: this.begins(sessionID), isForeign: false, asks: [] })
   }
 
   async adopt({ sessionID }: { sessionID: string }): Promise<void> {
     if (this.of(sessionID)?.state === "running") return
     const createdAt = this.#clock.now()
-    this.set(sessionID, { createdAt, state: "running", elsewhere: false, byPerson: true, asks: [] })
+    this.set(sessionID, { createdAt, state: "running", isForeign: false, byPerson: true, asks: [] })
   }
 
   async refusals() {
@@ -81,13 +81,13 @@ export class FakeRuns implements Runs {
     this.purse = purse
   }
 
-  took(sessionID: string): Usage {
+  usageOf(sessionID: string): Usage {
     return { ...NO_USAGE, output: 100, cost: this.costs.get(sessionID) ?? 0 }
   }
 
   ofPurse() {
     const threads = Object.entries(this.purse?.threads ?? {})
-    const cost = threads.reduce((sum, [id, before]) => sum + this.took(id).cost - before.cost, 0)
+    const cost = threads.reduce((sum, [id, before]) => sum + this.usageOf(id).cost - before.cost, 0)
     return { used: { ...NO_USAGE, cost }, reserve: this.reserve }
   }
 
@@ -202,7 +202,7 @@ export class FakeThreads implements Threads {
     return { provider: "scripted", id: "alpha" }
   }
 
-  async wakeHome(): Promise<void> {
+  async wakeMainFolder(): Promise<void> {
     this.woken++
   }
 }

@@ -19,8 +19,8 @@ import {
 } from "../../src/core/ports.ts"
 import {
   type Ask,
+  hasPendingNotification,
   isActive,
-  owesNotification,
   parentSessionOf,
   type Task,
   type TaskDraft,
@@ -232,7 +232,7 @@ export class FakeApi extends FakeProcess implements OpencodeApi {
     const ownership = record && this.ownership(record.owner)
     if (!record || ownership === "ours") return
     const ahead = task ? task.run.generation - record.task.run.generation : 0
-    if (ahead > 0 && !isActive(record.task) && !owesNotification(record.task)) return
+    if (ahead > 0 && !isActive(record.task) && !hasPendingNotification(record.task)) return
     if (ahead < 0 || ownership === "alive") throw new OpencodeError("another process has it", { takenOver: true })
   }
 
@@ -249,7 +249,7 @@ export class FakeApi extends FakeProcess implements OpencodeApi {
     return this.carryOut("recordsSince", undefined, () => this.#records(({ updatedAt }) => updatedAt >= since))
   }
 
-  unbelieved(): readonly UnverifiedRecord[] {
+  unverified(): readonly UnverifiedRecord[] {
     return [...this.database.sessions.values()].flatMap((row) => {
       const { id, parentID, metadata, messages, updatedAt } = row
       if (!(RECORD_KEY in metadata) || this.database.recordIn(row)) return []

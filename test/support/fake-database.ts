@@ -5,7 +5,7 @@ import type { Signer } from "../../src/runtime/record/identity.ts"
 import { SIGNER } from "./records.ts"
 
 export type StoredPart =
-  | { type: "text"; id: string; text: string; synthetic: boolean; goesOn?: true }
+  | { type: "text"; id: string; text: string; synthetic: boolean; continues?: true }
   | { type: "reasoning"; text: string }
   | { type: "compaction"; auto: boolean }
   | {

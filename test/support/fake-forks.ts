@@ -25,7 +25,7 @@ export class FakeForks implements ForkApi, ModelFacts {
     return undefined
   }
 
-  async room(_model: Model): Promise<number | undefined> {
+  async compactionLimit(_model: Model): Promise<number | undefined> {
     return undefined
   }
 

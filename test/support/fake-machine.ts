@@ -19,8 +19,8 @@ export class FakeMachine {
   directory: string | undefined
 
   readonly shared = {
-    beginAs: async () => {},
-    goOnAs: async () => {},
+    copyStart: async () => {},
+    copyWork: async () => {},
     changedIn: async (taskID: string) => {
       const named = this.touches(this.entered.indexOf(taskID) + 1)
       return { files: named, named }
@@ -39,7 +39,7 @@ export class FakeMachine {
   async run(taskID: string): Promise<CommandResult> {
     return { exitCode: this.passes(this.entered.indexOf(taskID) + 1) ? 0 : 1, output: "" }
   }
-  async putAway(taskID: string): Promise<ArchiveResult> {
+  async archive(taskID: string): Promise<ArchiveResult> {
     if (this.cut(taskID)) throw new PlaceError("big cannot be reached now.", "host")
     return WORK
   }

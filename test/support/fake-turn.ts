@@ -273,7 +273,7 @@ export class Turn {
     const summed = await this.#asks(message, () => reply?.() ?? { text: "what was said so far, in short" })
     if (summed !== "goes on") return summed
     if ((await this.#waits.for(CLOSING_MS)) === "aborted") return "aborted"
-    if (auto) this.#say(asked, { ...textPart(database.nextID("prt"), CONTINUE), synthetic: true, goesOn: true })
+    if (auto) this.#say(asked, { ...textPart(database.nextID("prt"), CONTINUE), synthetic: true, continues: true })
     return "goes on"
   }
 

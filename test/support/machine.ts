@@ -31,7 +31,7 @@ const worldOf = (task: Task, { context, options }: Scene = {}): RunContext => ({
   presence: { isOpen: false, wroteAt: Number.NEGATIVE_INFINITY },
   ownTasks: false,
   childrenPausedSince: () => undefined,
-  owed: false,
+  hasPendingMessage: false,
   spent: () => NOTHING_SPENT,
   nextMembers: () => ({ begin: [] }),
   mostAway: () => 0,

@@ -114,7 +114,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
       const hidden = `hidden ${id}${world.composed++ > 0 ? ` (${world.composed})` : ""}`
       return { visible: `visible ${id}`, hidden, handsOver: world.handsOver }
     },
-    told: async ({ id }, state, handedOver) =>
+    recordDelivery: async ({ id }, state, handedOver) =>
       void states.push(`${id} ${state}${handedOver ? " with its answer" : ""}`),
     drained: (_parentID, woken) => void states.push(woken ? "drained, woken" : "drained"),
     run: (what, work) => {

@@ -272,7 +272,7 @@ export class Rig {
     const others = FEATURES.flatMap(({ place }) => place?.(this.options, {} as PlacePorts) ?? [])
     return [
       hereKind,
-      ...others.map((kind) => ({ ...kind, mayHaveLeft: () => true, open, hears: this.#hears, ...this.#kind })),
+      ...others.map((kind) => ({ ...kind, mayHaveLeft: () => true, open, hasEvents: this.#hears, ...this.#kind })),
       ...(this.#elsewhere ? [this.#elsewhere.kind(this)] : []),
     ]
   }

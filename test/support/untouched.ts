@@ -7,7 +7,7 @@ import { Repository } from "./repository.ts"
 const FOLDERS: Record<string, (args: readonly unknown[]) => unknown> = {
   capture: ([, folder]) => folder,
   enter: ([request]) => (request as { folder: string }).folder,
-  putAway: ([, folder]) => folder,
+  archive: ([, folder]) => folder,
   show: ([, folder]) => folder,
   merge: ([, folder]) => folder,
   bringIn: ([, folder]) => folder,

@@ -34,7 +34,7 @@ export class Bench {
     const worktrees = new Worktrees({
       root: this.root,
       settings: { setup: "", copy: [], dependencies: "auto" },
-      keeper: () => ({ pid: process.pid, startedAt: 0, instance: "test", seenAt: 0 }),
+      ownerMark: () => ({ pid: process.pid, startedAt: 0, instance: "test", seenAt: 0 }),
       isOthers: () => false,
       processes: PROCESSES,
       ...ports,
@@ -51,7 +51,7 @@ export class Bench {
   /** A whole run of a task in a worktree. */
   async worked(work: (child: Repository) => void, wanted: Wanted = {}) {
     work(await this.ready(wanted))
-    return this.places.putAway(wanted.id ?? ID, wanted.folder ?? this.user.top)
+    return this.places.archive(wanted.id ?? ID, wanted.folder ?? this.user.top)
   }
 
   /** The tasks whose work is kept and not merged. */

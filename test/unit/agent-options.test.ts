@@ -8,7 +8,7 @@ import { Rig } from "../support/rig.ts"
 const PLACES = {
   capture: async () => {},
   enter: async () => ({ directory: "/place", preface: "" }),
-  putAway: async () => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }),
+  archive: async () => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }),
 } as never as Place
 
 const rigWith = (general: object, options = {}) => {

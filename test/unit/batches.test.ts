@@ -12,7 +12,7 @@ beforeEach(() => {
   const places = {
     capture: async () => {},
     enter: async () => ({ directory: "/place", preface: "" }),
-    putAway: async () => CHANGED,
+    archive: async () => CHANGED,
     show: async () => ({ ...CHANGED, diff: "", cut: false, command: "git diff" }),
     merge: async (id: string) => {
       merged.push(id)

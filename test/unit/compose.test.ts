@@ -32,7 +32,7 @@ const newsOf = (
   whole: NO_FIGURES,
   thisRun: NO_FIGURES,
   running: [],
-  untold: [],
+  pendingTasks: [],
   notFetched: [],
   together: 3,
   ...more,
@@ -219,9 +219,9 @@ describe("a notification before another", () => {
   })
 
   test("an earlier notification loses its line of tasks that ended meanwhile and were reported next", () => {
-    const both = composed({ ...runs, untold: [other] }).hidden
+    const both = composed({ ...runs, pendingTasks: [other] }).hidden
     expect(withoutRunning(both)).toBe(withoutRunning(composed(runs).hidden))
-    const { hidden } = composed({ ...runs, running: [], untold: [other] })
+    const { hidden } = composed({ ...runs, running: [], pendingTasks: [other] })
     expect(hidden.split("\n").slice(-4)).toEqual([
       "Ended too, told next: bg_bbbbbbbb (Write findings)",
       ...WAITING_HINT,

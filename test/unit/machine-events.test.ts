@@ -24,7 +24,7 @@ const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working"
 describe("an event of the run's session", () => {
   test("an event of a run's own session is a sign of life and ends its waits", () => {
     const { run } = working({ ...WAITS, idle: true, endsText: true }).takes(heard({ type: "began" }))
-    expect(run).toMatchObject({ lastSignAt: NOW, idle: false, endsText: false, observed: { heard: true } })
+    expect(run).toMatchObject({ lastSignAt: NOW, idle: false, endsText: false, observed: { hasEvents: true } })
     expect(run).toMatchObject({
       stuckSince: undefined,
       todosSince: undefined,
@@ -35,7 +35,7 @@ describe("an event of the run's session", () => {
 
   test("an update of the session is no sign of life, since the plugin may have caused it", () => {
     const { run } = working({ ...WAITS }).takes(heard({ type: "updated" }))
-    expect(run).toMatchObject({ lastSignAt: NOW - 1000, stuckSince: 1, observed: { heard: false } })
+    expect(run).toMatchObject({ lastSignAt: NOW - 1000, stuckSince: 1, observed: { hasEvents: false } })
   })
 
   test("an activity event sets the retry of OpenCode, and a busy event removes it", () => {
@@ -105,7 +105,7 @@ describe("an event of the run's session", () => {
     const known = {
       ...NOTHING_OBSERVED,
       ended: 1,
-      answers: new Map([["msg_a", { spoke: true, called: true, usage, finish: "called" as const }]]),
+      answers: new Map([["msg_a", { hasOutput: true, called: true, usage, finish: "called" as const }]]),
     }
     expect(state({ state: "speaking" }, known)).toBe("speaking")
   })
@@ -140,15 +140,15 @@ describe("an idle event", () => {
         .takes(heard({ type: "idle" }))
         .commands.at(-1),
     ).toMatchObject({ waited: true })
-    expect(working({}, { context: { owed: true } }).takes(heard({ type: "idle" })).commands).toMatchObject([
-      { waited: true },
-    ])
+    expect(working({}, { context: { hasPendingMessage: true } }).takes(heard({ type: "idle" })).commands).toMatchObject(
+      [{ waited: true }],
+    )
     expect(working().takes(heard({ type: "idle" })).commands).toMatchObject([{ waited: false }])
   })
 
   test("an idle event of a descendant session does not make the run idle", () => {
     const { run, does } = working().takes(heard({ type: "idle", sessionID: BELOW }))
-    expect(run).toMatchObject({ idle: false, looking: false, observed: { heard: true } })
+    expect(run).toMatchObject({ idle: false, looking: false, observed: { hasEvents: true } })
     expect(does).toEqual([])
   })
 })
@@ -202,7 +202,7 @@ describe("unreported open questions", () => {
   })
 
   test("OpenCode's list of open questions is ignored if an event arrived after it was requested", () => {
-    const told = { ...NOTHING_OBSERVED, heard: true }
+    const told = { ...NOTHING_OBSERVED, hasEvents: true }
     const asked = (lastSignAt: number) =>
       working({ observed: told, asks: [one], lastSignAt }).takes({ type: "questions", open: [two], at: NOW })
     expect(asked(NOW - 1)).toMatchObject({ commands: [{ do: "announce", ask: two }], run: { asks: [two] } })

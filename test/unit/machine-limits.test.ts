@@ -23,7 +23,7 @@ const stall = { stallTimeout: 500 }
 const emptyOnes = (count: number) => ({
   ...NOTHING_OBSERVED,
   answers: new Map(
-    Array.from({ length: count }, (_none, nth) => [`msg_${nth}`, { spoke: false, called: false, usage: BILLED }]),
+    Array.from({ length: count }, (_none, nth) => [`msg_${nth}`, { hasOutput: false, called: false, usage: BILLED }]),
   ),
 })
 
@@ -327,7 +327,7 @@ describe("a poll of the session", () => {
 
   test("a poll of a busy session counts its spending if a limit needs it and no event came", () => {
     const does = (scene: Scene, heard = false) =>
-      working({ observed: { ...NOTHING_OBSERVED, heard } }, scene).takes(busy).does
+      working({ observed: { ...NOTHING_OBSERVED, hasEvents: heard } }, scene).takes(busy).does
     const purse = { max: 1, openedAt: NOW, until: NOW + 100_000_000 }
     expect(does({})).toEqual([])
     expect(does({ options: { maxTokensPerTask: 1 } })).toEqual(["count"])

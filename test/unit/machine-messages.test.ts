@@ -23,7 +23,7 @@ const looked = (more: object | undefined, run: Partial<ActiveRun> = {}, scene: S
     waited,
     ...(more && { found: { ...found, ...more } }),
   })
-const seen = { observed: { ...NOTHING_OBSERVED, heard: true } }
+const seen = { observed: { ...NOTHING_OBSERVED, hasEvents: true } }
 
 describe("a read of the messages", () => {
   test("a read of the messages ends when it returns, and a request made meanwhile starts another", () => {
@@ -74,10 +74,10 @@ describe("an undone prompt", () => {
 
   test("a run follows a corrected prompt of the user and does not send the first one again", () => {
     const better = [asked("msg_better"), answer({ parentID: "msg_better" })]
-    const { run, commands } = looked({ messages: better, askedAnew: "msg_better" })
+    const { run, commands } = looked({ messages: better, replacementID: "msg_better" })
     expect(commands[0]).toMatchObject({ do: "record", event: { type: "prompt replaced", promptID: "msg_better" } })
     expect(run?.closing).toMatchObject({ ending: { type: "completed" }, task: { run: { promptID: "msg_better" } } })
-    const open = looked({ messages: [asked("msg_better")], askedAnew: "msg_better", busy: true }, { stuckSince: 1 })
+    const open = looked({ messages: [asked("msg_better")], replacementID: "msg_better", busy: true }, { stuckSince: 1 })
     expect(open).toMatchObject({ stage: "working", does: ["record"] })
     expect([open.run?.prompt, open.run?.stuckSince]).toEqual([undefined, undefined])
   })
@@ -230,7 +230,7 @@ describe("an answer", () => {
   test("an answer ends no run whose own tasks are active or unread, but a failed answer does", () => {
     expect(looked({}, {}, {}, true)).toMatchObject({ stage: "working", does: [] })
     expect(looked({}, {}, { context: { ownTasks: true } }).stage).toBe("working")
-    expect(looked({}, {}, { context: { owed: true } }).stage).toBe("working")
+    expect(looked({}, {}, { context: { hasPendingMessage: true } }).stage).toBe("working")
     const failed = { messages: [asked(), answer({ error: { message: "no" } })] }
     expect(looked(failed, {}, {}, true).run?.closing?.ending.type).toBe("failed")
     expect(looked({}, {}, {}, true).run?.todosSince).toBeUndefined()
@@ -295,33 +295,33 @@ describe("an answer to be verified", () => {
   const value = { valid: true, at: 4, length: 2, asked: 1 } as const
   const check = { command: "npm test", passed: false, runs: 1, how: "exit code 1" }
   const task = { run: { schema, check: "npm test" } }
-  const checking = (run: Partial<ActiveRun> = {}) => at("verifying", { task, run: { answered, ...run } })
+  const checking = (run: Partial<ActiveRun> = {}) => at("verifying", { task, run: { pendingEnding: answered, ...run } })
   const by = (name: string, verdict?: Verdict) => ({ type: "verified", by: name, verdict }) as const
 
   test("an answer that has to be verified goes to the first verifier and is kept meanwhile", () => {
     const { stage, run, commands } = looked({ openTodos: 3 }, { todosSince: 0 }, { task })
     expect(stage).toBe("verifying")
     expect(commands).toEqual([{ do: "verify", by: "schemas", text: "found", earlier: {} }])
-    expect(run?.answered).toEqual({ ending: { ...ending, at: NOW }, messages: found.messages, openTodos: 3 })
+    expect(run?.pendingEnding).toEqual({ ending: { ...ending, at: NOW }, messages: found.messages, openTodos: 3 })
   })
 
   test("a verified answer goes to the next verifier with the earlier findings", () => {
     const { run, commands, stage } = checking({ check }).takes(by("schemas", passing({ value })))
     expect(stage).toBe("verifying")
     expect(commands).toEqual([{ do: "verify", by: "checks", text: "found", earlier: { check, value } }])
-    expect(run).toMatchObject({ answered, value })
+    expect(run).toMatchObject({ pendingEnding: answered, value })
   })
 
   test("an answer that passes its last verifier ends the run", () => {
     const { stage, run } = checking({ value }).takes(by("checks", passing({ check: { ...check, passed: true } })))
     expect(stage).toBe("closing")
-    expect(run).toMatchObject({ value, check: { passed: true }, answered: undefined })
+    expect(run).toMatchObject({ value, check: { passed: true }, pendingEnding: undefined })
     expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, options: { openTodos: 3 } })
   })
 
   test("a verified answer does not end the run before it has read messages sent meanwhile", () => {
     const waits = checking({ sentMessages: [wordOf()] }).takes(by("checks", passing({ check })))
-    expect(waits).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW, check, answered: undefined } })
+    expect(waits).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW, check, pendingEnding: undefined } })
   })
 
   test("an answer that fails its verifier is requested again while retries are left or a message is pending", () => {
@@ -329,7 +329,7 @@ describe("an answer to be verified", () => {
     expect(again).toMatchObject({
       stage: "working",
       does: ["send"],
-      run: { value: { valid: false, asked: 1 }, answered: undefined, lastSignAt: NOW },
+      run: { value: { valid: false, asked: 1 }, pendingEnding: undefined, lastSignAt: NOW },
     })
     expect(command(again.commands, "send")?.message).toMatchObject({ kind: "schema", text: "AGAIN" })
     const last = by("checks", failing({ check }, false))
@@ -339,8 +339,8 @@ describe("an answer to be verified", () => {
 
   test("a run whose verifier was stopped or whose answer is lost goes on without a new read", () => {
     const stopped = checking({ check }).takes(by("checks"))
-    expect(stopped).toMatchObject({ stage: "working", does: [], run: { check, answered: undefined, lastSignAt: NOW } })
-    const lost = checking({ answered: undefined }).takes(by("checks", passing({ check })))
+    expect(stopped).toMatchObject({ stage: "working", does: [], run: { check, pendingEnding: undefined, lastSignAt: NOW } })
+    const lost = checking({ pendingEnding: undefined }).takes(by("checks", passing({ check })))
     expect(lost).toMatchObject({ stage: "working", does: [] })
   })
 })

@@ -75,10 +75,10 @@ describe("a tool call", () => {
 
   test("a tool call marks its message as having spoken and called", () => {
     const said = withText(NOTHING_OBSERVED, "prt_1", "hm", "msg_a")
-    expect(said.answers.get("msg_a")).toEqual({ spoke: true, called: false })
-    expect(withTool(said, call()).answers.get("msg_a")).toEqual({ spoke: true, called: true })
+    expect(said.answers.get("msg_a")).toEqual({ hasOutput: true, called: false })
+    expect(withTool(said, call()).answers.get("msg_a")).toEqual({ hasOutput: true, called: true })
     const then = withText(withTool(said, call()), "prt_2", "more", "msg_a")
-    expect(then.answers.get("msg_a")).toEqual({ spoke: true, called: true })
+    expect(then.answers.get("msg_a")).toEqual({ hasOutput: true, called: true })
   })
 })
 
@@ -94,7 +94,7 @@ describe("a run's text", () => {
     const one = withDelta(NOTHING_OBSERVED, "prt_1", "hel", "msg_a")
     const two = withDelta(one, "prt_1", "lo", "msg_a")
     expect(two).toMatchObject({ textPart: "prt_1", text: "hello" })
-    expect(two.answers.get("msg_a")).toEqual({ spoke: true, called: false })
+    expect(two.answers.get("msg_a")).toEqual({ hasOutput: true, called: false })
     expect(withDelta(two, "prt_2", "new", "msg_a").text).toBe("new")
     expect(withDelta(two, "prt_1", "y".repeat(4000), "msg_a").text).toBe("y".repeat(4000))
   })
@@ -104,7 +104,7 @@ describe("an ended answer", () => {
   test("an ended answer is counted once with its usage, and a summary counts as usage only", () => {
     const one = ended(NOTHING_OBSERVED, "msg_a")
     expect(one).toMatchObject({ ended: 1, usage: { input: 10, cost: 1 } })
-    expect(one.answers.get("msg_a")).toEqual({ spoke: false, called: false, usage: USED, finish: "done" })
+    expect(one.answers.get("msg_a")).toEqual({ hasOutput: false, called: false, usage: USED, finish: "done" })
     expect(ended(one, "msg_a")).toBe(one)
     expect(ended(one, "msg_b")).toMatchObject({ ended: 2, usage: { input: 20, cost: 2 } })
     expect(ended(one, "msg_c", { summary: true })).toMatchObject({ ended: 1, usage: { input: 20, cost: 2 } })
@@ -121,7 +121,7 @@ describe("an ended answer", () => {
 
   test("an ended answer keeps what was said and called in it", () => {
     const observed = ended(withTool(NOTHING_OBSERVED, call()), "msg_a")
-    expect(observed.answers.get("msg_a")).toEqual({ spoke: true, called: true, usage: USED, finish: "done" })
+    expect(observed.answers.get("msg_a")).toEqual({ hasOutput: true, called: true, usage: USED, finish: "done" })
   })
 
   test("an ended answer counts as empty when it contains no tool call and no final text", () => {
@@ -178,10 +178,10 @@ describe("stored messages", () => {
   })
 
   test("a stored message does not replace newer text from an event, but still shows that the model spoke", () => {
-    const heard: Observed = { ...NOTHING_OBSERVED, heard: true, textPart: "prt_9", text: "newer" }
+    const heard: Observed = { ...NOTHING_OBSERVED, hasEvents: true, textPart: "prt_9", text: "newer" }
     const observed = withMessages(heard, [answer({ finish: undefined })])
     expect(observed).toMatchObject({ textPart: "prt_9", text: "newer" })
-    expect(observed.answers.get("msg_answer")).toEqual({ spoke: true, called: false })
+    expect(observed.answers.get("msg_answer")).toEqual({ hasOutput: true, called: false })
     expect(withMessages(heard, [answer({ finish: undefined, parts: [text(" ")] })]).answers.size).toBe(0)
     expect(
       withMessages(heard, [answer({ finish: undefined, parts: [{ type: "files", own: true, paths: [] }] as never })]),

@@ -1,6 +1,13 @@
 import { afterEach, describe, expect, test } from "vitest"
 import type { ActiveRun, Stage } from "../../src/core/run/active-run.ts"
-import { expectsMessage, hasEnded, isFinished, isHeldUp, newRun, progressOf } from "../../src/core/run/active-run.ts"
+import {
+  expectsMessage,
+  hasEnded,
+  isFinished,
+  isWithoutAgent,
+  newRun,
+  progressOf,
+} from "../../src/core/run/active-run.ts"
 import { type Edge, edges, step, TABLE } from "../../src/core/run/machine.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import type { Input, InputType } from "../../src/core/run/steps.ts"
@@ -69,7 +76,7 @@ describe("the progress of a run", () => {
     const told = {
       ...NOTHING_OBSERVED,
       calls: new Map([["msg_a call_1", "running" as const]]),
-      answers: new Map([["msg_a", { spoke: false, called: false, usage: BILLED, finish: "done" as const }]]),
+      answers: new Map([["msg_a", { hasOutput: false, called: false, usage: BILLED, finish: "done" as const }]]),
       recentTools: ["read"],
       text: "looking",
       usage: BILLED,
@@ -109,7 +116,7 @@ describe("the progress of a run", () => {
   test("a held, preparing or verifying run shows an open call, so it does not count as silent", () => {
     for (const stage of STAGES) {
       const held = ["held", "preparing", "verifying"].includes(stage)
-      expect([stage, isHeldUp(at(stage).run)]).toEqual([stage, held])
+      expect([stage, isWithoutAgent(at(stage).run)]).toEqual([stage, held])
       expect([stage, seen({}, stage).openCalls]).toEqual([stage, held ? 1 : 0])
       if (held) expect(seen({}, stage).held).toBe(true)
       else expect(seen({}, stage)).not.toHaveProperty("held")

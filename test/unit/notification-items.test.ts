@@ -29,8 +29,8 @@ test("a notification lists the session's other running tasks, whatever their bat
 test("a task that has ended but is not reported yet is listed as ended, not as running", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
   const store = storeOf(task, named("bg_2", { delivery: deliveryOf() }), named("bg_3", { delivery: told }))
-  const { running, untold } = notificationFacts(task, store)
-  expect([idsOf(running), idsOf(untold)]).toEqual([[], ["bg_2"]])
+  const { running, pendingTasks } = notificationFacts(task, store)
+  expect([idsOf(running), idsOf(pendingTasks)]).toEqual([[], ["bg_2"]])
 })
 
 test("a notification lists ended tasks with unread answers, except those that the parent cancelled", () => {

@@ -89,7 +89,7 @@ describe("converted values from OpenCode", () => {
     const read = toMessage({ info, parts }).parts
     expect(read.slice(0, 2)).toEqual([
       { type: "compaction" },
-      { type: "text", text: "Continue", synthetic: true, goesOn: true },
+      { type: "text", text: "Continue", synthetic: true, continues: true },
     ])
     expect(read[2]).toMatchObject({ type: "reasoning", text: expect.stringMatching(/^x{996} end$/) })
   })

@@ -9,8 +9,8 @@ test("the folder of each session is known, and so is when its last session leave
   expect(elsewhere.moved("a", "/w")).toBeUndefined()
   expect(elsewhere.moved("b", "/w")).toBeUndefined()
   expect([elsewhere.folderOf("a"), elsewhere.folders()]).toEqual(["/w", ["/w"]])
-  elsewhere.asked("q", "/w")
-  elsewhere.asked("here", "/home")
+  elsewhere.recordAsk("q", "/w")
+  elsewhere.recordAsk("here", "/home")
   expect([elsewhere.askedIn("q", "below"), elsewhere.askedIn("x", "b"), elsewhere.askedIn("here", "p")]).toEqual([
     "/w",
     "/w",

@@ -3,7 +3,7 @@ import { EventCache } from "../../src/opencode/cache.ts"
 
 const heard = (...events: [type: string, properties: unknown][]) => {
   const known = new EventCache()
-  for (const [type, properties] of events) known.hear({ type, properties })
+  for (const [type, properties] of events) known.handleEvent({ type, properties })
   return known
 }
 const spoken = (id: string, created: number, agent: string) => ({
@@ -25,7 +25,7 @@ describe("cached session rows from events", () => {
     )
     expect(known.row("ses_1")).toEqual({ id: "ses_1", title: "new" })
     expect(known.row("ses_2")).toBeUndefined()
-    known.hear({ type: "session.deleted", properties: { info: { id: "ses_1" } } })
+    known.handleEvent({ type: "session.deleted", properties: { info: { id: "ses_1" } } })
     expect(known.row("ses_1")).toBeUndefined()
   })
 
@@ -37,7 +37,7 @@ describe("cached session rows from events", () => {
       ["message.updated", { info: { id: "msg_3", role: "assistant", sessionID: "ses_1" } }],
     )
     expect(known.persona("ses_1")).toEqual({ agent: "plan", model: { provider: "p", id: "m", variant: "high" } })
-    known.hear({ type: "session.deleted", properties: { info: { id: "ses_1" } } })
+    known.handleEvent({ type: "session.deleted", properties: { info: { id: "ses_1" } } })
     expect(known.persona("ses_1")).toBeUndefined()
   })
 
@@ -50,10 +50,10 @@ describe("cached session rows from events", () => {
       ["message.updated", spoken("msg_1", 10, "build")],
     )
     expect(known.partsOf("msg_1")).toBe(1)
-    known.hear({ type: "message.part.updated", properties: { part: { id: "prt_2", messageID: "msg_1" } } })
+    known.handleEvent({ type: "message.part.updated", properties: { part: { id: "prt_2", messageID: "msg_1" } } })
     expect(known.partsOf("msg_1")).toBe(2)
     expect(known.partsOf("msg_2")).toBe(-1)
-    known.hear({ type: "message.removed", properties: { sessionID: "ses_1", messageID: "msg_1" } })
+    known.handleEvent({ type: "message.removed", properties: { sessionID: "ses_1", messageID: "msg_1" } })
     expect(known.partsOf("msg_1")).toBe(-1)
   })
 
@@ -62,8 +62,8 @@ describe("cached session rows from events", () => {
     let calls = 0
     const end = known.awaits("msg_1", 2, () => calls++)
     const part = (id: string, messageID = "msg_1") =>
-      known.hear({ type: "message.part.updated", properties: { part: { id, messageID } } })
-    known.hear({ type: "message.updated", properties: spoken("msg_1", 10, "build") })
+      known.handleEvent({ type: "message.part.updated", properties: { part: { id, messageID } } })
+    known.handleEvent({ type: "message.updated", properties: spoken("msg_1", 10, "build") })
     part("prt_0")
     part("prt_1", "msg_2")
     expect(calls).toBe(0)
@@ -77,7 +77,7 @@ describe("cached session rows from events", () => {
   test("the event cache drops its oldest sessions to limit its memory", () => {
     const known = new EventCache()
     for (let index = 0; index < 1000; index++)
-      known.hear({ type: "session.updated", properties: { info: { id: `ses_${index}` } } })
+      known.handleEvent({ type: "session.updated", properties: { info: { id: `ses_${index}` } } })
     expect(known.row("ses_999")).toBeDefined()
     expect(known.row("ses_0")).toBeUndefined()
   })

@@ -47,7 +47,7 @@ test("an owner that writes within its lease does not read first", async () => {
   const { client, calls } = clientOf(session)
   const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
   await opencode.saveRecord("ses_child", taskOf())
-  opencode.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  opencode.handleEvent({ type: "session.updated", properties: { info: structuredClone(session) } })
   const { reads } = calls
   await clock.advance(LEASE_MS - 1)
   await opencode.saveRecord("ses_child", taskOf({ status: "completed" }))
@@ -63,7 +63,7 @@ test("a failed write does not renew the lease, so a task that was taken over is 
   const { client } = clientOf(session)
   const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
   await opencode.saveRecord("ses_child", taskOf())
-  opencode.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  opencode.handleEvent({ type: "session.updated", properties: { info: structuredClone(session) } })
   await clock.advance(LEASE_MS - 1)
   const { update } = client.session
   client.session.update = (async () => ({ error: "locked", response: { status: 500 } })) as never
@@ -84,7 +84,7 @@ test.each([
   const session = row()
   const { client } = clientOf(session)
   const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
-  const hear = () => opencode.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  const hear = () => opencode.handleEvent({ type: "session.updated", properties: { info: structuredClone(session) } })
   await opencode.saveRecord("ses_child", taskOf())
   hear()
   await opencode.saveRecord("ses_child", taskOf({ status: "completed", delivery: TOLD }))
@@ -115,11 +115,11 @@ test("an undo by the parent's user is read from the session itself, not from an 
   const session = { ...row(), revert: { messageID: "msg_1" } as object | undefined }
   const { client, calls } = clientOf(session)
   const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
-  opencode.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  opencode.handleEvent({ type: "session.updated", properties: { info: structuredClone(session) } })
   expect(await opencode.parent("ses_child")).toMatchObject({ reverted: true })
   session.revert = undefined
   expect(await opencode.parent("ses_child")).toMatchObject({ reverted: false })
-  opencode.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  opencode.handleEvent({ type: "session.updated", properties: { info: structuredClone(session) } })
   const { reads } = calls
   expect(await opencode.parent("ses_child")).toMatchObject({ reverted: false })
   expect(calls.reads).toBe(reads)
@@ -144,8 +144,13 @@ test("the day's budget reads the records of the whole project, and recovery thos
   const list = async ({ scope }: { scope?: string }) => ({
     data: scope === "project" ? rows : rows.filter(({ directory }) => directory === "/project"),
   })
-  for (const mayBeElsewhere of [true, false]) {
-    const surroundings = { folder: "/project", entered: () => {}, left: () => {}, mayBeElsewhere: () => mayBeElsewhere }
+  for (const mayHaveOtherFolders of [true, false]) {
+    const surroundings = {
+      folder: "/project",
+      entered: () => {},
+      left: () => {},
+      mayHaveOtherFolders: () => mayHaveOtherFolders,
+    }
     const client = { session: { list } } as unknown as OpencodeClient
     const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock(), surroundings)
     const ids = async (scope?: "project") => (await opencode.recordsSince(0, scope)).map(({ task }) => task.sessionID)
@@ -178,18 +183,18 @@ test("sessions with a record that another key signed are listed, without copies 
     session("ses_plain", { metadata: {} }),
     { ...session("ses_origin", {}, untrustedServer), id: "ses_copy", parentID: undefined },
   ]
-  const surroundings = { folder: "/project", entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
+  const surroundings = { folder: "/project", entered: () => {}, left: () => {}, mayHaveOtherFolders: () => false }
   const client = { session: { list: async () => ({ data: rows }) } } as unknown as OpencodeClient
   const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock(), surroundings)
-  expect(opencode.unbelieved()).toEqual([])
+  expect(opencode.unverified()).toEqual([])
   await opencode.recordsSince(0, "project")
-  expect(opencode.unbelieved()).toEqual([
+  expect(opencode.unverified()).toEqual([
     { sessionID: "ses_lost", cost: 2, changedAt: 5 },
     { sessionID: "ses_below", cost: 2, changedAt: 5 },
   ])
   rows.splice(0, 2, session("ses_lost", {}), session("ses_below", { metadata: {} }))
   await opencode.recordsSince(0, "project")
-  expect(opencode.unbelieved()).toEqual([])
+  expect(opencode.unverified()).toEqual([])
 })
 
 test("each record of a long list is verified once, with pauses for other work", async () => {

@@ -34,7 +34,7 @@ const said = text("msg_3", "prt_9", "done")
 const heard = (...events: Told[]) => {
   const transcripts = new Transcripts()
   transcripts.follow(SESSION, "msg_2")
-  for (const [type, properties] of events) transcripts.hear({ type, properties })
+  for (const [type, properties] of events) transcripts.handleEvent({ type, properties })
   return transcripts
 }
 

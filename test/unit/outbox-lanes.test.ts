@@ -129,7 +129,7 @@ describe("a message to a parent whose model must not be asked", () => {
     const { clock, outbox, told, limits } = await blocked()
     outbox.review()
     await clock.advance(1000)
-    expect({ told: told().length, owes: outbox.owes(PARENT), defers: outbox.defersWake }).toEqual({
+    expect({ told: told().length, owes: outbox.hasPending(PARENT), defers: outbox.defersWake }).toEqual({
       told: 1,
       owes: true,
       defers: true,
@@ -235,13 +235,13 @@ describe("the wait for other tasks", () => {
     for (const ms of [249, 1, 999, 1, 3999]) {
       await clock.advance(ms)
       counts.push(told().length)
-      expect(outbox.owes(PARENT)).toBe(true)
+      expect(outbox.hasPending(PARENT)).toBe(true)
     }
     expect(counts).toEqual([2, 2, 3, 3, 4, 4])
     await clock.advance(1)
     expect(told()).toHaveLength(5)
     expect(states.at(-1)).toBe("drained, woken")
-    expect(outbox.owes(PARENT)).toBe(false)
+    expect(outbox.hasPending(PARENT)).toBe(false)
   })
 
   test("a wake-up taken over from a cancelled message is repeated if the parent does not answer", async () => {
@@ -375,7 +375,7 @@ describe("a woken parent that becomes idle", () => {
     world.since.push(answerTo(asked(scene)))
     outbox.post(cleanup(B))
     await read()
-    expect(outbox.owes(PARENT)).toBe(true)
+    expect(outbox.hasPending(PARENT)).toBe(true)
     resolve()
     await clock.advance(100)
     expect(told()).toEqual([SAID_A, SAID_B])
@@ -451,7 +451,7 @@ describe("the outbox's memory", () => {
     expect(world.reads).toBe(wake ? MANY : 0)
     sent.length = 0
     expect((await used()) - before).toBeLessThan((MANY * LONG) / 4)
-    expect(outbox.owes(PARENT)).toBe(false)
+    expect(outbox.hasPending(PARENT)).toBe(false)
   })
 })
 

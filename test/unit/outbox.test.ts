@@ -24,12 +24,12 @@ describe("a notification message", () => {
     const task = cleanup("bg_aaaaaaaa")
     outbox.post({ ...task, delivery: { state: "none" } })
     outbox.post({ ...task, delivery: deliveryOf({ state: "confirmed" }) })
-    expect(outbox.owes(PARENT)).toBe(false)
+    expect(outbox.hasPending(PARENT)).toBe(false)
     outbox.post(task)
     outbox.post(task)
     outbox.post(cleanup("bg_aaaaaaaa", true, { run: { generation: 1 } }))
     outbox.post(cleanup("bg_bbbbbbbb"))
-    expect(outbox.owes(PARENT)).toBe(true)
+    expect(outbox.hasPending(PARENT)).toBe(true)
     await clock.advance(1000)
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb"])
   })
@@ -181,7 +181,7 @@ describe("a notification message", () => {
     const first = "visible bg_aaaaaaaa"
     expect(told()).toEqual([`${first} (no reply)`, first, first, first, "visible bg_cccccccc (no reply)"])
     expect(states.at(-1)).toBe("drained, woken")
-    expect(outbox.owes(PARENT)).toBe(false)
+    expect(outbox.hasPending(PARENT)).toBe(false)
   })
 
   test("a notification waits briefly for other tasks, and the last that ends wakes the parent", async () => {
@@ -261,7 +261,7 @@ describe("a notification that wakes the parent", () => {
     all.world.since = []
     await idle(all)
     expect(all.told()).toHaveLength(1)
-    expect(all.outbox.owes(PARENT)).toBe(false)
+    expect(all.outbox.hasPending(PARENT)).toBe(false)
   })
 
   test("a waking notification that was read together with a later message counts as answered", async () => {
@@ -356,7 +356,7 @@ describe("a note", () => {
     ])
     await clock.advance(60_000)
     expect(sent).toHaveLength(1)
-    expect(outbox.owes(PARENT)).toBe(false)
+    expect(outbox.hasPending(PARENT)).toBe(false)
   })
 
   test("a waiting note asks OpenCode every ten seconds whether the session is idle, should its event be lost", async () => {

@@ -37,8 +37,8 @@ class FakeWorktrees {
     const entered = await this.onReady(request)
     return { ...entered, preface: prefaceOf(request, entered) }
   }
-  putAway(taskID: string, folder: string) {
-    this.calls.push(`putAway ${taskID} ${folder}`)
+  archive(taskID: string, folder: string) {
+    this.calls.push(`archive ${taskID} ${folder}`)
     return this.onPutAway()
   }
   merge(taskID: string, folder: string) {
@@ -80,13 +80,13 @@ describe("a task in a worktree", () => {
       return undefined
     }
     places.onPutAway = async () => {
-      order.push("putAway")
+      order.push("archive")
       return CHANGED
     }
     const { id, sessionID } = await rig.launch(IN_WORKTREE)
     expect(places.calls[0]).toBe(`capture ${id} /project`)
     const task = await rig.ended(id)
-    expect(order).toEqual(["createSession true", "move false", "prompt false", "move false", "putAway", "prompt true"])
+    expect(order).toEqual(["createSession true", "move false", "prompt false", "move false", "archive", "prompt true"])
     expect(rig.opencode.folderOf(sessionID)).toBe("/project")
     const [prompt, preface] = prompts()[0]?.parts ?? []
     expect([prompt, preface]).toMatchObject([{ text: "FIND" }, { text: expect.stringContaining("/place") }])
@@ -160,7 +160,7 @@ describe("a task in a worktree", () => {
     await rig.manager.cancel({ type: "all" }, rig.caller)
     expect(seen?.aborted).toBe(true)
     expect(rig.task(id).status).toBe("cancelled")
-    expect(places.calls.at(-1)).toBe(`putAway ${id} /project`)
+    expect(places.calls.at(-1)).toBe(`archive ${id} /project`)
     expect(prompts()).toEqual([])
   })
 
@@ -170,7 +170,7 @@ describe("a task in a worktree", () => {
     const task = await rig.ended((await rig.launch({ ...IN_WORKTREE, timeout: 20_000 })).id)
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
     expect(prompts()).toEqual([])
-    expect(places.calls.at(-1)).toContain("putAway")
+    expect(places.calls.at(-1)).toContain("archive")
   })
 
   test("a task whose worktree cannot be archived still notifies its parent, with a note about its changes", async () => {
@@ -217,7 +217,7 @@ describe("a task in a worktree", () => {
     const own = await rig.launch(IN_WORKTREE, sessionID)
     await rig.clock.advance(100)
     const order: string[] = []
-    places.putAway = async (taskID) => {
+    places.archive = async (taskID) => {
       order.push(`begun ${taskID}`)
       if (taskID === own.id) await new Promise<void>((resolve) => rig.clock.after(1000, resolve))
       order.push(`done ${taskID}`)
@@ -296,7 +296,7 @@ describe("a task in a worktree", () => {
     await rig.settle()
     go()
     expect((await merging).task.outcome?.work?.merge?.kind).toBe("merged")
-    expect(places.calls).toEqual([`putAway ${id} /project`, `merge ${id} /project`])
+    expect(places.calls).toEqual([`archive ${id} /project`, `merge ${id} /project`])
   })
 
   test("a worktree task that another process still closes is archived and merged only by that process", async () => {
@@ -354,7 +354,7 @@ describe("tasks of a task in a worktree", () => {
     await rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.ended(outer.id)
     expect([outer, here, inner, deeper].map(folderOf)).toEqual(Array(4).fill("/project"))
-    expect(places.calls).toEqual([`putAway ${inner.id} /project`, `putAway ${outer.id} /project`])
+    expect(places.calls).toEqual([`archive ${inner.id} /project`, `archive ${outer.id} /project`])
     expect(rig.errors()).toEqual([])
   })
 
@@ -409,8 +409,8 @@ describe("tasks of a task in a worktree", () => {
     const told = rig.notices(outer.sessionID).filter(({ hidden }) => hidden.includes("interrupted"))
     expect(told).toHaveLength(2)
     expect(rig.answers(outer.sessionID), "what they tell sets no agent to work that has ended").toHaveLength(turns)
-    expect(places.calls.filter((call) => call.startsWith("putAway"))).toHaveLength(2)
-    expect(places.calls.join()).not.toContain(`putAway ${inner.id} /place`)
+    expect(places.calls.filter((call) => call.startsWith("archive"))).toHaveLength(2)
+    expect(places.calls.join()).not.toContain(`archive ${inner.id} /place`)
     await rig.manager.resume(outer.id, { prompt: "and on" }, rig.caller)
     await rig.manager.resume(here.id, { prompt: "and on" }, rig.callerIn(outer.sessionID))
     await rig.clock.advance(100)
@@ -692,7 +692,7 @@ test("the prompt in a worktree describes the place, and names the folder not to 
   expect(told).toMatch(/^# Where you work\n\nYou work in a git worktree of your own, \/trees\/a\. /)
   expect(told).toContain("Work in it alone: the agent that asks you works in /project; do not write there.")
   const read = (there: readonly string[], absent: readonly string[]) =>
-    prefaceOf(request, { directory: "/trees/a", conflicts: [], ignored: { there, absent } })
+    prefaceOf(request, { directory: "/trees/a", conflicts: [], ignored: { present: there, absent } })
   expect(read(["node_modules"], [".env"])).toContain(" Of what git ignores it has node_modules, and lacks .env. ")
   expect(read(["node_modules"], [])).toContain(" Of what git ignores it has node_modules. ")
   expect(read([], [".env", "dist"])).toContain(" It lacks what git ignores: .env, dist. ")

@@ -36,7 +36,7 @@ test("a plugin instance in a task's worktree looks for no tasks and asks the ins
     isFresh: (id: string) => id === "ses_fresh",
     answersInJSON: () => false,
   } as unknown as Peer["handler"]
-  const peer: Peer = { handler, tools: {}, hear: () => {} }
+  const peer: Peer = { handler, tools: {}, handleEvent: () => {} }
   registerPeer("/worktree", peer)
   try {
     const [kept, own] = [await start("/worktree", { childPrompt: "Mind the gap." }), await start("/project")]

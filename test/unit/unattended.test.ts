@@ -148,7 +148,7 @@ describe("an unattended run", () => {
     await rig.clock.advance(20_000)
     rig.restart()
     await rig.manager.recover()
-    expect(runs().of(sessionID)).toMatchObject({ state: "ended", elsewhere: false, result: { status: "completed" } })
+    expect(runs().of(sessionID)).toMatchObject({ state: "ended", isForeign: false, result: { status: "completed" } })
     rig.onPrompt("HANG", { hang: true, text: "so far" })
     await start("HANG")
     await rig.clock.advance(100)

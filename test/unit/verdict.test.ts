@@ -202,7 +202,7 @@ describe("a compaction", () => {
     answer({ parentID: "c", summary: true, parts: [text("1 of 2")], ...more })
   const goOn = (id = "g"): Message => ({
     ...user(id),
-    parts: [{ type: "text", text: "Continue", synthetic: true, goesOn: true }],
+    parts: [{ type: "text", text: "Continue", synthetic: true, continues: true }],
   })
   const step = answer({ finish: "called", parts: [text("I look"), tool()] })
   const compacted = [user(), answer({ parts: [text("the answer")] }), request(), summary()]

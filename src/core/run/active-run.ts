@@ -159,7 +159,11 @@ export type ActiveRun = {
   /** With a schema: number of attempts, and the last result. */
   readonly value?: Value
   /** End that the run will have if the pending validation or check passes. */
-  readonly answered?: { readonly ending: Ending; readonly messages: readonly Message[]; readonly openTodos: number }
+  readonly pendingEnding?: {
+    readonly ending: Ending
+    readonly messages: readonly Message[]
+    readonly openTodos: number
+  }
   readonly requestedAt?: number
   /** Map items that earlier runs settled as valid. */
   readonly done: readonly number[]
@@ -210,7 +214,7 @@ export const isClosing = (run: ActiveRun | undefined): boolean =>
 export const hasEnded = (run: ActiveRun): boolean => isClosing(run) || run.stage === "notifying"
 
 /** True while the run waits for something other than its agent: it is not prompted yet, prepares, or runs its check. */
-export const isHeldUp = ({ stage }: ActiveRun): boolean =>
+export const isWithoutAgent = ({ stage }: ActiveRun): boolean =>
   stage === "held" || stage === "preparing" || stage === "verifying"
 
 /** True once the parent has been notified and no call is pending: another run may begin in the session. */
@@ -235,9 +239,9 @@ export const progressOf = (run: ActiveRun): Progress => ({
   ...(run.failing && { failing: run.failing }),
   ...(run.observed.repeated && { repeated: run.observed.repeated }),
   asks: run.asks,
-  openCalls: callsIn(run.observed, "running") + (isHeldUp(run) ? 1 : 0),
+  openCalls: callsIn(run.observed, "running") + (isWithoutAgent(run) ? 1 : 0),
   pendingCalls: callsIn(run.observed, "pending"),
-  ...(isHeldUp(run) && { held: true }),
+  ...(isWithoutAgent(run) && { held: true }),
   lastWord: run.lastWord,
   emptyAnswers: emptiesIn(run.observed).length,
   ...(run.away && { away: run.away }),

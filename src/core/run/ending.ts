@@ -8,7 +8,7 @@ import {
   type ActiveRun,
   type Closing,
   type EndOptions,
-  isHeldUp,
+  isWithoutAgent,
   newRun,
   type SentMessage,
   type Stage,
@@ -16,7 +16,7 @@ import {
 import { type Handler, type MachineCommand, type MachineStep, moved, type RunContext, stay } from "./steps.ts"
 
 /** In these stages the run's model has not been called. */
-const UNASKED: readonly Stage[] = ["creating", "queued", "held", "supervising"]
+const BEFORE_MODEL: readonly Stage[] = ["creating", "queued", "held", "supervising"]
 /** Tail of a check's output that the record keeps, in characters. */
 const MOST_KEPT_CHARS = 4000
 
@@ -31,7 +31,7 @@ export function end(run: ActiveRun, ending: Ending, options: EndOptions, context
   // The check's result is recorded now: messages do not show it, and a crash may come before the end is closed.
   const outcome = withCheck(outcomeOf(run, ending, options), run)
   const event: TaskEvent = { type: ending.type, generation, at, outcome, delivery: context.delivery(options) }
-  const began = !UNASKED.includes(run.stage)
+  const began = !BEFORE_MODEL.includes(run.stage)
   const write = options.silent ? "never" : ending.proven ? "soon" : "now"
   const stops = began && (!ending.proven || asks.length > 0)
   const closing: Closing = {
@@ -45,7 +45,7 @@ export function end(run: ActiveRun, ending: Ending, options: EndOptions, context
   }
   const commands: readonly MachineCommand[] = [
     { do: "end", event, ending, options },
-    ...(isHeldUp(run) ? ([{ do: "abort" }] as const) : []),
+    ...(isWithoutAgent(run) ? ([{ do: "abort" }] as const) : []),
     { do: "close", ...(stops && { asks }), read: began && options.messages === undefined },
     ...(write === "now" ? ([{ do: "write", later: false }] as const) : []),
     ...unsaid(run),

@@ -47,17 +47,17 @@ import {
 const HINT_AFTER_MS = 15_000
 
 /** Updates the run's observations. If a last word was being written, a completed step ends the last word. */
-function withTold(run: ActiveRun, observed: Observed): ActiveRun {
+function withObserved(run: ActiveRun, observed: Observed): ActiveRun {
   const { lastWord } = run
-  const isSpoken =
+  const isLastWordDone =
     observed.ended > run.observed.ended && (lastWord?.state === "speaking" || lastWord?.againAt !== undefined)
-  return { ...run, observed: observed, ...(isSpoken && lastWord && { lastWord: { ...lastWord, state: "done" } }) }
+  return { ...run, observed: observed, ...(isLastWordDone && lastWord && { lastWord: { ...lastWord, state: "done" } }) }
 }
 
 const withReadMessages = (run: ActiveRun, messages: readonly Message[]): ActiveRun =>
-  withTold(run, withMessages(run.observed, messages))
+  withObserved(run, withMessages(run.observed, messages))
 
-type Heard = Extract<Input, { type: "event" }>["event"]
+type SessionEvent = Extract<Input, { type: "event" }>["event"]
 
 /** Handles an event of the run's session, or of a session below it. */
 export const event: Handler<"event"> = (given, { event }, context) => {
@@ -67,7 +67,7 @@ export const event: Handler<"event"> = (given, { event }, context) => {
   if (given.closing)
     return { run: given, commands: event.type === "asked" ? [{ do: "refuse", ask: event.ask, text: "" }] : [] }
   const own = "sessionID" in event && event.sessionID === given.sessionID
-  const run = { ...given, observed: given.observed.heard ? given.observed : { ...given.observed, heard: true } }
+  const run = { ...given, observed: given.observed.hasEvents ? given.observed : { ...given.observed, hasEvents: true } }
   if (event.type === "idle") {
     if (!own) return stay(run)
     const next = markIdle({ ...run, retry: undefined }, context)
@@ -79,9 +79,9 @@ export const event: Handler<"event"> = (given, { event }, context) => {
 }
 
 /** Events that prove an answer of the run's model. */
-const ANSWERS: readonly Heard["type"][] = ["began", "thinking", "text", "text-delta", "tool", "answered"]
+const ANSWERS: readonly SessionEvent["type"][] = ["began", "thinking", "text", "text-delta", "tool", "answered"]
 
-function ofItsOwn(run: ActiveRun, event: Heard, context: RunContext): MachineStep {
+function ofItsOwn(run: ActiveRun, event: SessionEvent, context: RunContext): MachineStep {
   switch (event.type) {
     case "active":
       return stay(recordRetry(run, event.activity, context.now))
@@ -89,14 +89,14 @@ function ofItsOwn(run: ActiveRun, event: Heard, context: RunContext): MachineSte
       return stay({ ...run, observed: { ...run.observed, began: true } })
     case "text":
       return stay({
-        ...withTold(run, withText(run.observed, event.partID, event.text, event.messageID)),
+        ...withObserved(run, withText(run.observed, event.partID, event.text, event.messageID)),
         endsText: event.text.trim() !== "",
       })
     case "text-delta":
-      return stay(withTold(run, withDelta(run.observed, event.partID, event.delta, event.messageID)))
+      return stay(withObserved(run, withDelta(run.observed, event.partID, event.delta, event.messageID)))
     case "answered": {
-      const next = withTold(
-        event.summary ? askedNext(run) : run,
+      const next = withObserved(
+        event.summary ? lastWordRequested(run) : run,
         withAnswer(run.observed, { ...event, id: event.messageID }),
       )
       return withCommands(checkLimits(next, context), [{ do: "check shared limits" }])
@@ -112,11 +112,11 @@ function ofItsOwn(run: ActiveRun, event: Heard, context: RunContext): MachineSte
 /**
  * The request after a compaction asks for the last word. Usage of the compaction itself therefore does not end the run.
  */
-const askedNext = (run: ActiveRun): ActiveRun =>
+const lastWordRequested = (run: ActiveRun): ActiveRun =>
   run.lastWord?.state === "requested" ? { ...run, lastWord: { ...run.lastWord, state: "speaking" } } : run
 
 /** Warns an agent that repeats one call, and ends its run if the agent goes on to repeat the call. */
-function called(run: ActiveRun, event: Heard & { type: "tool" }, context: RunContext): MachineStep {
+function called(run: ActiveRun, event: SessionEvent & { type: "tool" }, context: RunContext): MachineStep {
   const { observed } = run
   const { run: next } = ofAny(run, event)
   const { tool, call } = event
@@ -129,11 +129,11 @@ function called(run: ActiveRun, event: Heard & { type: "tool" }, context: RunCon
   return checkLimits(after, context)
 }
 
-function ofAny(run: ActiveRun, event: Heard): MachineStep {
+function ofAny(run: ActiveRun, event: SessionEvent): MachineStep {
   switch (event.type) {
     case "tool": {
       const { callID: id, tool, state, messageID } = event
-      return stay(withTold(run, withTool(run.observed, { id, tool, state, messageID })))
+      return stay(withObserved(run, withTool(run.observed, { id, tool, state, messageID })))
     }
     case "asked":
       return asked(run, event.ask)
@@ -158,16 +158,16 @@ const asked = (run: ActiveRun, ask: Ask): MachineStep => {
 
 /** Takes over open questions as read from OpenCode, because the event of a question may be lost. */
 export const questions: Handler<"questions"> = (run, { open, at }) => {
-  if (run.observed.heard && run.lastSignAt >= at) return stay(run)
+  if (run.observed.hasEvents && run.lastSignAt >= at) return stay(run)
   const known = (id: string) => run.asks.some((ask) => ask.id === id)
-  const still = {
+  const updated = {
     ...run,
     askedOfSilence: run.lastSignAt,
     asks: run.asks.filter(({ id }) => open.some((ask) => ask.id === id)),
   }
   return open
     .filter(({ id }) => !known(id))
-    .reduce<MachineStep>((step, ask) => andThen(step, (next) => asked(next, ask)), stay(still))
+    .reduce<MachineStep>((step, ask) => andThen(step, (next) => asked(next, ask)), stay(updated))
 }
 
 /** Takes the usage from messages, where no event reports it. */
@@ -204,7 +204,7 @@ export const looked: Handler<"looked"> = (given, { waited, found }, context) => 
 }
 
 function classified(run: ActiveRun, found: SessionRead, waited: boolean, context: RunContext): MachineStep {
-  const { askedAnew: promptID } = found
+  const { replacementID: promptID } = found
   if (promptID === undefined) return classifiedSince(run, found, waited, context)
   const event = { type: "prompt replaced", generation: run.generation, promptID } as const
   const anew = { ...context, task: transition(context.task, event) }
@@ -216,7 +216,7 @@ function classified(run: ActiveRun, found: SessionRead, waited: boolean, context
 function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, context: RunContext): MachineStep {
   const { messages, gone, busy } = found
   const proven = classify(messages, "working")
-  const lookAt = proven && askedAnewBy(proven, found, context)
+  const lookAt = proven && replacementDueAt(proven, found, context)
   if (lookAt !== undefined) return stay({ ...run, stuckSince: undefined, error: undefined, lookAt })
   if (proven) return concluded(arrived(withReadMessages(run, messages), messages), proven, found, waited, context)
   if (gone) return end(run, DELETED, {}, context)
@@ -237,7 +237,11 @@ function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, co
  * When to read a stopped session again. A user who replaces the prompt of a working agent stops the agent first, and
  * then undoes the prompt and writes another. Undefined where the agent was only stopped.
  */
-function askedAnewBy({ reason, at = NEVER }: Ending, { undone }: SessionRead, { now }: RunContext): number | undefined {
+function replacementDueAt(
+  { reason, at = NEVER }: Ending,
+  { undone }: SessionRead,
+  { now }: RunContext,
+): number | undefined {
   if (reason?.code !== "aborted") return undefined
   if (undone) return now + LOOK_AGAIN_MS
   return now < at + UNDO_GRACE_MS ? at + UNDO_GRACE_MS : undefined
@@ -269,7 +273,7 @@ const isUnread = ({ stuckSince }: ActiveRun, messages: readonly Message[], { now
 /** Time until which idleness alone proves no end, because the session may just have been prompted. */
 export function stuckUntil({ error, stuckSince = 0, observed }: ActiveRun, { task }: RunContext): number {
   if (error) return error.at + ERROR_GRACE_MS
-  return stuckSince + (task.place && !observed.heard ? PLACE_GRACE_MS : ANSWER_GRACE_MS)
+  return stuckSince + (task.place && !observed.hasEvents ? PLACE_GRACE_MS : ANSWER_GRACE_MS)
 }
 
 /** Deadline for a message that OpenCode accepted and does not show. */
@@ -284,14 +288,14 @@ const missing = (run: ActiveRun, { now }: RunContext): ActiveRun => ({
   missingSince: expectsMessage(run) ? (run.missingSince ?? now) : undefined,
 })
 
-const isStillTold = (run: ActiveRun, { now }: RunContext): boolean =>
-  now < missingUntil(run) || run.sentMessages.some(isOnItsWay)
+const hasPendingMessages = (run: ActiveRun, { now }: RunContext): boolean =>
+  now < missingUntil(run) || run.sentMessages.some(isUnconfirmed)
 
 /**
  * True for a message of which is not known whether OpenCode has accepted it. Nobody waits for a reply: the sender was
  * told so, or the machine itself wrote the message.
  */
-const isOnItsWay = ({ expected, taken, reply }: SentMessage): boolean => expected && !taken && reply === undefined
+const isUnconfirmed = ({ expected, taken, reply }: SentMessage): boolean => expected && !taken && reply === undefined
 
 /** Handles messages that show an end. Messages sent in the meantime may still be unread. */
 function concluded(
@@ -303,7 +307,7 @@ function concluded(
 ): MachineStep {
   const { messages, openTodos } = found
   const run = missing(given, context)
-  if (isStillTold(run, context)) return stay(run)
+  if (hasPendingMessages(run, context)) return stay(run)
   const ending = endAfter(judgement, inTheEnd(run, context), messages)
   // An answer given before the notifications of the task's children is not final: the session is read again.
   const isOld = judgement.type === "completed" && waited && !waitsForOwn(context)
@@ -316,7 +320,7 @@ function concluded(
     return { run: todos, commands: run.lastWord ? [{ do: "check idle" }] : [] }
   const [first] = context.verifiers
   if (first === undefined) return ended(todos, ending, messages, openTodos, context)
-  return verifies({ ...moved(todos, "verifying"), answered: { ending, messages, openTodos } }, messages, first)
+  return verifies({ ...moved(todos, "verifying"), pendingEnding: { ending, messages, openTodos } }, messages, first)
 }
 
 const inTheEnd = (run: ActiveRun, context: RunContext): LastWord | undefined =>
@@ -332,16 +336,16 @@ const verifies = (run: ActiveRun, messages: readonly Message[], by: string): Mac
  * run.
  */
 export const verified: Handler<"verified"> = (given, { by, verdict }, context) => {
-  const { answered } = given
+  const { pendingEnding } = given
   const found = { ...given, ...verdict?.finding }
-  const back = recordActivity({ ...moved(found, "working"), answered: undefined }, context.now)
+  const back = recordActivity({ ...moved(found, "working"), pendingEnding: undefined }, context.now)
   // After a stopped verifier the session is not read, because a read would start the verifier again.
-  if (!verdict || !answered) return stay(back)
+  if (!verdict || !pendingEnding) return stay(back)
   if (verdict.ok) {
     const next = context.verifiers[context.verifiers.indexOf(by) + 1]
     return next === undefined
-      ? passed(back, answered, context)
-      : verifies(moved(found, "verifying"), answered.messages, next)
+      ? passed(back, pendingEnding, context)
+      : verifies(moved(found, "verifying"), pendingEnding.messages, next)
   }
   return verdict.again || expectsMessage(back)
     ? sendMessage(back, verdict.ask, context)
@@ -349,12 +353,12 @@ export const verified: Handler<"verified"> = (given, { by, verdict }, context) =
 }
 
 /** Ends a run that passed all verifiers. Messages sent in the meantime must be read first. */
-function passed(run: ActiveRun, { ending, messages, openTodos }: Answered, context: RunContext): MachineStep {
+function passed(run: ActiveRun, { ending, messages, openTodos }: PendingEnding, context: RunContext): MachineStep {
   const next = missing(run, context)
-  return isStillTold(next, context) ? stay(next) : ended(next, ending, messages, openTodos, context)
+  return hasPendingMessages(next, context) ? stay(next) : ended(next, ending, messages, openTodos, context)
 }
 
-type Answered = NonNullable<ActiveRun["answered"]>
+type PendingEnding = NonNullable<ActiveRun["pendingEnding"]>
 
 function ended(
   run: ActiveRun,

@@ -93,7 +93,10 @@ export const spending: Handler<"spending"> = (given, _input, context) =>
   timed(given, context, (run, counted) => checkLimits(run, counted))
 
 /** Time since when the run's clock is stopped: all active children are paused, or the run waits for a person. */
-function stillFor({ idle, stage, asks }: ActiveRun, { childrenPausedSince, options }: RunContext): number | undefined {
+function clockStoppedSince(
+  { idle, stage, asks }: ActiveRun,
+  { childrenPausedSince, options }: RunContext,
+): number | undefined {
   const own = idle || stage === "supervising" ? childrenPausedSince() : undefined
   // A question with its own timeout does not stop the run's clock.
   if (own !== undefined || asks.length === 0 || options.permissionTimeout !== null) return own
@@ -107,7 +110,7 @@ function timed(
 ): MachineStep {
   const { task, now } = context
   const { stillSince, generation } = task.run
-  const since = stillFor(given, context)
+  const since = clockStoppedSince(given, context)
   if ((since === undefined) === (stillSince === undefined)) return next(given, context)
   const type = since === undefined ? "clock running" : "clock stopped"
   const at = since === undefined ? now : Math.min(now, Math.max(since, given.lastSignAt))
@@ -216,7 +219,7 @@ function seenAtWork(given: ActiveRun, context: RunContext): MachineStep {
   const over = { idle: false, stuckSince: undefined, todosSince: undefined, lookAt: undefined, lookedAt: now }
   const run = { ...given, ...over }
   const counts = options.maxTokensPerTask > 0 || needsBill(limitsOf(context), task)
-  return counts && !run.observed.heard ? { run, commands: [{ do: "count" }] } : stay(run)
+  return counts && !run.observed.hasEvents ? { run, commands: [{ do: "count" }] } : stay(run)
 }
 
 function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task, presence }: RunContext): MachineStep {

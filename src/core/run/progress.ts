@@ -11,7 +11,12 @@ const MOST_REPEATED_MS = 10_000
 
 const CALL_STATES: readonly CallState[] = ["pending", "running", "ended"]
 
-type Answer = { readonly spoke: boolean; readonly called: boolean; readonly usage?: Usage; readonly finish?: Finish }
+type Answer = {
+  readonly hasOutput: boolean
+  readonly called: boolean
+  readonly usage?: Usage
+  readonly finish?: Finish
+}
 
 /** `summary`: a compaction wrote the message. */
 type Ended = { readonly id: string; readonly usage: Usage; readonly finish: Finish; readonly summary?: boolean }
@@ -31,7 +36,7 @@ export type Observed = {
   readonly textPart: string
   readonly text: string
   /** Events arrive for this run. OpenCode's own events come first, so the model may not have begun. */
-  readonly heard: boolean
+  readonly hasEvents: boolean
   readonly began: boolean
   /** Last ended call with its result, both as a digest because they may be long. */
   readonly repeated?: Repeated & { readonly digest: string }
@@ -45,7 +50,7 @@ export const NOTHING_OBSERVED: Observed = Object.freeze({
   recentTools: [],
   textPart: "",
   text: "",
-  heard: false,
+  hasEvents: false,
   began: false,
 })
 
@@ -56,13 +61,13 @@ export function withTool(
   observed: Observed,
   call: { id: string; tool: string; state: CallState; messageID: string },
 ): Observed {
-  const spoken = spokenIn(observed, call.messageID, true)
+  const updated = withOutput(observed, call.messageID, true)
   const key = `${call.messageID} ${call.id}`
-  const known = spoken.calls.get(key)
-  if (known && CALL_STATES.indexOf(call.state) <= CALL_STATES.indexOf(known)) return spoken
-  const calls = new Map(spoken.calls).set(key, call.state)
-  if (known) return { ...spoken, calls }
-  return { ...spoken, calls, recentTools: [...spoken.recentTools, call.tool].slice(-RECENT_TOOLS) }
+  const known = updated.calls.get(key)
+  if (known && CALL_STATES.indexOf(call.state) <= CALL_STATES.indexOf(known)) return updated
+  const calls = new Map(updated.calls).set(key, call.state)
+  if (known) return { ...updated, calls }
+  return { ...updated, calls, recentTools: [...updated.recentTools, call.tool].slice(-RECENT_TOOLS) }
 }
 
 export const callState = ({ state }: Extract<MessagePart, { type: "tool" }>): CallState =>
@@ -89,16 +94,16 @@ export function withRepeatedCall(observed: Observed, tool: string, { input, resu
 
 export function withText(observed: Observed, partID: string, text: string, messageID: string): Observed {
   if (text.trim() === "") return observed
-  return { ...spokenIn(observed, messageID), textPart: partID, text: text.slice(-KEPT_TEXT_CHARS) }
+  return { ...withOutput(observed, messageID), textPart: partID, text: text.slice(-KEPT_TEXT_CHARS) }
 }
 
 export function withDelta(observed: Observed, partID: string, delta: string, messageID: string): Observed {
   const before = observed.textPart === partID ? observed.text : ""
-  return { ...spokenIn(observed, messageID), textPart: partID, text: (before + delta).slice(-KEPT_TEXT_CHARS) }
+  return { ...withOutput(observed, messageID), textPart: partID, text: (before + delta).slice(-KEPT_TEXT_CHARS) }
 }
 
 export function withAnswer(observed: Observed, { id, usage, finish, summary }: Ended): Observed {
-  const answer: Answer = observed.answers.get(id) ?? { spoke: false, called: false }
+  const answer: Answer = observed.answers.get(id) ?? { hasOutput: false, called: false }
   if (answer.usage && answer.finish === finish && isSame(answer.usage, usage)) return observed
   const answers = new Map(observed.answers).set(id, { ...answer, usage, finish })
   if (answer.usage) return { ...observed, answers, usage: [...answers.values()].reduce(sum, NO_USAGE) }
@@ -110,11 +115,11 @@ export function withMessages(observed: Observed, messages: readonly Message[]): 
   let next = observed
   const answers = messages.filter(({ role }) => role === "assistant")
   // In earlier answers, a call that a crash or a stop cut off may look open for ever.
-  for (const message of answers) next = messageTold(next, message, message !== answers.at(-1))
+  for (const message of answers) next = withMessage(next, message, message !== answers.at(-1))
   return next
 }
 
-function messageTold(
+function withMessage(
   observed: Observed,
   { id, parts, finish, summary, usage = NO_USAGE }: Message,
   isOver: boolean,
@@ -127,7 +132,7 @@ function messageTold(
     }
     // Text from events is newer than stored text.
     if (part.type === "text" && part.text.trim() !== "")
-      next = next.heard ? spokenIn(next, id) : withText(next, next.textPart, part.text, id)
+      next = next.hasEvents ? withOutput(next, id) : withText(next, next.textPart, part.text, id)
   }
   return finish === undefined ? next : withAnswer(next, { id, usage, finish, summary })
 }
@@ -135,7 +140,9 @@ function messageTold(
 /** Ids of the last consecutive answers without a tool call, and without text or an end. */
 export function emptiesIn({ answers }: Observed): readonly string[] {
   const ended = [...answers].filter(([, { usage }]) => usage !== undefined)
-  const last = ended.findLastIndex(([, { spoke, called, finish }]) => called || (spoke && isFinalFinish(finish)))
+  const last = ended.findLastIndex(
+    ([, { hasOutput, called, finish }]) => called || (hasOutput && isFinalFinish(finish)),
+  )
   return ended.slice(last + 1).map(([id]) => id)
 }
 
@@ -143,9 +150,9 @@ const sum = (total: Usage, { usage = NO_USAGE }: Answer): Usage => addUsage(tota
 
 const isSame = (a: Usage, b: Usage): boolean => JSON.stringify(a) === JSON.stringify(b)
 
-function spokenIn(observed: Observed, messageID: string, called = false): Observed {
+function withOutput(observed: Observed, messageID: string, called = false): Observed {
   const answer = observed.answers.get(messageID)
-  if (answer?.spoke && (answer.called || !called)) return observed
-  const next = { ...answer, spoke: true, called: called || answer?.called === true }
+  if (answer?.hasOutput && (answer.called || !called)) return observed
+  const next = { ...answer, hasOutput: true, called: called || answer?.called === true }
   return { ...observed, answers: new Map(observed.answers).set(messageID, next) }
 }

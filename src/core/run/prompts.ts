@@ -21,19 +21,19 @@ export const AUTOMATIC = "Automatic message, not written by the user."
 /** Tool names of MCP servers may have any length. */
 const MOST_TOOL_CHARS = 60
 
-type Saying = { readonly kind: MessageKind; readonly text: string; readonly reply?: MessageCallback }
+type OutgoingMessage = { readonly kind: MessageKind; readonly text: string; readonly reply?: MessageCallback }
 
 /** Adds a message to the run that the agent must read before the run ends. */
-function spoken(
+function addMessage(
   run: ActiveRun,
-  { kind, text, reply }: Saying,
+  { kind, text, reply }: OutgoingMessage,
   { now, messageID }: RunContext,
   held = false,
 ): [ActiveRun, SentMessage] {
   const at = Math.max(now, run.lastMessageAt + 1)
   const id = messageID(kind, run.taskID, run.generation, at)
-  const word = { id, kind, text, at, expected: true, held, taken: false, reply }
-  return [{ ...run, lastMessageAt: at, sentMessages: [...run.sentMessages, word] }, word]
+  const added = { id, kind, text, at, expected: true, held, taken: false, reply }
+  return [{ ...run, lastMessageAt: at, sentMessages: [...run.sentMessages, added] }, added]
 }
 
 const sending = (run: ActiveRun, commands: readonly MachineCommand[]): MachineStep => ({
@@ -44,11 +44,11 @@ const sending = (run: ActiveRun, commands: readonly MachineCommand[]): MachineSt
 /** Sends a message to the run's session. */
 export function sendMessage(
   run: ActiveRun,
-  saying: Saying,
+  outgoing: OutgoingMessage,
   context: RunContext,
   interrupts?: readonly Ask[],
 ): MachineStep {
-  const [next, message] = spoken(run, saying, context)
+  const [next, message] = addMessage(run, outgoing, context)
   return sending(next, [{ do: "send", message, ...(interrupts && { interrupts }) }])
 }
 
@@ -69,21 +69,21 @@ export const tell: Handler<"tell"> = (run, { text, reply }, context) => {
     }
   if (run.lastWord) return { run, commands: [{ do: "answer", reply, with: "at its last word" }] }
   if (run.away) return { run, commands: [{ do: "answer", reply, with: { away: run.away.host } }] }
-  const saying = { kind: "word", text, reply } as const
+  const outgoing = { kind: "word", text, reply } as const
   if (stage === "parked") {
-    const [next, message] = spoken(run, saying, context)
+    const [next, message] = addMessage(run, outgoing, context)
     return sending(next, [{ do: "store", message }])
   }
   // OpenCode answers messages in the order of arrival: the prompt must come first.
-  return stage === "prompting" ? stay(spoken(run, saying, context, true)[0]) : sendMessage(run, saying, context)
+  return stage === "prompting" ? stay(addMessage(run, outgoing, context, true)[0]) : sendMessage(run, outgoing, context)
 }
 
 /** Sends the messages that waited until OpenCode had accepted the prompt. */
 export function release(run: ActiveRun): MachineStep {
   const held = run.sentMessages.filter((message) => message.held)
-  const words = run.sentMessages.map((message) => ({ ...message, held: false }))
+  const sentMessages = run.sentMessages.map((message) => ({ ...message, held: false }))
   return sending(
-    { ...run, sentMessages: words },
+    { ...run, sentMessages: sentMessages },
     held.map((message) => ({ do: "send", message: { ...message, held: false } })),
   )
 }
@@ -96,10 +96,10 @@ export const sent: Handler<"sent"> = (given, { message, problem }, context) => {
     reply ? [{ do: "answer", reply, with: result }] : []
   if (!run || hasEnded(run)) return { run, commands: [...answer("ended"), ...commands] }
   if (problem === undefined) {
-    const words = run.sentMessages.map((each) => (each.id === message.id ? { ...each, taken: true } : each))
+    const sentMessages = run.sentMessages.map((each) => (each.id === message.id ? { ...each, taken: true } : each))
     // The message is accepted: the time in which it may be absent from the session begins now.
     const missingSince = run.missingSince === undefined ? undefined : now
-    return { run: { ...run, sentMessages: words, missingSince }, commands: [...answer("accepted"), ...commands] }
+    return { run: { ...run, sentMessages: sentMessages, missingSince }, commands: [...answer("accepted"), ...commands] }
   }
   if (kind === "last-word" && run.lastWord)
     return end(run, { type: "failed", reason: run.lastWord.reason }, {}, context)

@@ -33,7 +33,7 @@ export const begin: Handler<"begin"> = (run, { prompt, until }, context) => {
 /** Starts or continues a run that the scheduler has admitted. */
 export const admitted: Handler<"admitted"> = (run, input, context) => {
   // The abort of the session is still pending and would stop a new prompt.
-  if (run.stage === "parked") return run.calls > 0 ? stay(run) : goOn(run, input, context)
+  if (run.stage === "parked") return run.calls > 0 ? stay(run) : continueAfterPause(run, input, context)
   if (run.stage === "queued") return starts(run, context, true)
   // The time of a held run counts, so its limits are checked before it starts.
   return andThen(checkLimits(run, context), (next) => starts({ ...next, warmUpUntil: undefined }, context, false))
@@ -130,7 +130,7 @@ function pauseBeforeStart(run: ActiveRun, parked: Parked, now: number): MachineS
 }
 
 /** Continues a run after a pause, with the same prompt under the same ids. */
-const goOn: Handler<"admitted"> = (run, _input, context) => {
+const continueAfterPause: Handler<"admitted"> = (run, _input, context) => {
   const { now, task } = context
   const { at = now } = task.run.parked ?? {}
   const event = { type: "unparked", generation: run.generation, at: now } as const

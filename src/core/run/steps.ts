@@ -28,7 +28,7 @@ export type RunContext = {
    */
   readonly childrenPausedSince: () => number | undefined
   /** A message to the session is still to be sent. */
-  readonly owed: boolean
+  readonly hasPendingMessage: boolean
   /** Current spending, for shared limits. */
   readonly spent: () => Spent
   /** The next step of a group, as its feature decides now. */
@@ -50,7 +50,7 @@ export type SessionRead = {
   /** A user has undone the last messages of the session and has written nothing since. */
   readonly undone?: boolean
   /** A user has undone the run's prompt and written this one instead: `messages` begins with it. */
-  readonly askedAnew?: string
+  readonly replacementID?: string
   readonly openTodos: number
 }
 
@@ -248,7 +248,7 @@ export const withCommands = ({ run, commands }: MachineStep, more: readonly Mach
   commands: [...commands, ...more],
 })
 
-export const waitsForOwn = ({ ownTasks, owed }: RunContext): boolean => ownTasks || owed
+export const waitsForOwn = ({ ownTasks, hasPendingMessage }: RunContext): boolean => ownTasks || hasPendingMessage
 
 /** Reads the messages. If a read is under way, another one follows, because the first may have begun too early. */
 export function readMessages(run: ActiveRun, context: RunContext): MachineStep {

@@ -74,7 +74,7 @@ export class TaskBoard implements Board {
   readonly conversations: Conversations
   readonly #setup: BoardSetup
   readonly #store: Store
-  readonly #world: BoardContext
+  readonly #context: BoardContext
   readonly #threads: ThreadMaker
   readonly #scheduler: BoardScheduler
   readonly #listeners = new Set<() => void>()
@@ -92,7 +92,7 @@ export class TaskBoard implements Board {
       now: () => clock.now(),
       warn: (message) => opencode.log("warn", message),
     })
-    this.#world = new BoardContext({ opencode, runs, clock, options, store: this.#store })
+    this.#context = new BoardContext({ opencode, runs, clock, options, store: this.#store })
     this.#threads = new ThreadMaker(project, threads, opencode.log.bind(opencode), clock)
     const change = (command: BoardCommand) => this.#do(command)
     const read = () => this.#read()
@@ -103,12 +103,12 @@ export class TaskBoard implements Board {
       runs,
       opencode,
       clock,
-      schedule: this.#world.schedule,
+      schedule: this.#context.schedule,
       maxConcurrentRuns: options.maxConcurrentRuns,
-      home: { isHere: isSameFolder(project, directory), wake: () => threads.wakeHome() },
-      moment: async () => {
+      mainFolder: { isHere: isSameFolder(project, directory), wake: () => threads.wakeMainFolder() },
+      statusContext: async () => {
         await this.agents()
-        return this.#world.moment()
+        return this.#context.statusContext()
       },
       change,
       threadOf: (task) => this.#threadOf(task),
@@ -224,15 +224,15 @@ export class TaskBoard implements Board {
   }
 
   state(task: BoardTask): TaskState {
-    return stateOf(this.#store.latest, task, this.#world.moment())
+    return stateOf(this.#store.latest, task, this.#context.statusContext())
   }
 
   agents(): Promise<readonly BoardAgent[]> {
-    return this.#world.agents()
+    return this.#context.agents()
   }
 
   inFlight(): readonly string[] {
-    const isComing = (task: BoardTask) => this.#world.isRunning(task) || this.state(task).state === "queued"
+    const isComing = (task: BoardTask) => this.#context.isRunning(task) || this.state(task).state === "queued"
     return this.#store.latest.tasks.flatMap((task) => (isComing(task) ? task.id : []))
   }
 
@@ -257,7 +257,7 @@ export class TaskBoard implements Board {
    * long.
    */
   async #make(command: CommandOf<"create"> | CommandOf<"create subtask">): Promise<BoardChange> {
-    const decided = await this.#store.preview(command, await this.#world.facts())
+    const decided = await this.#store.preview(command, await this.#context.facts())
     const as = await this.#store.reserve()
     const made = { ...((decided.subtask ?? decided.task) as BoardTask), id: as }
     const threadId = await this.#threads.forNew(made, command.by)
@@ -273,12 +273,12 @@ export class TaskBoard implements Board {
     await this.#refresh()
     // Called before the write: the scheduler looks at the file as soon as the file changes, and must know by then that
     // a run has ended its own task.
-    const leaves = ({ archived }: BoardChange) => {
+    const recordOwnEnd = ({ archived }: BoardChange) => {
       if (!("by" in command) || command.by.kind !== "agent") return
       const { sessionID } = command.by
-      if (archived.some(({ threadId }) => threadId === sessionID)) this.#scheduler.leaves(sessionID)
+      if (archived.some(({ threadId }) => threadId === sessionID)) this.#scheduler.recordOwnEnd(sessionID)
     }
-    const change = await this.#store.carryOut(command, await this.#world.facts(), leaves)
+    const change = await this.#store.carryOut(command, await this.#context.facts(), recordOwnEnd)
     void this.#scheduler.follow()
     this.#tell()
     return change
@@ -291,7 +291,7 @@ export class TaskBoard implements Board {
 
   /** Reads the runs of other processes again, because this process gets no events of them. */
   async #refresh(): Promise<void> {
-    if (!this.#scheduler.leads) await this.#world.refresh()
+    if (!this.#scheduler.leads) await this.#context.refresh()
   }
 
   async #threadOf(task: BoardTask): Promise<string> {

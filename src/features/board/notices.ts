@@ -66,20 +66,20 @@ type RefusalPorts = {
 export async function recordBudgetRefusals(
   { runs, change, store }: RefusalPorts,
   state: BoardState,
-  moment: StatusContext,
+  context: StatusContext,
 ): Promise<BoardState> {
-  const owed = state.tasks.filter((task) => wantsRun(state, task, moment))
+  const due = state.tasks.filter((task) => wantsRun(state, task, context))
   const resting = state.tasks.filter(({ id }) => runStateOf(state, id).budget !== undefined)
-  if (owed.length + resting.length === 0) return state
+  if (due.length + resting.length === 0) return state
   const refusal = await runs.refusals()
   const reasons = Object.fromEntries(
-    owed.flatMap(({ id, threadId }) => {
+    due.flatMap(({ id, threadId }) => {
       const reason = refusal(threadId)
       return reason === undefined ? [] : [[id, reason] as const]
     }),
   )
   const isAsWritten = ({ id }: { id: string }) => runStateOf(state, id).budget === reasons[id]
-  if (owed.every(isAsWritten) && resting.every(isAsWritten)) return state
+  if (due.every(isAsWritten) && resting.every(isAsWritten)) return state
   await change({ type: "refused", reasons })
   return store.read()
 }

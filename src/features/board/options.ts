@@ -32,7 +32,7 @@ const leavesProject = (folder: string): boolean => isAbsolute(folder) || /^\.\.(
  */
 const inProject: MergeRule = {
   ...projectWins,
-  sift(own, theirs) {
+  restrict(own, theirs) {
     if (!leavesProject(theirs as string) || theirs === own) return { allowed: theirs, refused: [] }
     const refused = `This project's configuration puts the board's files outside of the project: option "board.dir" is ${JSON.stringify(theirs)}. It is left out, so they lie where they do without it. Only your own configuration can name such a folder. ${TO_ALLOW}`
     return { allowed: undefined, refused: [refused] }
@@ -41,7 +41,7 @@ const inProject: MergeRule = {
 
 /** Merge of two lists: only entries of both stay. `null` stands for all entries. */
 const inBoth: MergeRule = {
-  meet(own, theirs) {
+  merge(own, theirs) {
     if (own === null || theirs === null) return own ?? theirs
     return (own as string[]).filter((each) => (theirs as string[]).includes(each))
   },
@@ -51,7 +51,7 @@ type Purse = { readonly max: number }
 
 /** Merge of two purses: the project's applies, with no more money than the user's own has. */
 const withLessMoney: MergeRule = {
-  meet: (own, theirs) => ({ ...(theirs as Purse), max: Math.min((own as Purse).max, (theirs as Purse).max) }),
+  merge: (own, theirs) => ({ ...(theirs as Purse), max: Math.min((own as Purse).max, (theirs as Purse).max) }),
   turnsOn: (own, theirs, name) =>
     own === undefined ? `${name}: ${budget((theirs as Purse).max)} each night` : undefined,
 }

@@ -16,9 +16,9 @@ export type RunView = {
   readonly createdAt: number
   /** Time at which the run ended, in ms. */
   readonly endedAt?: number
-  /** `elsewhere`: whether another live process carries out the run. */
+  /** `isForeign`: whether another live process carries out the run. */
   readonly state: "queued" | "running" | "ended"
-  readonly elsewhere: boolean
+  readonly isForeign: boolean
   /** Pause of the run, during which it holds no slot. */
   readonly pause?: PauseView
   /** Whether a user's message in the thread started the run. */
@@ -63,7 +63,7 @@ export interface Runs {
   /** Usage since the purse was opened, and the reserve for last words of active runs, in US dollars. */
   ofPurse(): { readonly used: Usage; readonly reserve: number }
   /** Usage of all runs in a thread, and of the tasks that these runs launched. */
-  took(sessionID: string): Usage
+  usageOf(sessionID: string): Usage
   /** Summary of the thread's last run in one line, and its last word if there is one. */
   account(sessionID: string): Promise<RunSummary>
   /** Whether this plugin wrote the message. */
@@ -138,8 +138,8 @@ export class ManagerRuns implements Runs {
     return this.#manager.unattended.ofPurse()
   }
 
-  took(sessionID: string): Usage {
-    return this.#manager.unattended.took(sessionID)
+  usageOf(sessionID: string): Usage {
+    return this.#manager.unattended.usageOf(sessionID)
   }
 
   async account(sessionID: string): Promise<RunSummary> {
@@ -174,11 +174,11 @@ export class ManagerRuns implements Runs {
 
 function toRun(
   { task, elapsed, asks, pause }: Omit<TaskView, "pause"> & Pick<RunView, "pause">,
-  elsewhere: boolean,
+  isForeign: boolean,
   byPerson: boolean,
 ): RunView {
   const { run, outcome, status } = task
-  const common = { createdAt: run.createdAt, elsewhere, byPerson, asks: asks.map(({ what }) => what) }
+  const common = { createdAt: run.createdAt, isForeign, byPerson, asks: asks.map(({ what }) => what) }
   // A run that its model's limit keeps from beginning is parked and has worked for no time: it counts as queued.
   const isUnbegun = isQueued(task) || (pause !== undefined && elapsed === 0)
   if (isActive(task)) return { ...common, state: isUnbegun ? "queued" : "running", ...(pause && { pause }) }

@@ -96,8 +96,8 @@ export type SchedulerPorts = {
    * `isHere`: whether this instance serves the project's main folder, so that it may run tasks. `wake`: makes OpenCode
    * load an instance that does.
    */
-  readonly home: { readonly isHere: boolean; readonly wake: () => Promise<void> }
-  readonly moment: () => Promise<StatusContext>
+  readonly mainFolder: { readonly isHere: boolean; readonly wake: () => Promise<void> }
+  readonly statusContext: () => Promise<StatusContext>
   readonly purse: Pick<PurseManager, "look" | "pay" | "nextLook">
   readonly change: (command: BoardCommand) => Promise<unknown>
   /** Returns the existing thread of a task, or creates one. */
@@ -115,7 +115,7 @@ export class BoardScheduler {
   /** Tasks with active runs, by thread. `byClock`: whether a round woke the task. */
   readonly #flights = new Map<string, { readonly id: string; readonly byClock: boolean }>()
   /** Threads whose run has ended its own task: the run's turn is not aborted. */
-  readonly #leaving = new Set<string>()
+  readonly #endingThreads = new Set<string>()
   #lease?: Claim
   /** Watches the board's folder, or the nearest existing parent. */
   #watcher?: Watch
@@ -162,8 +162,8 @@ export class BoardScheduler {
   }
 
   /** Records that a thread's run ends its own task, so that the scheduler does not stop the run. */
-  leaves(sessionID: string): void {
-    this.#leaving.add(sessionID)
+  recordOwnEnd(sessionID: string): void {
+    this.#endingThreads.add(sessionID)
   }
 
   /** Does one step of the timer: checks the lease, the clock and the board. Never rejects. */
@@ -207,7 +207,7 @@ export class BoardScheduler {
   }
 
   async #lookAround(): Promise<void> {
-    const { store, home, change, changed } = this.#ports
+    const { store, mainFolder, change, changed } = this.#ports
     if (this.#stopped) return
     const exists = await store.exists()
     // While the board's folder is missing, another parent may have become the nearest one: the watch is set anew.
@@ -219,11 +219,11 @@ export class BoardScheduler {
       if (this.#exists) changed()
     })
     if (!exists) {
-      if (home.isHere) this.#notices.tell(await store.look())
+      if (mainFolder.isHere) this.#notices.tell(await store.look())
       return
     }
-    if (!home.isHere) {
-      if (!(await store.isLeased())) await home.wake()
+    if (!mainFolder.isHere) {
+      if (!(await store.isLeased())) await mainFolder.wake()
       return
     }
     await this.#holdLease()
@@ -260,14 +260,14 @@ export class BoardScheduler {
     this.#notices.tell(state)
     const flights = new Map(this.#flights)
     await this.#stopWhatIsOver(state)
-    const moment = await this.#ports.moment()
-    const present = await recordBudgetRefusals(this.#ports, state, moment)
+    const context = await this.#ports.statusContext()
+    const present = await recordBudgetRefusals(this.#ports, state, context)
     const most = maxConcurrentRuns === 0 ? Number.POSITIVE_INFINITY : maxConcurrentRuns
     const clockBusy = [...this.#flights.values()].some(({ byClock }) => byClock)
-    const { state: now, mayBegin } = await this.#ports.purse.look(present, moment, flights)
+    const { state: now, mayBegin } = await this.#ports.purse.look(present, context, flights)
     this.#purseDue = this.#ports.purse.nextLook(now, this.#ports.clock.now())
     if (!mayBegin) return
-    const due = dueTasks(now, moment, { free: most - this.#busy(), clockBusy })
+    const due = dueTasks(now, context, { free: most - this.#busy(), clockBusy })
     for (const task of due) if (!this.#stopped) await this.#begin(now, task)
   }
 
@@ -302,12 +302,12 @@ export class BoardScheduler {
       const run = runs.of(sessionID)
       if (!run || !isInFlight(run)) {
         this.#flights.delete(sessionID)
-        this.#leaving.delete(sessionID)
+        this.#endingThreads.delete(sessionID)
         continue
       }
       const task = findTask(state, id)
       if (task?.status === "active" && task.threadId === sessionID) continue
-      if (this.#leaving.has(sessionID)) continue
+      if (this.#endingThreads.has(sessionID)) continue
       // A run that has completed its task may finish its answer. A run that is queued, or began after the task's end,
       // is stopped.
       const ended = task || run.state === "queued" ? undefined : await store.find(id)

@@ -1,6 +1,6 @@
 import { DAY_MS } from "../../core/bill.ts"
 import type { Usage } from "../../core/task.ts"
-import type { KeptReport } from "./purse/report.ts"
+import type { StoredReport } from "./purse/report.ts"
 import type { BoardTask } from "./task.ts"
 
 export type WakeCause = "created" | "activated" | "subtask" | "hand" | "clock"
@@ -73,7 +73,7 @@ export type BoardState = {
   /** Set after a purse. `until`: time until which rounds are off; `spent`: whether the purse's budget was used up. */
   readonly quiet?: { readonly until: string; readonly spent: boolean }
   /** Reports of the last purses, oldest first. */
-  readonly purseReports?: readonly KeptReport[]
+  readonly purseReports?: readonly StoredReport[]
   /** A report not yet delivered to the session that opened the purse. */
   readonly owed?: { readonly sessionID: string; readonly report: string }
   /** Start of the night for which the option last opened a purse, an ISO time. */

@@ -34,35 +34,35 @@ export const isUnrecorded = (run: RunView | undefined, { ran = "" }: TaskRunStat
 export const beginOf = (run: RunView): string => new Date(run.createdAt).toISOString()
 
 /** State and reason of a task. Pure; the same for tool, terminal, page and HTTP. */
-export function stateOf(state: BoardState, task: BoardTask, moment: StatusContext): TaskState {
+export function stateOf(state: BoardState, task: BoardTask, context: StatusContext): TaskState {
   const waits = isUnverified(state, task.id)
   if (task.status !== "active") {
     const reason = waits ? CHANGED_OUTSIDE : ""
     return { state: task.status, reason, text: [shownStatus(task.status), reason].filter(Boolean).join(": ") }
   }
-  const run = moment.runOf(task)
+  const run = context.runOf(task)
   const [ask] = run?.asks ?? []
   if (run && isInFlight(run)) {
     if (ask !== undefined) return told("needs you", ask)
-    if (run.pause) return pausedAs(run.pause, Date.parse(moment.now))
+    if (run.pause) return pausedAs(run.pause, Date.parse(context.now))
     return plain(run.state === "queued" ? "queued" : "running")
   }
   if (waits) return told("waiting for a person", CHANGED_OUTSIDE)
   const { wake, needs, failures = 0, failure, budget } = runStateOf(state, task.id)
-  if (!moment.agents.includes(task.owner)) return told("rests", `no agent "${task.owner}"`)
+  if (!context.agents.includes(task.owner)) return told("rests", `no agent "${task.owner}"`)
   if (failures >= MOST_FAILURES)
     return told("rests", `${failures} runs failed, the last one: ${failure ?? "no reason given"}`)
   if ((wake || isReady(state, task)) && budget !== undefined) return told("rests", `budget: ${budget}`)
   if (isIdle(state, task.id)) return told("rests", "no progress")
-  if (isUsedUp(state, moment.now) && wake?.cause !== "hand")
-    return told("rests", `the purse is used up until ${untilText(state.quiet ?? { until: moment.now }, moment.now)}`)
+  if (isUsedUp(state, context.now) && wake?.cause !== "hand")
+    return told("rests", `the purse is used up until ${untilText(state.quiet ?? { until: context.now }, context.now)}`)
   if (wake || isReady(state, task)) return plain("queued")
   if (needs !== undefined) return told("needs you", needs)
   const subtask = waitsFor(state, task)
   if (subtask) return { state: "waits", reason: `#${subtask.id}`, text: `waits for #${subtask.id}` }
-  if (moment.nextTick === "") return told("rests", "the schedule has no further time")
+  if (context.nextTick === "") return told("rests", "the schedule has no further time")
   const after = failure === undefined ? "" : ` (the last run failed: ${clipped(failure)})`
-  return { state: "next run", reason: `${moment.nextTick}${after}`, text: `next run ${moment.nextTick}${after}` }
+  return { state: "next run", reason: `${context.nextTick}${after}`, text: `next run ${context.nextTick}${after}` }
 }
 
 /**
@@ -71,48 +71,48 @@ export function stateOf(state: BoardState, task: BoardTask, moment: StatusContex
  */
 export function dueTasks(
   state: BoardState,
-  moment: StatusContext,
+  context: StatusContext,
   slots: { readonly free: number; readonly clockBusy: boolean },
 ): readonly BoardTask[] {
   const causeOf = ({ id }: BoardTask) => runStateOf(state, id).wake?.cause
   const due = state.tasks.filter((task) => {
-    if (runStateOf(state, task.id).budget !== undefined || !mayBegin(state, task, moment)) return false
-    return isOwed(state, task, moment) && !(isUsedUp(state, moment.now) && causeOf(task) !== "hand")
+    if (runStateOf(state, task.id).budget !== undefined || !mayBegin(state, task, context)) return false
+    return isOwed(state, task, context) && !(isUsedUp(state, context.now) && causeOf(task) !== "hand")
   })
   const isClock = (task: BoardTask) => causeOf(task) === "clock"
   const events = due.filter((task) => !isClock(task)).sort(byWake(state))
   const ticks = slots.clockBusy || isAtWork(state) ? [] : due.filter(isClock).slice(0, 1)
-  const others = readyTasks(state, moment).filter((task) => !events.includes(task))
+  const others = readyTasks(state, context).filter((task) => !events.includes(task))
   return [...events, ...ticks, ...others].slice(0, Math.max(0, slots.free))
 }
 
 /** Whether a task is due, even if budget or slots allow no run now. */
-export const wantsRun = (state: BoardState, task: BoardTask, moment: StatusContext): boolean =>
-  isOwed(state, task, moment) || (isReady(state, task) && mayBegin(state, task, moment))
+export const wantsRun = (state: BoardState, task: BoardTask, context: StatusContext): boolean =>
+  isOwed(state, task, context) || (isReady(state, task) && mayBegin(state, task, context))
 
 /** Tasks that an open purse may start now. The task whose last run is longest ago comes first. */
-function readyTasks(state: BoardState, moment: StatusContext): readonly BoardTask[] {
+function readyTasks(state: BoardState, context: StatusContext): readonly BoardTask[] {
   const ranAt = ({ id }: BoardTask) => runStateOf(state, id).ran ?? ""
   return state.tasks
     .filter(
       (task) =>
-        isReady(state, task) && mayBegin(state, task, moment) && runStateOf(state, task.id).budget === undefined,
+        isReady(state, task) && mayBegin(state, task, context) && runStateOf(state, task.id).budget === undefined,
     )
     .toSorted((a, b) => (ranAt(a) < ranAt(b) ? -1 : ranAt(a) > ranAt(b) ? 1 : Number(a.id) - Number(b.id)))
 }
 
 /** Whether a task has a pending wake and a run could begin. */
-function isOwed(state: BoardState, task: BoardTask, moment: StatusContext): boolean {
-  return runStateOf(state, task.id).wake !== undefined && mayBegin(state, task, moment)
+function isOwed(state: BoardState, task: BoardTask, context: StatusContext): boolean {
+  return runStateOf(state, task.id).wake !== undefined && mayBegin(state, task, context)
 }
 
 /** Whether a run of the task could begin, apart from budget and slots. */
-function mayBegin(state: BoardState, task: BoardTask, moment: StatusContext): boolean {
-  const pulse = runStateOf(state, task.id)
+function mayBegin(state: BoardState, task: BoardTask, context: StatusContext): boolean {
+  const runState = runStateOf(state, task.id)
   if (task.status !== "active" || isUnverified(state, task.id)) return false
-  if ((pulse.failures ?? 0) >= MOST_FAILURES) return false
-  const run = moment.runOf(task)
-  return moment.agents.includes(task.owner) && !isInFlight(run) && !isUnrecorded(run, pulse, moment.now)
+  if ((runState.failures ?? 0) >= MOST_FAILURES) return false
+  const run = context.runOf(task)
+  return context.agents.includes(task.owner) && !isInFlight(run) && !isUnrecorded(run, runState, context.now)
 }
 
 const pausedAs = (pause: PauseView, now: number): TaskState => ({

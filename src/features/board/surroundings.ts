@@ -58,7 +58,7 @@ export class BoardContext {
     return { now: this.#now(), agents, isRunning }
   }
 
-  moment(): StatusContext {
+  statusContext(): StatusContext {
     const { clock, runs } = this.#ports
     return {
       runOf: ({ threadId }) => (threadId === undefined ? undefined : runs.of(threadId)),

@@ -18,7 +18,7 @@ export async function copiedTasks(
   if (store.bySession(sessionID)) return []
   // If the history cannot be read, nothing is reported.
   const past = await forks()
-    .then((host) => host.history(sessionID, messageID))
+    .then((api) => api.history(sessionID, messageID))
     .catch(() => [])
   const results = past.flatMap(({ parts }) => parts.flatMap((part) => (isLaunch(part) ? [part.result] : [])))
   const ids = new Set(results.flatMap((result) => result.match(TASK_ID) ?? []))

@@ -117,8 +117,9 @@ async function inheritance({ forks, models, isThread }: ForkPorts, request: Fork
     return { ...fork, info: { ...fork.info, why: problem } }
   }
   const fork = await trimmed(models, request, history, pause)
-  const { tokens, before, told } = uncut
-  if (why !== undefined || !prices || !told || !isCheaper(tokens, before + fork.info.tokens, prices)) return fork
+  const { tokens, before, isCacheReported } = uncut
+  if (why !== undefined || !prices || !isCacheReported || !isCheaper(tokens, before + fork.info.tokens, prices))
+    return fork
   if (await apart(forks, request, whole, { messages: history, tokens })) return fork
   const ride = uncutFork(history, uncut, whole, prices)
   return { ...ride, info: { ...ride.info, why: CHOSEN } }
@@ -147,12 +148,12 @@ const CHOSEN = "Chosen as the cheaper way (option fork.whole)."
 /** A fork with the whole history, as in the parent's last request. */
 function uncutFork(
   messages: readonly HistoryMessage[],
-  { tokens, told }: UncutHistory,
+  { tokens, isCacheReported }: UncutHistory,
   { rules, refused, rides, briefed }: WholeRequest,
   prices: Prices | undefined,
 ): Inheritance {
   const text = preamble({ kept: messages, dropped: [], cut: [], maxToolResultChars: 0, maxTokens: 0, refused })
-  const known = told === undefined ? undefined : prices
+  const known = isCacheReported === undefined ? undefined : prices
   const info: ForkInfo = {
     messages: messages.length,
     tokens,
@@ -161,7 +162,7 @@ function uncutFork(
     whole: true,
     rides,
     ...(briefed && { briefed }),
-    ...(known && { price: { cached: tokens * known.cached, anew: tokens * known.anew } }),
+    ...(known && { price: { cached: tokens * known.cached, anew: tokens * known.uncached } }),
   }
   return { messages, tokens, rules, text, info }
 }

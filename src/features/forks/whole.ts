@@ -15,7 +15,7 @@ export type UncutHistory = {
   /** Tokens before the messages: system prompt and tools. */
   readonly before: number
   /** Whether the provider reported its cache for the last counted step; absent if no step was counted. */
-  readonly told?: boolean
+  readonly isCacheReported?: boolean
 }
 
 /**
@@ -35,7 +35,7 @@ export async function weighUncut(
   const weigh = (some: typeof weights) => tokensOf(sumWeights(some), 1)
   if (!counted) return { tokens: weigh(weights), before: 0 }
   const before = Math.max(0, counted.tokens - weigh(weights.slice(0, last)))
-  return { tokens: counted.tokens + weigh(weights.slice(last)), before, told: counted.cached > 0 }
+  return { tokens: counted.tokens + weigh(weights.slice(last)), before, isCacheReported: counted.cached > 0 }
 }
 
 const isOf = (one: Model | undefined, other: Model | undefined): boolean =>
@@ -43,7 +43,7 @@ const isOf = (one: Model | undefined, other: Model | undefined): boolean =>
 
 /** Sentence that says why a fork cannot share its parent's prefix; undefined if it can. */
 export async function wholeForkObstacle(
-  models: Pick<ModelFacts, "room">,
+  models: Pick<ModelFacts, "compactionLimit">,
   { agent, model }: Pick<TaskDraft, "agent" | "model">,
   messages: readonly HistoryMessage[],
   { tokens }: UncutHistory,
@@ -53,14 +53,14 @@ export async function wholeForkObstacle(
     return "The newest message here has a system prompt or tools of its own, which no other request has: this fork is trimmed."
   if (asked && (asked.agent !== agent || !isOf(asked.model, model) || asked.model.variant !== model?.variant))
     return "Agent or model have changed while you called: this fork is trimmed."
-  const room = model && (await models.room(model))
-  if (room === undefined || tokens <= room * ROOM_SHARE) return undefined
-  return `The history, about ${formatInteger(tokens)} tokens, leaves the model too little room (${formatInteger(room)}): this fork is trimmed.`
+  const compactionLimit = model && (await models.compactionLimit(model))
+  if (compactionLimit === undefined || tokens <= compactionLimit * ROOM_SHARE) return undefined
+  return `The history, about ${formatInteger(tokens)} tokens, leaves the model too little room (${formatInteger(compactionLimit)}): this fork is trimmed.`
 }
 
 /**
  * Whether a whole fork, read from the cache in each step, costs less than a trimmed one. A trimmed fork is written to
  * the cache once and read in each step.
  */
-export const isCheaper = (whole: number, trimmed: number, { cached, anew }: Prices): boolean =>
+export const isCheaper = (whole: number, trimmed: number, { cached, uncached: anew }: Prices): boolean =>
   STEPS * whole * cached < trimmed * anew + STEPS * trimmed * cached

@@ -96,7 +96,7 @@ export type ChannelPorts = {
   /** First lines sent to the host. */
   readonly opening: string
   /** Called at the host's first output of any kind, which shows that the connection works. */
-  readonly heard: () => void
+  readonly onActivity: () => void
   /** Called when the relay has started. */
   readonly opened: (hello: RelayHello) => void
   readonly closed: (closed: Closed) => void
@@ -130,7 +130,7 @@ export class Channel {
     })
     const { stdin, stdout, stderr } = this.#child
     stdin?.on("error", () => {})
-    stdout?.on("data", (chunk: Uint8Array) => this.#hear(chunk))
+    stdout?.on("data", (chunk: Uint8Array) => this.#onOutput(chunk))
     stderr?.on("data", (chunk: Uint8Array) => {
       this.#complaint = (this.#complaint + textOf(chunk)).slice(-MOST_COMPLAINT_CHARS)
     })
@@ -206,9 +206,9 @@ export class Channel {
     })
   }
 
-  #hear(chunk: Uint8Array): void {
+  #onOutput(chunk: Uint8Array): void {
     if (this.#isClosed) return
-    if (!this.#isHeard) this.#ports.heard()
+    if (!this.#isHeard) this.#ports.onActivity()
     this.#isHeard = true
     try {
       for (const frame of this.#frames.take(chunk)) this.#take(frame)
@@ -268,7 +268,7 @@ export type RemoteEventStreamPorts = {
    * Called with a hint about a session's activity. `undefined`: events arrive from now on, and earlier ones may be
    * lost.
    */
-  readonly heard: (hint: Hint | undefined) => void
+  readonly onActivity: (hint: Hint | undefined) => void
 }
 
 /** Event stream of a remote server. Events are only hints: polling finds every change without them, but later. */
@@ -277,7 +277,7 @@ export class RemoteEventStream {
   #stop: AbortController | undefined
   #cancelPause: () => void = () => {}
   #pause = FIRST_PAUSE_MS
-  #hears = false
+  #hasEvents = false
 
   constructor(ports: RemoteEventStreamPorts) {
     this.#ports = ports
@@ -285,19 +285,19 @@ export class RemoteEventStream {
 
   /** True while events arrive. */
   get hears(): boolean {
-    return this.#hears
+    return this.#hasEvents
   }
 
-  /** Listens for events while there is contact, until `rest` is called. */
+  /** Listens for events while there is contact, until `stopListening` is called. */
   listen(): void {
-    this.rest()
+    this.stopListening()
     this.#pause = FIRST_PAUSE_MS
     void this.#listen()
   }
 
-  rest(): void {
+  stopListening(): void {
     this.#cancelPause()
-    this.#hears = false
+    this.#hasEvents = false
     this.#stop?.abort()
     this.#stop = undefined
   }
@@ -310,23 +310,23 @@ export class RemoteEventStream {
     const receiver = {
       head: () => {
         if (!isOurs()) return
-        this.#hears = true
+        this.#hasEvents = true
         this.#pause = FIRST_PAUSE_MS
-        this.#ports.heard(undefined)
+        this.#ports.onActivity(undefined)
       },
       data: (body: Uint8Array) => {
         const hint = isOurs() ? hintIn(textOf(body)) : undefined
-        if (hint) this.#ports.heard(hint)
+        if (hint) this.#ports.onActivity(hint)
       },
     }
     try {
       await this.#ports.call({ do: "listen" }, { receiver, signal: stop.signal })
     } catch {
       // The next contact starts the event stream again.
-      if (isOurs()) this.rest()
+      if (isOurs()) this.stopListening()
     }
     if (!isOurs()) return
-    this.#hears = false
+    this.#hasEvents = false
     this.#cancelPause = this.#ports.clock.after(this.#pause, () => void this.#listen())
     this.#pause = Math.min(2 * this.#pause, LONGEST_PAUSE_MS)
   }

@@ -28,7 +28,7 @@ export type CleanupPorts = {
   /** Stops keeping the host's connection open for this session. */
   readonly unwanted: (remote: RemoteSession) => void
   /** Performs the cleanup of a session. */
-  readonly pay: (remote: RemoteSession) => Promise<unknown>
+  readonly performCleanup: (remote: RemoteSession) => Promise<unknown>
   readonly log: (text: string, fields: LogFields) => void
 }
 
@@ -38,22 +38,22 @@ export type CleanupPorts = {
  */
 export class Cleanup {
   readonly #ports: CleanupPorts
-  readonly #owed = new Set<RemoteSession>()
+  readonly #pending = new Set<RemoteSession>()
   /**
    * For each host on which cleanups failed during contact: number of failures, and a function that cancels the next
    * attempt.
    */
   readonly #failed = new Map<string, { times: number; cancel: (() => void) | undefined }>()
   /** Runs the cleanups of each host one after another. */
-  readonly #payQueue = new SerialQueue()
+  readonly #queue = new SerialQueue()
 
   constructor(ports: CleanupPorts) {
     this.#ports = ports
   }
 
   /** Stores a cleanup, which runs as soon as there is contact with the host. */
-  async owe(remote: RemoteSession): Promise<void> {
-    this.#owed.add(remote)
+  async schedule(remote: RemoteSession): Promise<void> {
+    this.#pending.add(remote)
     this.#ports.wanted(remote)
     const { taskID, sessionID, host, title, agent, bare, home } = remote
     const { parentFolder } = this.#ports
@@ -63,9 +63,9 @@ export class Cleanup {
   }
 
   /** Drops a cleanup: the folder is used again, or is gone. */
-  async forgive(remote: RemoteSession): Promise<void> {
+  async cancel(remote: RemoteSession): Promise<void> {
     remote.home = undefined
-    this.#owed.delete(remote)
+    this.#pending.delete(remote)
     rmSync(this.#fileOf(remote), { force: true })
   }
 
@@ -80,7 +80,7 @@ export class Cleanup {
       if (remote && debt.home === undefined) continue
       if (remote) remote.home = debt.home
       else add(debt)
-      this.#owed.add(remote ?? debt)
+      this.#pending.add(remote ?? debt)
       wanted(remote ?? debt)
     }
   }
@@ -89,7 +89,7 @@ export class Cleanup {
   settle(name: string): Promise<void> {
     this.#failed.get(name)?.cancel?.()
     this.#failed.delete(name)
-    return this.#payQueue.take(() => this.#payAll(name), name)
+    return this.#queue.take(() => this.#performAll(name), name)
   }
 
   /** Cancels all scheduled attempts. */
@@ -98,21 +98,21 @@ export class Cleanup {
     this.#failed.clear()
   }
 
-  async #payAll(name: string): Promise<void> {
-    for (const remote of this.#of(name)) if (this.#owed.has(remote)) await this.#pay(remote)
+  async #performAll(name: string): Promise<void> {
+    for (const remote of this.#of(name)) if (this.#pending.has(remote)) await this.#performCleanup(remote)
     if (this.#of(name).length > 0) this.#later(name)
     else this.#failed.delete(name)
   }
 
-  async #pay(remote: RemoteSession): Promise<void> {
-    const { pay, drop, unwanted, log } = this.#ports
+  async #performCleanup(remote: RemoteSession): Promise<void> {
+    const { performCleanup, drop, unwanted, log } = this.#ports
     const isHome = remote.home !== undefined
     try {
       // Clean up only if the entry is still stored: another process may have done the cleanup, and a later run may use
       // the folder again.
-      if (existsSync(this.#fileOf(remote))) await pay(remote)
-      if (this.#owed.has(remote)) unwanted(remote)
-      await this.forgive(remote)
+      if (existsSync(this.#fileOf(remote))) await performCleanup(remote)
+      if (this.#pending.has(remote)) unwanted(remote)
+      await this.cancel(remote)
       // Only the session of a cleared task is forgotten. A task whose work was fetched before stays known.
       if (!isHome) drop(remote)
     } catch (error) {
@@ -140,7 +140,7 @@ export class Cleanup {
     failed.times++
     failed.cancel = clock.after(pause, () => {
       failed.cancel = undefined
-      if (isReached(name)) void this.#payQueue.take(() => this.#payAll(name), name)
+      if (isReached(name)) void this.#queue.take(() => this.#performAll(name), name)
     })
     this.#failed.set(name, failed)
   }
@@ -150,7 +150,7 @@ export class Cleanup {
   }
 
   #of(name: string): readonly RemoteSession[] {
-    return [...this.#owed].filter(({ host }) => host === name)
+    return [...this.#pending].filter(({ host }) => host === name)
   }
 }
 
@@ -162,5 +162,5 @@ type Stored = Pick<
 function remoteSessionIn(stored: Stored): RemoteSession {
   // If the work has been fetched already, messages are no longer read on the host.
   const live = stored.home === undefined
-  return { ...stored, model: undefined, live, sent: true, asked: live, asks: [], owesAbort: live }
+  return { ...stored, model: undefined, live, sent: true, promptSent: live, asks: [], abortPending: live }
 }

@@ -42,15 +42,15 @@ const SILENT = "OpenCode there does not answer any more"
  * hangs although the connection works.
  */
 class Heartbeat {
-  readonly #line: Pick<Channel, "ping">
+  readonly #channel: Pick<Channel, "ping">
   readonly #clock: Clock
   readonly #died: (why: string) => void
   #silentSince: number | undefined
   #cancel: () => void = () => {}
   #isOver = false
 
-  constructor(line: Pick<Channel, "ping">, clock: Clock, died: (why: string) => void) {
-    this.#line = line
+  constructor(channel: Pick<Channel, "ping">, clock: Clock, died: (why: string) => void) {
+    this.#channel = channel
     this.#clock = clock
     this.#died = died
     this.#ask()
@@ -64,7 +64,7 @@ class Heartbeat {
   #ask(): void {
     const limit = this.#clock.after(PONG_LIMIT_MS, () => this.#end("it does not answer any more"))
     this.#cancel = limit
-    this.#line.ping((pong) => {
+    this.#channel.ping((pong) => {
       limit()
       if (this.#isOver) return
       if (this.#isSilent(pong)) return this.#end(SILENT)
@@ -110,16 +110,16 @@ type LinkPorts = {
    * Called with a hint about a session's activity. `undefined`: events arrive from now on, and earlier ones may be
    * lost.
    */
-  readonly heard: (hint: Hint | undefined) => void
+  readonly onActivity: (hint: Hint | undefined) => void
   readonly log: (text: string) => void
-  readonly open?: (ports: ChannelPorts) => Line
+  readonly open?: (ports: ChannelPorts) => ChannelApi
 }
 
 const NOT_OURS =
   "what answers there is not the script that was sent. Its command has to run a line of shell there, and to pass what that prints through unchanged."
 
 /** The methods of a channel that this module uses. */
-type Line = Pick<Channel, "call" | "ping" | "close">
+type ChannelApi = Pick<Channel, "call" | "ping" | "close">
 
 /** Error of a call to a host that is out of reach, for now or for good. */
 export class NoContact extends Error {
@@ -140,14 +140,14 @@ export class HostConnection {
   readonly #settings: LinkSettings
   readonly #ports: LinkPorts
   #state: ConnectionState = IDLE
-  #channel: Line | undefined
+  #channel: ChannelApi | undefined
   #contact: Contact | undefined
-  #far = { skew: 0, cache: "" }
+  #hostFacts = { skew: 0, cache: "" }
   #opening = false
   readonly #users = new Set<string>()
   readonly #waiting = new Set<() => void>()
   #cancelPause: () => void = () => {}
-  #pulse: Heartbeat | undefined
+  #heartbeat: Heartbeat | undefined
   readonly #eventStream: RemoteEventStream
   #cancelRest: () => void = () => {}
   /** True while the connection is kept without users. OpenCode's server on the host may end in this time. */
@@ -156,8 +156,12 @@ export class HostConnection {
   constructor(settings: LinkSettings, ports: LinkPorts) {
     this.#settings = settings
     this.#ports = ports
-    const { clock, heard } = ports
-    this.#eventStream = new RemoteEventStream({ clock, heard, call: (order, options) => this.call(order, options) })
+    const { clock, onActivity } = ports
+    this.#eventStream = new RemoteEventStream({
+      clock,
+      onActivity,
+      call: (order, options) => this.call(order, options),
+    })
   }
 
   /** True while the host reports activity by events, so that polling may be rare. */
@@ -178,7 +182,7 @@ export class HostConnection {
   use(user: string, known = false): void {
     this.#users.add(user)
     this.#cancelRest()
-    if (this.#rests && this.#channel) void this.#served(this.#channel)
+    if (this.#rests && this.#channel) void this.#startServer(this.#channel)
     this.#rests = false
     this.#put({ type: "wanted", known })
   }
@@ -186,7 +190,7 @@ export class HostConnection {
   /** Removes a user. Some time after the last one has left, the connection is closed. */
   release(user: string): void {
     if (!this.#users.delete(user) || this.#users.size > 0) return
-    this.#eventStream.rest()
+    this.#eventStream.stopListening()
     if (this.contact) void this.call({ do: "rest" }).catch(() => {})
     this.#rests = true
     this.#cancelRest = this.#ports.clock.after(KEPT_MS, () => this.close())
@@ -279,13 +283,13 @@ export class HostConnection {
         cancel()
         if (connectTimeout > 0) cancel = clock.after(ms, () => this.#drop(`no answer within ${ms / 1000} s`))
       }
-      const channel: Line = open({
+      const channel: ChannelApi = open({
         command,
         opening: text,
-        heard: () => within(Math.max(connectTimeout, RELAY_START_MS)),
+        onActivity: () => within(Math.max(connectTimeout, RELAY_START_MS)),
         opened: (hello) => {
           cancel()
-          void this.#greet(channel, hello)
+          void this.#onHello(channel, hello)
         },
         closed: ({ complaint, byItself }) => {
           cancel()
@@ -306,16 +310,16 @@ export class HostConnection {
   }
 
   /** Called when the relay has started: compares the clocks and starts OpenCode's server. */
-  async #greet(channel: Line, hello: RelayHello): Promise<void> {
+  async #onHello(channel: ChannelApi, hello: RelayHello): Promise<void> {
     if (!isHello(hello)) return this.#refuse(channel, NOT_OURS)
     const { now, cache } = hello
-    this.#far = { skew: now - this.#ports.clock.now(), cache }
-    this.#pulse = new Heartbeat(channel, this.#ports.clock, (why) => this.#drop(why))
-    await this.#served(channel)
+    this.#hostFacts = { skew: now - this.#ports.clock.now(), cache }
+    this.#heartbeat = new Heartbeat(channel, this.#ports.clock, (why) => this.#drop(why))
+    await this.#startServer(channel)
   }
 
   /** Starts OpenCode's server on the host. Contact begins when the server answers. */
-  async #served(channel: Line): Promise<void> {
+  async #startServer(channel: ChannelApi): Promise<void> {
     this.#contact = undefined
     try {
       let text = ""
@@ -327,7 +331,7 @@ export class HostConnection {
       if (problem !== undefined) return this.#refuse(channel, oneLine(problem))
       const server = parseServerState(text)
       if (!server) return this.#refuse(channel, "what it says of its OpenCode cannot be read")
-      this.#contact = { ...this.#far, server }
+      this.#contact = { ...this.#hostFacts, server }
       const known = this.#state
       this.#put({ type: "opened" })
       // Report contact to the new user of an idle connection as after a loss. The report also starts pending cleanups.
@@ -340,7 +344,7 @@ export class HostConnection {
   }
 
   /** Closes the channel to a host that answers but cannot be used. `why`: the reason. */
-  #refuse(channel: Line, why: string): void {
+  #refuse(channel: ChannelApi, why: string): void {
     if (this.#channel !== channel) return
     this.#leave()
     channel.close()
@@ -350,8 +354,8 @@ export class HostConnection {
   /** Forgets the channel, and stops its pings and events. */
   #leave(): void {
     this.#channel = undefined
-    this.#pulse?.stop()
-    this.#eventStream.rest()
+    this.#heartbeat?.stop()
+    this.#eventStream.stopListening()
   }
 
   #drop(why: string): void {

@@ -125,12 +125,12 @@ async function listedIn(to: Checkout, state: string, most: typeof NOTHING, onBlo
 
 /** Total size of these blobs in bytes. A blob counts once for each file that has its content. */
 async function contentsOf(to: Checkout, blobs: ReadonlyMap<string, number>): Promise<number> {
-  const asked = [...blobs].filter(([, times]) => times > 0)
-  if (asked.length === 0) return 0
-  const input = asked.map(([oid]) => `${oid}\n`).join("")
+  const blobsToMeasure = [...blobs].filter(([, times]) => times > 0)
+  if (blobsToMeasure.length === 0) return 0
+  const input = blobsToMeasure.map(([oid]) => `${oid}\n`).join("")
   const args = ["cat-file", "--batch-check=%(objectsize)"]
   const sizes = (await git(args, { ...sharedGitOptions(to), input, timeLimit: IMPORT_LIMIT_MS })).out.split("\n")
-  return asked.reduce((sum, [, times], nth) => sum + times * Number(sizes[nth]), 0)
+  return blobsToMeasure.reduce((sum, [, times], nth) => sum + times * Number(sizes[nth]), 0)
 }
 
 /** Header lines and offset of the pack; undefined for an incomplete bundle. */
@@ -189,7 +189,7 @@ const FULL = /no space left on device|disk quota exceeded|disk full/i
 export type RepositoryHost = {
   readonly name: string
   readonly ask: (order: FilesOrder, options?: RunOptions) => Promise<OrderResult>
-  readonly rooms: HostRepositoryFolders
+  readonly folders: HostRepositoryFolders
 }
 
 export type Sending = {
@@ -206,16 +206,16 @@ export type Sending = {
  * host lacks. Throws a `CallError` if the host's git is missing or too old.
  */
 export async function send(
-  there: RepositoryHost,
+  repositoryHost: RepositoryHost,
   from: Checkout,
   { taskID, commit, copy, inPlace }: Sending,
 ): Promise<void> {
-  const { rooms } = there
-  const known = await look(there)
+  const { folders } = repositoryHost
+  const known = await look(repositoryHost)
   const ignored = !inPlace && (await readRef(from, "ignored", taskID)) !== undefined
   const receive = async (options: RunOptions, ref?: string) => {
     const shallow = ref === undefined ? [] : await shallowOf(from)
-    await asked(there, { do: "receive", rooms, taskID, commit, ref, ignored, shallow, inPlace }, options)
+    await runOrder(repositoryHost, { do: "receive", folders, taskID, commit, ref, ignored, shallow, inPlace }, options)
   }
   const haves = await knownHere(from, known)
   const isThere = await isWithin(from, commit, haves)
@@ -234,7 +234,7 @@ export async function send(
       }
       await receive({ input: createReadStream(bundle, { highWaterMark: 65_536 }) }, ref)
     })
-  await sendIgnored(there, from, taskID, await ignoredIn(from, copy))
+  await sendIgnored(repositoryHost, from, taskID, await ignoredIn(from, copy))
 }
 
 /**
@@ -248,7 +248,7 @@ async function isWithin(from: Checkout, commit: string, haves: readonly string[]
 
 /** Sends ignored files that the options name. Existing files are not overwritten. */
 async function sendIgnored(
-  there: RepositoryHost,
+  repositoryHost: RepositoryHost,
   from: Checkout,
   taskID: string,
   files: readonly string[],
@@ -258,13 +258,20 @@ async function sendIgnored(
   tar.on("error", () => {})
   tar.stdin.on("error", () => {})
   tar.stdin.end(files.map((file) => `./${file}\0`).join(""))
-  const { name, rooms } = there
-  await asked(there, { do: "copy", rooms, taskID }, { input: tar.stdout }, `the files of hosts.${name}.copy: `)
+  const { name, folders } = repositoryHost
+  await runOrder(
+    repositoryHost,
+    { do: "copy", folders, taskID },
+    { input: tar.stdout },
+    `the files of hosts.${name}.copy: `,
+  )
 }
 
-async function look(there: RepositoryHost): Promise<readonly string[]> {
-  const { name, rooms } = there
-  const { git: version, commits = [] } = parseLookResult(textOf(await asked(there, { do: "look", rooms })))
+async function look(repositoryHost: RepositoryHost): Promise<readonly string[]> {
+  const { name, folders } = repositoryHost
+  const { git: version, commits = [] } = parseLookResult(
+    textOf(await runOrder(repositoryHost, { do: "look", folders })),
+  )
   const wanted = `${OLDEST_GIT.join(".")} or newer`
   const otherwise = "or give the task another `place`."
   if (version === undefined)
@@ -303,12 +310,12 @@ const incoming = (taskID: string): string => `refs/superagents-incoming/${taskID
  * host.
  */
 export async function fetchWork(
-  there: RepositoryHost,
+  repositoryHost: RepositoryHost,
   to: Checkout,
   taskID: string,
 ): Promise<CommitResult | undefined> {
-  const { name, rooms } = there
-  const sent = committedBy(name, await asked(there, { do: "commit", rooms, taskID }))
+  const { name, folders } = repositoryHost
+  const sent = committedBy(name, await runOrder(repositoryHost, { do: "commit", folders, taskID }))
   if (!sent) return undefined
   const { commit, ignored } = sent
   const all = [
@@ -327,7 +334,7 @@ export async function fetchWork(
   await inFolder(async (folder) => {
     const file = join(folder, "home.bundle")
     const bundle = createFileSink(file, name, MOST_HOME_BYTES)
-    await asked(there, { do: "bundle", rooms, taskID }, { take: bundle.take }).finally(bundle.end)
+    await runOrder(repositoryHost, { do: "bundle", folders, taskID }, { take: bundle.take }).finally(bundle.end)
     await importBundle(to, { name, file, heads })
   })
   await git(["update-ref", incoming(taskID), commit], sharedGitOptions(to))
@@ -336,14 +343,14 @@ export async function fetchWork(
 
 /** Files in a task's remote folder that match the globs and are in none of the folder's commits. */
 export async function hiddenOnHost(
-  there: RepositoryHost,
+  repositoryHost: RepositoryHost,
   taskID: string,
   tree: string,
   globs: readonly string[],
 ): Promise<readonly string[]> {
   if (globs.length === 0) return []
-  const order = { do: "hidden", rooms: there.rooms, taskID, tree, specs: globs.map(specOf) } as const
-  return namesIn(textOf(await asked(there, order)))
+  const order = { do: "hidden", folders: repositoryHost.folders, taskID, tree, specs: globs.map(specOf) } as const
+  return namesIn(textOf(await runOrder(repositoryHost, order)))
 }
 
 function committedBy(name: string, out: Uint8Array): CommitResult | null {
@@ -359,14 +366,23 @@ export const dropIncomingRef = (to: Checkout, taskID: string): Promise<unknown> 
   git(["update-ref", "-d", incoming(taskID)], sharedGitOptions(to))
 
 /** Removes a task's remote folder; with `commit`, only if this is the folder's last committed state. */
-export async function removeRemoteFolder(there: RepositoryHost, taskID: string, commit?: string): Promise<void> {
-  await asked(there, { do: "remove", rooms: there.rooms, taskID, commit })
+export async function removeRemoteFolder(
+  repositoryHost: RepositoryHost,
+  taskID: string,
+  commit?: string,
+): Promise<void> {
+  await runOrder(repositoryHost, { do: "remove", folders: repositoryHost.folders, taskID, commit })
 }
 
 /** Sends an order and returns its result. Throws if the order failed; the message has `what` before the reason. */
-async function asked(there: RepositoryHost, order: FilesOrder, options?: RunOptions, what = ""): Promise<Uint8Array> {
-  const { name } = there
-  const { out, problem } = await there.ask(order, options)
+async function runOrder(
+  repositoryHost: RepositoryHost,
+  order: FilesOrder,
+  options?: RunOptions,
+  what = "",
+): Promise<Uint8Array> {
+  const { name } = repositoryHost
+  const { out, problem } = await repositoryHost.ask(order, options)
   if (problem === undefined) return out
   const why = oneLine(problem, MOST_PROBLEM_CHARS)
   if (!FULL.test(problem)) throw new Error(`${name}: ${what}${why}`)

@@ -102,7 +102,7 @@ export class Intake {
 
 /** Incremental parser for frames. */
 export class Frames {
-  #rest: Uint8Array = new Uint8Array(0)
+  #buffer: Uint8Array = new Uint8Array(0)
   #skips: boolean
 
   /** `afterMarker`: frames begin after the marker. */
@@ -117,33 +117,33 @@ export class Frames {
 
   /** Takes received bytes and returns the frames that are complete now. Throws where the stream is corrupt. */
   take(bytes: Uint8Array): readonly Frame[] {
-    this.#rest = joined(this.#rest, bytes)
+    this.#buffer = joined(this.#buffer, bytes)
     if (this.#skips && !this.#skip()) return []
     const frames: Frame[] = []
     let from = 0
-    while (this.#rest.length - from >= HEAD_BYTES) {
-      const view = new DataView(this.#rest.buffer, this.#rest.byteOffset + from)
+    while (this.#buffer.length - from >= HEAD_BYTES) {
+      const view = new DataView(this.#buffer.buffer, this.#buffer.byteOffset + from)
       const length = view.getUint32(0)
       const kind = KINDS[view.getUint8(LENGTH_BYTES)]
       if (length > MOST_FRAME_BYTES || length < 5 || !kind) throw new Error("something else wrote into the connection")
       const end = from + LENGTH_BYTES + length
-      if (this.#rest.length < end) break
-      frames.push({ kind, call: view.getUint32(LENGTH_BYTES + 1), body: this.#rest.slice(from + HEAD_BYTES, end) })
+      if (this.#buffer.length < end) break
+      frames.push({ kind, call: view.getUint32(LENGTH_BYTES + 1), body: this.#buffer.slice(from + HEAD_BYTES, end) })
       from = end
     }
-    this.#rest = this.#rest.subarray(from)
+    this.#buffer = this.#buffer.subarray(from)
     return frames
   }
 
   #skip(): boolean {
     const marker = bytesOf(MARKER)
-    const at = Buffer.from(this.#rest.buffer, this.#rest.byteOffset, this.#rest.length).indexOf(marker)
+    const at = Buffer.from(this.#buffer.buffer, this.#buffer.byteOffset, this.#buffer.length).indexOf(marker)
     if (at < 0) {
       // Keep what may be the beginning of the marker.
-      this.#rest = this.#rest.subarray(Math.max(0, this.#rest.length - marker.length + 1))
+      this.#buffer = this.#buffer.subarray(Math.max(0, this.#buffer.length - marker.length + 1))
       return false
     }
-    this.#rest = this.#rest.subarray(at + marker.length)
+    this.#buffer = this.#buffer.subarray(at + marker.length)
     this.#skips = false
     return true
   }

@@ -68,27 +68,35 @@ export class HostPlace implements Place {
     remote.live = true
     // Until the prompt is sent, the remote folder must not be read: OpenCode would start an instance for a folder that
     // does not exist.
-    remote.asked = false
+    remote.promptSent = false
     const waiting = { taskID, signal, waits: () => doing(`connecting to ${name}`) }
     try {
-      const { far, made, begun } = await inContact(this.#machine, waiting, async (contact) => {
+      const {
+        far: remoteFolder,
+        made,
+        begun,
+      } = await inContact(this.#machine, waiting, async (contact) => {
         const problem = versionProblem(name, contact.server.version)
         if (problem) throw new PlaceError(problem, "host")
         doing(`sending files to ${name}`)
-        const there = await this.#there(folder, contact)
+        const repositoryHost = await this.#repositoryHost(folder, contact)
         remote.sent = true
-        const begun = await this.#machine.inTurn(() => this.#send(there, folder, taskID, again, bringIn))
-        return { far: folderIn(there.rooms, taskID), made: completeMarkerPath(there.rooms, taskID), begun }
+        const begun = await this.#machine.inTurn(() => this.#send(repositoryHost, folder, taskID, again, bringIn))
+        return {
+          far: folderIn(repositoryHost.folders, taskID),
+          made: completeMarkerPath(repositoryHost.folders, taskID),
+          begun,
+        }
       })
       signal?.throwIfAborted()
-      await setUp(this.#machine, this.#setup, { folder: far, made, taskID, timeLimit, signal })
+      await setUp(this.#machine, this.#setup, { folder: remoteFolder, made, taskID, timeLimit, signal })
       const session = remote.bare
         ? NO_SESSION
         : await inContact(this.#machine, waiting, (contact) =>
-            ensureRemoteSession(this.#machine, remote, { folder: far, contact, again }),
+            ensureRemoteSession(this.#machine, remote, { folder: remoteFolder, contact, again }),
           )
-      remote.far = { folder: far, session }
-      return { directory: folder, preface: prefaceOf(name, far, again, begun) }
+      remote.location = { folder: remoteFolder, session }
+      return { directory: folder, preface: prefaceOf(name, remoteFolder, again, begun) }
     } catch (error) {
       // If files were sent, the connection is still needed: they are removed after the run's end.
       if (!remote.sent) this.#machine.link.release(taskID)
@@ -106,37 +114,39 @@ export class HostPlace implements Place {
   get shared(): SharedPlaces | undefined {
     const changedIn: SharedPlaces["changedIn"] = async (taskID, folder, globs) => {
       const { files, named, tree } = await this.#changedIn(await this.#fetchNow(taskID, folder), taskID, folder, globs)
-      const hidden = tree ? await hiddenOnHost(await this.#there(folder), taskID, tree, globs) : []
+      const hidden = tree ? await hiddenOnHost(await this.#repositoryHost(folder), taskID, tree, globs) : []
       return { files, named: [...named, ...hidden] }
     }
     return this.#worktrees.shared && { ...this.#worktrees.shared, changedIn }
   }
 
   async #fetchNow(taskID: string, folder: string): Promise<CommitResult> {
-    const there = await this.#there(folder)
-    const sent = await this.#machine.inTurn(async () => this.#fetch(there, await requireCheckout(folder), taskID))
+    const repositoryHost = await this.#repositoryHost(folder)
+    const sent = await this.#machine.inTurn(async () =>
+      this.#fetch(repositoryHost, await requireCheckout(folder), taskID),
+    )
     if (sent) return sent
     throw new CallError(`its folder on ${this.#machine.name} is gone`)
   }
 
   async #changedIn({ commit }: CommitResult, taskID: string, folder: string, globs: readonly string[]) {
-    const here = await requireCheckout(folder)
-    const start = await readRef(here, "start", taskID)
+    const checkout = await requireCheckout(folder)
+    const start = await readRef(checkout, "start", taskID)
     if (start === undefined) return { files: [], named: [], tree: undefined }
-    return { ...(await changedBetween(here, start, commit, globs)), tree: await treeOf(here, start) }
+    return { ...(await changedBetween(checkout, start, commit, globs)), tree: await treeOf(checkout, start) }
   }
 
   /** Fetches the work, merges the parent's current state in the local repository, and sends the result to the host. */
   async bringIn(taskID: string, folder: string): Promise<MergeResult> {
-    const there = await this.#there(folder)
-    const here = await requireCheckout(folder)
+    const repositoryHost = await this.#repositoryHost(folder)
+    const checkout = await requireCheckout(folder)
     return this.#machine.inTurn(async () => {
-      const sent = await this.#fetch(there, here, taskID)
+      const sent = await this.#fetch(repositoryHost, checkout, taskID)
       const next = sent && (await this.#worktrees.states?.next(taskID, folder, true))
       if (!next) throw new CallError(`its folder on ${this.#machine.name} is gone, so it could not be checked there`)
       if (next.conflicts.length > 0) return { kind: "conflict", files: next.conflicts }
       if (next.commit === sent.commit) return { kind: "nothing" }
-      await send(there, here, { taskID, commit: next.commit, copy: [], inPlace: true })
+      await send(repositoryHost, checkout, { taskID, commit: next.commit, copy: [], inPlace: true })
       await next.settle()
       return { kind: "merged", files: next.files, submodules: [] }
     })
@@ -144,9 +154,9 @@ export class HostPlace implements Place {
 
   /** Runs a check on the host. The command goes on while the connection is lost, and its result is read afterwards. */
   run(taskID: string, command: string, limits: PlaceRunLimits): Promise<CommandResult> {
-    const { far } = this.#remoteSessionOf(taskID)
-    if (!far) throw new Error(`there is no contact with ${this.#machine.name}`)
-    return runJob(this.#machine, { taskID, command, folder: far.folder, ...limits })
+    const { location } = this.#remoteSessionOf(taskID)
+    if (!location) throw new Error(`there is no contact with ${this.#machine.name}`)
+    return runJob(this.#machine, { taskID, command, folder: location.folder, ...limits })
   }
 
   async reach(taskID: string, signal?: AbortSignal): Promise<void> {
@@ -154,10 +164,10 @@ export class HostPlace implements Place {
   }
 
   /** Archives a task's work. The changes are fetched and verified before anything is removed on the host. */
-  async putAway(taskID: string, folder: string): Promise<ArchiveResult> {
+  async archive(taskID: string, folder: string): Promise<ArchiveResult> {
     const { name, link } = this.#machine
     try {
-      return await this.#putAway(taskID, folder)
+      return await this.#archive(taskID, folder)
     } catch (error) {
       // A lost connection makes all running calls fail, some of them with other errors than `NoContact`.
       if (hasRemoteWork(this.#hosts.remoteSessionOf(taskID)) && (error instanceof NoContact || !link.contact))
@@ -166,56 +176,56 @@ export class HostPlace implements Place {
     }
   }
 
-  async #putAway(taskID: string, folder: string): Promise<ArchiveResult> {
+  async #archive(taskID: string, folder: string): Promise<ArchiveResult> {
     const remote = this.#hosts.remoteSessionOf(taskID)
     const { name, link } = this.#machine
     if (!hasRemoteWork(remote)) {
-      if (remote) this.#hosts.rest(remote)
+      if (remote) this.#hosts.markLocal(remote)
       link.release(taskID)
-      return this.#worktrees.putAway(taskID, folder)
+      return this.#worktrees.archive(taskID, folder)
     }
     if (remote.bare) {
-      await removeBare(this.#hosts, this.#machine, remote, () => this.#there(folder))
-      return this.#worktrees.putAway(taskID, folder)
+      await removeBare(this.#hosts, this.#machine, remote, () => this.#repositoryHost(folder))
+      return this.#worktrees.archive(taskID, folder)
     }
     // Ask for a connection, because archiving is tried again at the next contact.
     if (!link.contact) link.use(taskID, true)
-    const there = await this.#there(folder)
-    const far = folderIn(there.rooms, taskID)
+    const repositoryHost = await this.#repositoryHost(folder)
+    const remoteFolder = folderIn(repositoryHost.folders, taskID)
     // Abort the remote session: the process that ended the run may not have reached the host.
-    if (!remote.rules) remote.owesAbort = true
+    if (!remote.rules) remote.abortPending = true
     await this.#hosts.regain(remote)
     this.#hosts.fetches(remote, true)
     const unsaved = await this.#machine
       .inTurn(async () => {
-        const sent = await this.#fetch(there, await requireCheckout(folder), taskID)
+        const sent = await this.#fetch(repositoryHost, await requireCheckout(folder), taskID)
         if (sent?.unsaved.length) return sent.unsaved
-        await this.#remove(there, remote, sent)
+        await this.#remove(repositoryHost, remote, sent)
         return []
       })
       .finally(() => this.#hosts.fetches(remote, false))
     await this.#hosts.keep(remote)
-    this.#hosts.rest(remote)
+    this.#hosts.markLocal(remote)
     // Release the connection, unless an entry in the cleanup queue still needs it.
     if (remote.home === undefined) link.release(taskID)
-    const archived = await this.#worktrees.putAway(taskID, folder)
+    const archived = await this.#worktrees.archive(taskID, folder)
     if (unsaved.length === 0) return archived
-    return { ...archived, held: `${far} on ${name}`, unsaved: [...archived.unsaved, ...unsaved] }
+    return { ...archived, held: `${remoteFolder} on ${name}`, unsaved: [...archived.unsaved, ...unsaved] }
   }
 
   /** Removes the remote folder of fetched work. If this fails, the cleanup queue gets an entry for the folder. */
-  async #remove(there: RepositoryHost, remote: RemoteSession, sent: CommitResult | undefined): Promise<void> {
+  async #remove(repositoryHost: RepositoryHost, remote: RemoteSession, sent: CommitResult | undefined): Promise<void> {
     const { taskID } = remote
     try {
       // Ignore an error: a server that is gone has no instance either, and without contact the removal below fails as
       // well.
-      if (sent) await this.#machine.server.leave(folderIn(there.rooms, taskID)).catch(() => {})
+      if (sent) await this.#machine.server.leave(folderIn(repositoryHost.folders, taskID)).catch(() => {})
       // Remove also without a complete folder: an earlier removal may have been interrupted.
-      await removeRemoteFolder(there, taskID, sent?.commit)
+      await removeRemoteFolder(repositoryHost, taskID, sent?.commit)
     } catch (error) {
       if (!sent) throw error
       remote.home = sent.commit
-      await this.#hosts.cleanup.owe(remote)
+      await this.#hosts.cleanup.schedule(remote)
     }
   }
 
@@ -225,8 +235,9 @@ export class HostPlace implements Place {
    */
   async removeLeft(remote: RemoteSession): Promise<void> {
     const { taskID, parentFolder, home } = remote
-    const there = await this.#there(parentFolder)
-    if (home !== undefined) await this.#machine.inTurn(() => removeRemoteFolder(there, taskID, home || undefined))
+    const repositoryHost = await this.#repositoryHost(parentFolder)
+    if (home !== undefined)
+      await this.#machine.inTurn(() => removeRemoteFolder(repositoryHost, taskID, home || undefined))
   }
 
   show(taskID: string, folder: string, mostLines: number): Promise<WorkDiff> {
@@ -241,7 +252,7 @@ export class HostPlace implements Place {
   async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
     for (const id of taskIDs) {
       const remote = this.#hosts.remoteSessionOf(id)
-      if (hasRemoteWork(remote)) await this.#hosts.cleanup.owe(remote)
+      if (hasRemoteWork(remote)) await this.#hosts.cleanup.schedule(remote)
     }
     return this.#worktrees.clear(folder, taskIDs)
   }
@@ -256,16 +267,16 @@ export class HostPlace implements Place {
     return remote
   }
 
-  async #there(folder: string, contact = this.#machine.link.contact): Promise<RepositoryHost> {
+  async #repositoryHost(folder: string, contact = this.#machine.link.contact): Promise<RepositoryHost> {
     const { name, ask } = this.#machine
     if (!contact) throw new PlaceError(`${name} cannot be reached now.`, "host")
     const { commonDir } = await requireCheckout(folder)
-    return { name, ask, rooms: hostRepositoryFolders(contact.cache, this.#hosts.keyOf(commonDir)) }
+    return { name, ask, folders: hostRepositoryFolders(contact.cache, this.#hosts.keyOf(commonDir)) }
   }
 
   /** Fetches the state of a task's folder; undefined without a folder. */
-  async #fetch(there: RepositoryHost, to: Checkout, taskID: string): Promise<CommitResult | undefined> {
-    const sent = await fetchWork(there, to, taskID)
+  async #fetch(repositoryHost: RepositoryHost, to: Checkout, taskID: string): Promise<CommitResult | undefined> {
+    const sent = await fetchWork(repositoryHost, to, taskID)
     if (!sent) return undefined
     await writeRefs(to, taskID, { state: sent.commit, ...(sent.ignored && { ignored: sent.ignored }) })
     await dropIncomingRef(to, taskID)
@@ -274,7 +285,7 @@ export class HostPlace implements Place {
 
   /** Sends the state with which a run begins. With `bringIn`, a later run gets the parent's current state, too. */
   async #send(
-    there: RepositoryHost,
+    repositoryHost: RepositoryHost,
     folder: string,
     taskID: string,
     again: boolean,
@@ -287,18 +298,18 @@ export class HostPlace implements Place {
       // Work left by an earlier run is fetched before the folder is made anew.
       const remote = this.#remoteSessionOf(taskID)
       if (remote.home === undefined) {
-        const sent = await this.#fetch(there, from, taskID)
+        const sent = await this.#fetch(repositoryHost, from, taskID)
         // Keep the folder if it has files that no commit can hold.
         inPlace = sent !== undefined && sent.unsaved.length > 0
       } else {
         // Removing the folder also removes its work ref on the host, by which another process would remove the new
         // folder.
-        await removeRemoteFolder(there, taskID)
-        await this.#hosts.cleanup.forgive(remote)
+        await removeRemoteFolder(repositoryHost, taskID)
+        await this.#hosts.cleanup.cancel(remote)
       }
       const next = await this.#worktrees.states?.next(taskID, folder, bringIn)
       if (next) {
-        await send(there, from, { taskID, commit: next.commit, copy, inPlace })
+        await send(repositoryHost, from, { taskID, commit: next.commit, copy, inPlace })
         await next.settle()
         return { ...next, bringIn }
       }
@@ -308,7 +319,7 @@ export class HostPlace implements Place {
       throw new CallError(
         `The work of task ${taskID} is no longer kept in this repository, so it cannot be resumed. Start a new superagents_task instead.`,
       )
-    await send(there, from, { taskID, commit, copy, inPlace })
+    await send(repositoryHost, from, { taskID, commit, copy, inPlace })
     return undefined
   }
 }
@@ -332,19 +343,19 @@ const WHATEVER = ""
  * Removes the folder in which tries were checked again. If this fails, the cleanup queue gets an entry for the folder.
  */
 async function removeBare(
-  hosts: Pick<Hosts, "rest" | "cleanup">,
+  hosts: Pick<Hosts, "markLocal" | "cleanup">,
   { link, inTurn }: Pick<Machine, "link" | "inTurn">,
   remote: RemoteSession,
-  there: () => Promise<RepositoryHost>,
+  repositoryHost: () => Promise<RepositoryHost>,
 ): Promise<void> {
-  hosts.rest(remote)
+  hosts.markLocal(remote)
   try {
-    const found = await there()
+    const found = await repositoryHost()
     await inTurn(() => removeRemoteFolder(found, remote.taskID))
-    await hosts.cleanup.forgive(remote)
+    await hosts.cleanup.cancel(remote)
     link.release(remote.taskID)
   } catch {
     remote.home = WHATEVER
-    await hosts.cleanup.owe(remote)
+    await hosts.cleanup.schedule(remote)
   }
 }

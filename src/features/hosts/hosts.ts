@@ -17,7 +17,7 @@ import type { FilesOrder, Hint } from "./orders.ts"
 import {
   NO_SESSION,
   type OpenRemote,
-  type RemotePlace,
+  type RemoteLocation,
   type RemoteServer,
   type RemoteSession,
   remoteSessionOf,
@@ -29,11 +29,11 @@ const SETTLED_MS = 500
 
 type Ports = {
   readonly clock: Clock
-  readonly sign: (sessionID: string, uiMetadata: UiMetadata | undefined) => Promise<void>
+  readonly writeUiMetadata: (sessionID: string, uiMetadata: UiMetadata | undefined) => Promise<void>
   readonly log: (text: string, fields: LogFields) => void
 }
 type QuestionOf = (ask: Ask) => Promise<AskOptions | undefined> | undefined
-type Shown = { text: string; cancel?: () => void; readonly offers: Map<string, AskOptions> }
+type WrittenMetadata = { text: string; cancel?: () => void; readonly offers: Map<string, AskOptions> }
 
 /**
  * Writes state of remote tasks into the metadata of their local sessions for the terminal, which gets no events for
@@ -42,7 +42,7 @@ type Shown = { text: string; cancel?: () => void; readonly offers: Map<string, A
 export class UiMetadataWriter {
   readonly #ports: Ports
   readonly #questionOf: QuestionOf
-  readonly #shown = new Map<string, Shown>()
+  readonly #written = new Map<string, WrittenMetadata>()
   readonly #writing = new SerialQueue()
 
   constructor(ports: Ports, questionOf: QuestionOf) {
@@ -51,46 +51,46 @@ export class UiMetadataWriter {
   }
 
   show(remote: RemoteSession): void {
-    const shown: Shown = this.#shown.get(remote.sessionID) ?? {
+    const written: WrittenMetadata = this.#written.get(remote.sessionID) ?? {
       text: "",
       offers: new Map(),
     }
-    this.#shown.set(remote.sessionID, shown)
-    if (shown.cancel) return
-    shown.cancel = this.#ports.clock.after(SETTLED_MS, () => {
-      shown.cancel = undefined
-      void this.#writing.take(() => this.#write(remote, shown), remote.sessionID)
+    this.#written.set(remote.sessionID, written)
+    if (written.cancel) return
+    written.cancel = this.#ports.clock.after(SETTLED_MS, () => {
+      written.cancel = undefined
+      void this.#writing.take(() => this.#write(remote, written), remote.sessionID)
     })
   }
 
   drop({ sessionID }: RemoteSession): void {
-    this.#shown.get(sessionID)?.cancel?.()
-    this.#shown.delete(sessionID)
+    this.#written.get(sessionID)?.cancel?.()
+    this.#written.delete(sessionID)
   }
 
   close(): void {
-    for (const { cancel } of this.#shown.values()) cancel?.()
-    this.#shown.clear()
+    for (const { cancel } of this.#written.values()) cancel?.()
+    this.#written.clear()
   }
 
   /** Never rejects. */
-  async #write(remote: RemoteSession, shown: Shown): Promise<void> {
+  async #write(remote: RemoteSession, written: WrittenMetadata): Promise<void> {
     const { sessionID, taskID, host } = remote
     try {
-      const uiMetadata = remote.live ? await this.#uiMetadataOf(remote, shown) : undefined
+      const uiMetadata = remote.live ? await this.#uiMetadataOf(remote, written) : undefined
       const text = uiMetadata === undefined ? "" : JSON.stringify(uiMetadata)
-      if (text === shown.text) return
-      shown.text = text
-      await this.#ports.sign(sessionID, uiMetadata)
+      if (text === written.text) return
+      written.text = text
+      await this.#ports.writeUiMetadata(sessionID, uiMetadata)
     } catch (error) {
-      shown.text = "?"
+      written.text = "?"
       this.#ports.log(`what the screen is to know could not be written: ${messageOf(error)}`, { task: taskID, host })
     }
   }
 
   async #uiMetadataOf(
     { host, asks, lost, preparing, fetches }: RemoteSession,
-    { offers }: Shown,
+    { offers }: WrittenMetadata,
   ): Promise<UiMetadata | undefined> {
     const known = await Promise.all(asks.map((ask) => this.#offered(ask, offers)))
     return encodeUiMetadata({
@@ -133,7 +133,7 @@ type HostsPorts = Pick<CleanupPorts, "queueFolder" | "parentFolder" | "clock" | 
   readonly instance: string
   readonly machine: string
   readonly toast: (title: string, message: string) => void
-  readonly sign: (sessionID: string, uiMetadata: UiMetadata | undefined) => Promise<void>
+  readonly writeUiMetadata: (sessionID: string, uiMetadata: UiMetadata | undefined) => Promise<void>
   readonly script?: () => Promise<string>
 }
 
@@ -161,12 +161,12 @@ export class Hosts {
   /** Stores the answer of a run in the local session. `RemoteHost` sets this function. */
   keep: (remote: RemoteSession) => Promise<void> = async () => {}
   /** Fetches and removes what a task left on a host. */
-  pay: (remote: RemoteSession) => Promise<unknown> = async () => {}
+  performCleanup: (remote: RemoteSession) => Promise<unknown> = async () => {}
   readonly cleanup: Cleanup
   /** Hosts for which a toast has reported the loss of contact. Another toast must report the next contact. */
   readonly #toldLost = new Set<string>()
   readonly #uiMetadata: UiMetadataWriter
-  #hear: (taskID: string, news: PlaceEvent | RemoteActivity) => void = () => {}
+  #notify: (taskID: string, news: PlaceEvent | RemoteActivity) => void = () => {}
   #answered: (host: string) => void = () => {}
 
   constructor(ports: HostsPorts) {
@@ -180,18 +180,20 @@ export class Hosts {
       wanted: ({ host, taskID }) => this.machine(host).link.use(taskID, true),
       unwanted: ({ host, taskID }) => this.machine(host).link.release(taskID),
       isReached: (host) => this.machine(host).link.contact !== undefined,
-      pay: (remote) => this.pay(remote),
+      performCleanup: (remote) => this.performCleanup(remote),
     })
-    this.#uiMetadata = new UiMetadataWriter(ports, (ask) => this.asked(ask, (server, there) => server.question(there)))
+    this.#uiMetadata = new UiMetadataWriter(ports, (ask) =>
+      this.askHost(ask, (server, remoteAsk) => server.question(remoteAsk)),
+    )
   }
 
   get names(): readonly string[] {
     return Object.keys(this.#ports.settings)
   }
 
-  /** Sets the callbacks. `hear`: gets news of a task on a host; `answered`: called at each contact with a host. */
-  listen(hear: (taskID: string, news: PlaceEvent | RemoteActivity) => void, answered: (host: string) => void): void {
-    this.#hear = hear
+  /** Sets the callbacks. `notify`: gets news of a task on a host; `answered`: called at each contact with a host. */
+  listen(notify: (taskID: string, news: PlaceEvent | RemoteActivity) => void, answered: (host: string) => void): void {
+    this.#notify = notify
     this.#answered = answered
   }
 
@@ -199,7 +201,7 @@ export class Hosts {
   tell(remote: RemoteSession, event: PlaceEvent): void {
     if (event.type === "preparing") remote.preparing = event.what
     else remote.lost = event.lost !== undefined
-    this.#hear(remote.taskID, event)
+    this.#notify(remote.taskID, event)
     this.show(remote)
   }
 
@@ -215,7 +217,7 @@ export class Hosts {
   }
 
   /** Called when nothing of the task is left on the host. From then on, its messages are read in the local session. */
-  rest(remote: RemoteSession): void {
+  markLocal(remote: RemoteSession): void {
     remote.live = false
     this.show(remote)
   }
@@ -270,10 +272,10 @@ export class Hosts {
   }
 
   /** Calls `there` with the server of the host on which a question was asked; undefined for local questions. */
-  asked<Value>(ask: Ask, there: (server: RemoteServer, ask: Ask) => Promise<Value>): Promise<Value> | undefined {
+  askHost<Value>(ask: Ask, work: (server: RemoteServer, ask: Ask) => Promise<Value>): Promise<Value> | undefined {
     const remote = this.remote(ask.sessionID)
-    if (!remote?.live || !remote.far) return undefined
-    return there(this.machine(remote.host).server, { ...ask, sessionID: remote.far.session.id })
+    if (!remote?.live || !remote.location) return undefined
+    return work(this.machine(remote.host).server, { ...ask, sessionID: remote.location.session.id })
   }
 
   live(): readonly RemoteSession[] {
@@ -300,7 +302,7 @@ export class Hosts {
         script,
         log: (text) => log(text, { host: name }),
         changed: (now, before) => this.#changed(name, now, before),
-        heard: (hint) => this.#heard(name, hint),
+        onActivity: (hint) => this.#onActivity(name, hint),
       },
     )
     const queue = new SerialQueue()
@@ -316,22 +318,22 @@ export class Hosts {
   }
 
   /** Makes the supervisor read the session of a hint soon. Without a hint, when events begin, all sessions are read. */
-  #heard(name: string, hint: Hint | undefined): void {
+  #onActivity(name: string, hint: Hint | undefined): void {
     for (const remote of this.live()) {
-      if (remote.host !== name || !remote.asked || (hint && remote.far?.session.id !== hint.session)) continue
+      if (remote.host !== name || !remote.promptSent || (hint && remote.location?.session.id !== hint.session)) continue
       // Earlier reads are out of date.
       remote.look = undefined
-      this.#hear(remote.taskID, { type: "active", urgent: hint?.urgent ?? true })
+      this.#notify(remote.taskID, { type: "active", urgent: hint?.urgent ?? true })
     }
   }
 
   /** Called at contact: finds the sessions of earlier processes, reports contact, then runs the cleanups. */
-  async #arrive(name: string, here: readonly RemoteSession[]): Promise<void> {
+  async #arrive(name: string, remotes: readonly RemoteSession[]): Promise<void> {
     const { link } = this.machine(name)
-    for (const remote of here) {
+    for (const remote of remotes) {
       try {
         if (!link.contact) return
-        if (!remote.asked) continue
+        if (!remote.promptSent) continue
         await this.regain(remote)
         this.tell(remote, { type: "contact", lost: undefined })
       } catch (error) {
@@ -347,7 +349,7 @@ export class Hosts {
     { taskID, parentFolder, bare }: RemoteSession,
     cache: string,
     server: RemoteServer,
-  ): Promise<RemotePlace | undefined> {
+  ): Promise<RemoteLocation | undefined> {
     const { commonDir } = await requireCheckout(parentFolder)
     const folder = folderIn(hostRepositoryFolders(cache, this.keyOf(commonDir)), taskID)
     const session = bare ? NO_SESSION : await server.sessionOf(folder, taskID)
@@ -358,27 +360,27 @@ export class Hosts {
   async regain(remote: RemoteSession): Promise<void> {
     const { link, server } = this.machine(remote.host)
     if (!link.contact) return
-    remote.far ??= await this.#find(remote, link.contact.cache, server)
-    if (remote.owesAbort && remote.far && !remote.bare) await server.abort(remote.far.session.id)
-    remote.owesAbort = false
+    remote.location ??= await this.#find(remote, link.contact.cache, server)
+    if (remote.abortPending && remote.location && !remote.bare) await server.abort(remote.location.session.id)
+    remote.abortPending = false
   }
 
   #changed(name: string, now: ConnectionState, before: ConnectionState): void {
     const { toast, log } = this.#ports
     log(`the way to ${name}: ${now.phase}`, { host: name, why: "why" in now ? now.why : undefined })
-    const here = this.live().filter(({ host }) => host === name)
+    const remotes = this.live().filter(({ host }) => host === name)
     if (now.phase === "idle") this.#toldLost.delete(name)
     if (now.phase === "contact") {
       if (this.#toldLost.delete(name)) toast(`${name}: contact again`, "")
-      void this.#arrive(name, here)
+      void this.#arrive(name, remotes)
     }
     if (now.phase === "no contact" || now.phase === "ended") {
       const lost = now.phase === "no contact" ? now.since : this.#ports.clock.now()
-      if (before.phase === "contact" && here.length > 0) {
+      if (before.phase === "contact" && remotes.length > 0) {
         this.#toldLost.add(name)
         toast(`${name}: no contact`, "Its agents go on there.")
       }
-      for (const remote of here) if (remote.asked) this.tell(remote, { type: "contact", lost })
+      for (const remote of remotes) if (remote.promptSent) this.tell(remote, { type: "contact", lost })
     }
   }
 }

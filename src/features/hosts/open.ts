@@ -6,7 +6,7 @@ import { ownerNow } from "../../runtime/record/identity.ts"
 import type { HostPlace } from "./host-place.ts"
 import { Hosts } from "./hosts.ts"
 import { openRemote } from "./opencode/remote.ts"
-import { override, RemoteHost } from "./remote-host.ts"
+import { override, RemoteApi } from "./remote-host.ts"
 
 export type HostKind = Omit<PlaceKind, "open"> & { readonly open: (name: string) => Promise<HostPlace> }
 
@@ -20,7 +20,7 @@ export const hostKind = (hosts: Hosts, worktrees: () => Promise<Place>, options:
   outlives: true,
   isShared: true,
   guards: true,
-  hears: (name) => hosts.machine(name).link.hears,
+  hasEvents: (name) => hosts.machine(name).link.hears,
   rejoin: (name, taskID) => hosts.machine(name).link.use(taskID, true),
   most: (name) => hosts.machine(name).settings.maxTasks,
   mostAway: (name) => hosts.machine(name).settings.contactTimeout,
@@ -46,7 +46,7 @@ export function openHosts({
     clock,
     instance,
     machine: ownerNow(instance).machine,
-    sign: (sessionID, uiMetadata) => connection.sign(sessionID, uiMetadata),
+    writeUiMetadata: (sessionID, uiMetadata) => connection.writeUiMetadata(sessionID, uiMetadata),
     queueFolder: CLEANUP_QUEUE,
     parentFolder: directory,
     settings: options.hosts ?? {},
@@ -54,18 +54,19 @@ export function openHosts({
     toast: (title, message) => options.toasts && opencode.toast({ title, message, variant: "info" }),
   })
   const kind = hostKind(hosts, () => kindOf(kinds, "worktree").open("worktree"), options)
-  hosts.pay = async (remote) => {
+  hosts.performCleanup = async (remote) => {
     const place = await kind.open(remote.host)
-    if (remote.home === undefined) await place.putAway(remote.taskID, remote.parentFolder)
+    if (remote.home === undefined) await place.archive(remote.taskID, remote.parentFolder)
     else await place.removeLeft(remote)
   }
   return {
     kind,
-    opencode: RemoteHost.over(opencode, hosts),
+    opencode: RemoteApi.over(opencode, hosts),
     userActions: override(userActions, {
-      question: (ask) => hosts.asked(ask, (server, there) => server.question(there)) ?? userActions.question(ask),
+      question: (ask) =>
+        hosts.askHost(ask, (server, remoteAsk) => server.question(remoteAsk)) ?? userActions.question(ask),
       answer: (ask, reply) =>
-        hosts.asked(ask, (server, there) => server.answer(there, reply)) ?? userActions.answer(ask, reply),
+        hosts.askHost(ask, (server, remoteAsk) => server.answer(remoteAsk, reply)) ?? userActions.answer(ask, reply),
     }),
     start(manager) {
       hosts.listen(

@@ -103,8 +103,8 @@ type Names = Readonly<Record<string, unknown>>
 
 /** The user's value applies, not the project's: a host is reached by a command that runs as the user. */
 const users: MergeRule = {
-  meet: (own) => own,
-  sift(own, theirs) {
+  merge: (own) => own,
+  restrict(own, theirs) {
     const mine = (own ?? {}) as Names
     const [known, others] = [true, false].map((isKnown) =>
       Object.entries(theirs as Names).filter(([name]) => Object.hasOwn(mine, name) === isKnown),

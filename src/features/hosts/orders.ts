@@ -24,7 +24,7 @@ export type Order =
 
 /** Orders on a task's files. `rooms`: the host's folders for the task's repository. */
 export type FilesOrder = {
-  readonly rooms: HostRepositoryFolders
+  readonly folders: HostRepositoryFolders
 } & (
   | { readonly do: "look" }
   | ({ readonly taskID: string } & (

@@ -25,16 +25,16 @@ const movedPrompt = (prompt: Prompt, sessionID: string, skew: number): Prompt =>
 
 /** Adds an interrupted answer to messages without an end, because the server that worked on them has died. */
 function withServerDeath(messages: readonly Message[], host: string): readonly Message[] {
-  const asked = messages.findLast(({ role }) => role === "user")
+  const userMessage = messages.findLast(({ role }) => role === "user")
   const last = messages.at(-1)
-  if (!asked || !last || classify(messages, "working")) return messages
+  if (!userMessage || !last || classify(messages, "working")) return messages
   const error = { message: `OpenCode on ${host} stopped while it worked.`, interrupted: true } as const
   const { createdAt } = last
   const death = {
     id: `${last.id}~`,
     role: "assistant",
     createdAt,
-    parentID: asked.id,
+    parentID: userMessage.id,
     error,
     summary: false,
     parts: [],
@@ -69,14 +69,14 @@ const SAME_LOOK_MS = 400
 type Answering = {
   readonly remote: RemoteSession
   readonly machine: Machine
-  readonly far: NonNullable<RemoteSession["far"]>
+  readonly location: NonNullable<RemoteSession["location"]>
 }
 
 /**
  * Wraps `OpencodeApi` so that sessions of remote tasks are read and written on their hosts. `activity` reports which
  * sessions cannot be reached.
  */
-export class RemoteHost {
+export class RemoteApi {
   readonly #local: OpencodeApi
   readonly #hosts: Hosts
 
@@ -87,31 +87,31 @@ export class RemoteHost {
 
   /** Returns `local` with methods replaced for remote sessions. */
   static over(local: OpencodeApi, hosts: Hosts): OpencodeApi {
-    const far = new RemoteHost(local, hosts)
-    hosts.keep = (remote) => far.#keep(remote)
+    const api = new RemoteApi(local, hosts)
+    hosts.keep = (remote) => api.#keep(remote)
     const own: Partial<OpencodeApi> = {
-      createSession: (input, draft) => far.#createSession(input, draft),
-      deleteSession: (sessionID) => far.#deleteSession(sessionID),
-      session: async (sessionID) => far.#noted(await local.session(sessionID)),
-      parent: async (sessionID) => far.#noted(await local.parent(sessionID)),
-      prompt: (prompt) => far.#prompt(prompt),
+      createSession: (input, draft) => api.#createSession(input, draft),
+      deleteSession: (sessionID) => api.#deleteSession(sessionID),
+      session: async (sessionID) => api.#noted(await local.session(sessionID)),
+      parent: async (sessionID) => api.#noted(await local.parent(sessionID)),
+      prompt: (prompt) => api.#prompt(prompt),
       move: async (sessionID, folder) => {
         if (!hosts.remote(sessionID) || local.folderOf(sessionID) !== folder) await local.move(sessionID, folder)
       },
       deleteMessage: (sessionID, id) =>
-        far.#either(
+        api.#route(
           sessionID,
           () => local.deleteMessage(sessionID, id),
-          ({ machine, far: { session } }) => machine.server.deleteMessage(session.id, movedID(id, session.skew)),
+          ({ machine, location: { session } }) => machine.server.deleteMessage(session.id, movedID(id, session.skew)),
         ),
-      abort: (sessionID) => far.#abort(sessionID),
-      activity: () => far.#activity(),
-      messagesSince: (sessionID, id) => far.#messagesSince(sessionID, id),
+      abort: (sessionID) => api.#abort(sessionID),
+      activity: () => api.#activity(),
+      messagesSince: (sessionID, id) => api.#messagesSince(sessionID, id),
       lastMessage: (sessionID, isWanted) =>
-        far.#either(
+        api.#route(
           sessionID,
           () => local.lastMessage(sessionID, isWanted),
-          async ({ machine, far: { session } }) => {
+          async ({ machine, location: { session } }) => {
             const skews = skewsOf(machine, session)
             const wanted = isWanted && ((message: Message) => isWanted(movedMessage(message, skews)))
             const last = await machine.server.lastMessage(session.id, wanted)
@@ -119,20 +119,20 @@ export class RemoteHost {
           },
         ),
       openTodos: (sessionID) =>
-        far.#either(
+        api.#route(
           sessionID,
           () => local.openTodos(sessionID),
-          ({ machine, far: { session } }) => machine.server.openTodos(session.id),
+          ({ machine, location: { session } }) => machine.server.openTodos(session.id),
         ),
       refuse: (ask, message) =>
-        far.#either(
+        api.#route(
           ask.sessionID,
           () => local.refuse(ask, message),
-          ({ machine, far: { folder } }) => machine.server.refuse(ask, folder, message),
+          ({ machine, location: { folder } }) => machine.server.refuse(ask, folder, message),
         ),
-      openAsks: () => far.#openAsks(),
-      recordsSince: async (since, whose) => far.#notedAll(await local.recordsSince(since, whose)),
-      recordsOf: async (parentID) => far.#notedAll(await local.recordsOf(parentID)),
+      openAsks: () => api.#openAsks(),
+      recordsSince: async (since, whose) => api.#notedAll(await local.recordsSince(since, whose)),
+      recordsOf: async (parentID) => api.#notedAll(await local.recordsOf(parentID)),
     }
     return override(local, own)
   }
@@ -145,9 +145,9 @@ export class RemoteHost {
     const state = {
       live: true,
       sent: false,
-      asked: false,
+      promptSent: false,
       asks: [],
-      owesAbort: false,
+      abortPending: false,
       ...(draft.group && { bare: true }),
     }
     const { kind: host, folder: parentFolder } = place
@@ -179,7 +179,7 @@ export class RemoteHost {
     await this.#stored(prompt)
     const machine = this.#hosts.machine(remote.host)
     machine.link.use(remote.taskID)
-    remote.asked = true
+    remote.promptSent = true
     for (;;) {
       try {
         await machine.link.reached()
@@ -205,8 +205,8 @@ export class RemoteHost {
   }
 
   /** The task's remote folder and session. Rejects with `NoContact` if they are not known yet. */
-  async place(remote: RemoteSession): Promise<NonNullable<RemoteSession["far"]>> {
-    if (remote.far) return remote.far
+  async place(remote: RemoteSession): Promise<NonNullable<RemoteSession["location"]>> {
+    if (remote.location) return remote.location
     throw new NoContact(`the folder of ${remote.taskID} on ${remote.host} is not known yet`)
   }
 
@@ -214,25 +214,28 @@ export class RemoteHost {
     const remote = this.#hosts.remote(sessionID)
     if (!remote?.live) return remote ? undefined : this.#local.abort(sessionID)
     const machine = this.#hosts.machine(remote.host)
-    if (!remote.far) {
-      remote.owesAbort = remote.asked
+    if (!remote.location) {
+      remote.abortPending = remote.promptSent
       return
     }
     try {
-      await machine.server.abort(remote.far.session.id)
+      await machine.server.abort(remote.location.session.id)
     } catch (error) {
       if (!isCut(error, machine)) throw error
-      remote.owesAbort = true
+      remote.abortPending = true
     }
   }
 
   async #activity(): Promise<ReadonlyMap<string, Activity>> {
-    const live = this.#hosts.live().filter(({ asked }) => asked)
+    const live = this.#hosts.live().filter(({ promptSent }) => promptSent)
     if (live.length === 0) return this.#local.activity()
-    const [near, ...far] = await Promise.all([this.#local.activity(), ...live.map((remote) => this.#doing(remote))])
+    const [near, ...activities] = await Promise.all([
+      this.#local.activity(),
+      ...live.map((remote) => this.#doing(remote)),
+    ])
     const all = new Map(near)
     for (const [nth, remote] of live.entries()) {
-      const doing = far[nth]
+      const doing = activities[nth]
       if (doing) all.set(remote.sessionID, doing)
     }
     return all
@@ -240,15 +243,15 @@ export class RemoteHost {
 
   async #doing(remote: RemoteSession): Promise<Activity | undefined> {
     const machine = this.#hosts.machine(remote.host)
-    if (!machine.link.contact || !remote.far) return { type: "unreachable" }
+    if (!machine.link.contact || !remote.location) return { type: "unreachable" }
     try {
-      const { activity, asks } = await this.#look(remote, machine, remote.far.folder)
+      const { activity, asks } = await this.#look(remote, machine, remote.location.folder)
       const known = new Map(remote.asks.map((ask) => [ask.id, ask]))
       const before = [...known.keys()].join()
       // A question keeps the time at which it was first seen.
       remote.asks = asks.map((ask) => known.get(ask.id) ?? { ...ask, sessionID: remote.sessionID })
       if (remote.asks.map(({ id }) => id).join() !== before) this.#hosts.show(remote)
-      return activity.get(remote.far.session.id)
+      return activity.get(remote.location.session.id)
     } catch {
       return { type: "unreachable" }
     }
@@ -269,27 +272,27 @@ export class RemoteHost {
     const remote = this.#hosts.remote(sessionID)
     if (!remote) return this.#local.messagesSince(sessionID, messageID)
     if (!remote.live) return withStoredAnswers(await this.#local.messagesSince(sessionID, messageID))
-    if (!remote.far) return this.#remembered(remote, messageID)
+    if (!remote.location) return this.#cachedMessages(remote, messageID)
     const machine = this.#hosts.machine(remote.host)
-    const { session } = remote.far
+    const { session } = remote.location
     try {
       const found = await machine.server.messagesSince(session.id, movedID(messageID, session.skew))
       const skews = skewsOf(machine, session)
       const moved = found.map((message) => movedMessage(message, skews))
       const askedAt = found.findLast(({ role }) => role === "user")?.createdAt
-      const messages = (await this.#wasLeft(remote, machine, askedAt)) ? withServerDeath(moved, remote.host) : moved
+      const messages = (await this.#serverDied(remote, machine, askedAt)) ? withServerDeath(moved, remote.host) : moved
       remote.read = { since: messageID, messages }
       // Store the answer before the end is reported: a later process may have to report the end without the host.
       if (classify(messages, "working")) await this.#keep(remote)
       return messages
     } catch (error) {
       if (!isCut(error, machine)) throw error
-      return this.#remembered(remote, messageID)
+      return this.#cachedMessages(remote, messageID)
     }
   }
 
   /** Messages for a reader without contact: those of the last read, else the stored answer. */
-  async #remembered({ read, sessionID }: RemoteSession, messageID: string): Promise<readonly Message[]> {
+  async #cachedMessages({ read, sessionID }: RemoteSession, messageID: string): Promise<readonly Message[]> {
     if (read?.since === messageID) return read.messages
     const kept = withStoredAnswers(await this.#local.messagesSince(sessionID, messageID))
     return kept.some(({ role }) => role === "assistant") ? kept : []
@@ -299,7 +302,7 @@ export class RemoteHost {
    * True if the server that got the prompt has died: another server runs now, and does not work on the session. If an
    * earlier process sent the prompt, a server that was started after the prompt is another one.
    */
-  async #wasLeft(remote: RemoteSession, machine: Machine, askedAt = Number.POSITIVE_INFINITY): Promise<boolean> {
+  async #serverDied(remote: RemoteSession, machine: Machine, askedAt = Number.POSITIVE_INFINITY): Promise<boolean> {
     const { id, since } = machine.link.contact?.server ?? {}
     if (id === undefined) return false
     const isOther = remote.server === undefined ? since !== undefined && askedAt < since : remote.server !== id
@@ -319,7 +322,7 @@ export class RemoteHost {
     const { read, sessionID, taskID } = remote
     const last = read?.messages.at(-1)
     const text = read ? answerText(read.messages) : ""
-    if (!read || !last || text === "" || remote.kept === last.id) return
+    if (!read || !last || text === "" || remote.storedAnswerID === last.id) return
     const at = last.completedAt ?? last.createdAt
     const generation = generationOf(read.since)
     const message = {
@@ -330,19 +333,19 @@ export class RemoteHost {
       parts: [{ text }],
     }
     await this.#stored(message)
-    remote.kept = last.id
+    remote.storedAnswerID = last.id
   }
 
-  async #either<Value>(
+  async #route<Value>(
     sessionID: string,
-    here: () => Promise<Value>,
-    there: (answering: Answering) => Promise<Value>,
+    locally: () => Promise<Value>,
+    remotely: (answering: Answering) => Promise<Value>,
   ): Promise<Value> {
     const remote = this.#hosts.remote(sessionID)
-    if (!remote?.live) return here()
-    if (!remote.far) throw new OpencodeError(`there is no contact with ${remote.host}`)
+    if (!remote?.live) return locally()
+    if (!remote.location) throw new OpencodeError(`there is no contact with ${remote.host}`)
     try {
-      return await there({ remote, machine: this.#hosts.machine(remote.host), far: remote.far })
+      return await remotely({ remote, machine: this.#hosts.machine(remote.host), location: remote.location })
     } catch (error) {
       if (error instanceof OpencodeError) throw error
       throw new OpencodeError((error as Error).message)
@@ -350,7 +353,7 @@ export class RemoteHost {
   }
 }
 
-const skewsOf = ({ link }: Machine, { skew }: Answering["far"]["session"]) => ({
+const skewsOf = ({ link }: Machine, { skew }: Answering["location"]["session"]) => ({
   ids: skew,
   clock: link.contact?.skew ?? 0,
 })

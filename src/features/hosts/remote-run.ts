@@ -115,7 +115,7 @@ export async function ensureRemoteSession(
   const known = await server.sessionOf(folder, taskID)
   if (known) return known
   // A busy server may not list a session in a new folder: ask for the session itself.
-  const kept = again ? remote.far?.session : undefined
+  const kept = again ? remote.location?.session : undefined
   if (kept && (await server.lastMessage(kept.id))) return kept
   if (again)
     throw new CallError(

@@ -44,7 +44,7 @@ export interface RemoteServer {
 export type OpenRemote = (fetch: (request: Request) => Promise<Response>, baseUrl: string) => RemoteServer
 
 /** Folder and session of a task on its host, known once the host was reached. */
-export type RemotePlace = { readonly folder: string; readonly session: RemoteSessionInfo }
+export type RemoteLocation = { readonly folder: string; readonly session: RemoteSessionInfo }
 
 /** Placeholder for a task without a remote session. */
 export const NO_SESSION: RemoteSessionInfo = { id: "", skew: 0 }
@@ -74,14 +74,14 @@ export type RemoteSession = {
   /** Commit of the fetched work whose remote folder is still to be removed; "" for a folder without work. */
   home?: string
   /** The prompt has been sent, perhaps by an earlier process. */
-  asked: boolean
-  far?: RemotePlace
+  promptSent: boolean
+  location?: RemoteLocation
   /** Last read of the remote folder. */
   look?: { readonly at: number; readonly found: Promise<RemoteFolder> }
   /** Messages of the last read. `since`: the message id from which they were read. */
   read?: { readonly since: string; readonly messages: readonly Message[] }
   /** Id of the last remote message of the answer that is stored in the local session. */
-  kept?: string
+  storedAnswerID?: string
   asks: readonly Ask[]
   /** Preparation shown in the terminal. */
   preparing?: Preparing
@@ -91,7 +91,7 @@ export type RemoteSession = {
   /** Id of the server that got the last prompt: each start of a server has its own id. */
   server?: string
   /** True if the session was stopped without contact: the remote session is aborted at the next contact. */
-  owesAbort: boolean
+  abortPending: boolean
 }
 
 /** Whether the task's changes may exist only on the host. */
@@ -102,7 +102,7 @@ export const hasRemoteWork = (remote: RemoteSession | undefined): remote is Remo
 export const remoteSessionOf = (task: Task, live: boolean): RemoteSession | undefined => {
   const { id, sessionID, place, description, agent, model, group } = task
   if (!place) return undefined
-  const asked = live && group === undefined
+  const promptSent = live && group === undefined
   return {
     taskID: id,
     sessionID,
@@ -113,9 +113,9 @@ export const remoteSessionOf = (task: Task, live: boolean): RemoteSession | unde
     model,
     live,
     sent: true,
-    asked,
+    promptSent,
     asks: [],
-    owesAbort: false,
+    abortPending: false,
     ...(group && { bare: true }),
   }
 }

@@ -28,7 +28,7 @@ export const maps: Feature = {
             name: `item ${nth + 1} of ${plan.total}`,
             ...(model && { model }),
             ...(plan.place && { place: plan.place }),
-            isFar: plan.total > MOST_NEAR,
+            isBelowGroup: plan.total > MOST_NEAR,
           }),
           next: (members, state) => nextItems(plan, members, state),
           prompt: async (text, item) => (await import("./items.ts")).fillPrompt(text, item),

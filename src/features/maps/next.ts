@@ -35,10 +35,10 @@ const endedAt = ({ run }: Task): number => run.endedAt ?? 0
  * Number of items that may begin now. The first item begins alone, so that the others read their common beginning from
  * the provider's cache.
  */
-function mayBegin(own: readonly MemberState[], coming: readonly number[], { room, now }: GroupState): number {
-  if (own.length === 0) return coming.length > 0 ? 0 : Math.min(1, room)
+function mayBegin(own: readonly MemberState[], coming: readonly number[], { freeSlots, now }: GroupState): number {
+  if (own.length === 0) return coming.length > 0 ? 0 : Math.min(1, freeSlots)
   const isUnder = own.some(({ task, began }) => began || !isActive(task) || now >= aloneUntil(task))
-  return isUnder ? room : 0
+  return isUnder ? freeSlots : 0
 }
 
 const aloneUntil = ({ run }: Task): number => (run.startedAt ?? run.createdAt) + ALONE_MS

@@ -9,7 +9,7 @@ export type Breaker = {
   /** Time at which a probe may be sent. */
   readonly opensAt: number
   /** True if the provider stated the time. Otherwise `opensAt` is a guess, whose distance doubles with each refusal. */
-  readonly told: boolean
+  readonly stated: boolean
   readonly kind: PassingKind
   /** The provider's error message. */
   readonly why: string
@@ -55,15 +55,15 @@ export function recordRefusal(
   sentAt = now,
 ): Breaker {
   if (breaker && sentAt <= breaker.closedAt) {
-    if (breaker.recovery || until === undefined || (breaker.told && until <= breaker.opensAt)) return breaker
-    return { ...breaker, opensAt: until, told: true, kind, why }
+    if (breaker.recovery || until === undefined || (breaker.stated && until <= breaker.opensAt)) return breaker
+    return { ...breaker, opensAt: until, stated: true, kind, why }
   }
   // Such a time is not believed from a probe: a provider that always says "at once" would be asked without end.
-  const isBelieved = until !== undefined && (until - now > AT_ONCE_MS || !breaker || breaker.recovery !== undefined)
-  if (isBelieved) return { closedAt: now, opensAt: until, told: true, kind, why, refused: 0 }
+  const isTrusted = until !== undefined && (until - now > AT_ONCE_MS || !breaker || breaker.recovery !== undefined)
+  if (isTrusted) return { closedAt: now, opensAt: until, stated: true, kind, why, refused: 0 }
   const refused = (breaker?.refused ?? 0) + 1
   const wait = Math.min(FIRST_WAIT_MS * 2 ** (refused - 1), MOST_WAIT_MS)
-  return { closedAt: now, opensAt: now + wait, told: false, kind, why, refused }
+  return { closedAt: now, opensAt: now + wait, stated: false, kind, why, refused }
 }
 
 /** Counts a run as sent: as the probe, or in the current wave. */

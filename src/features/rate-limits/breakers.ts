@@ -5,7 +5,7 @@ import type { Pause, PauseView } from "../../core/pause.ts"
 import type { OpencodeEvent } from "../../core/ports.ts"
 import type { Parked } from "../../core/record.ts"
 import { conditionOf, type Refusal } from "../../core/refusal.ts"
-import { isHeldUp } from "../../core/run/active-run.ts"
+import { isWithoutAgent } from "../../core/run/active-run.ts"
 import { isActive, isPaused, isQueued, type Model, modelOf, type Reason, type Task } from "../../core/task.ts"
 import { duration, formatTime } from "../../lib/format.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -165,7 +165,7 @@ export class Breakers implements FeatureBody, Pauser {
     if (task.group || !(isQueued(task) || isPaused(task))) return undefined
     const key = this.#modelOf(task)
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
-    if (breaker && !this.#letsGo(breaker, task)) return { by: "rate limit", behind: key, until: nextProbe(breaker) }
+    if (breaker && !this.#admits(breaker, task)) return { by: "rate limit", behind: key, until: nextProbe(breaker) }
     const isUnbegun = isQueued(task) || this.#runtime.store.run(task.id)?.notStarted === true
     const model = isUnbegun ? modelOf(task) : undefined
     const unpaid = model && this.refusesModel(model)
@@ -173,7 +173,7 @@ export class Breakers implements FeatureBody, Pauser {
     return { by: "rate limit", ends: { type: "failed", reason: { code: "provider", text: `Not begun: ${unpaid}` } } }
   }
 
-  #letsGo(breaker: Breaker, task: Task): boolean {
+  #admits(breaker: Breaker, task: Task): boolean {
     // A task whose session is still being created is not sent: its request would show too late whether the provider
     // answers.
     if (!this.#runtime.store.get(task.id)) return false
@@ -288,7 +288,7 @@ export class Breakers implements FeatureBody, Pauser {
     const now = clock.now()
     const parked = { at: now, model, why: breaker.why, ...tellingOf(breaker) }
     const patience = options.maxParked - (task.run.parkedMs ?? 0)
-    if (options.maxParked > 0 && breaker.told && breaker.opensAt - now > patience && !this.#isGoneRound(task, model))
+    if (options.maxParked > 0 && breaker.stated && breaker.opensAt - now > patience && !this.#isGoneRound(task, model))
       return this.#end(task, { code: "limit", text: notParkedText(model, breaker, now) })
     this.#markSwitched(task, false)
     this.#runtime.pause(task, parked)
@@ -331,19 +331,19 @@ export class Breakers implements FeatureBody, Pauser {
     const { store } = this.#runtime
     const task = store.get(id)
     const run = store.run(id)
-    return task !== undefined && isActive(task) && !this.#runtime.waitsForTasks(task) && !(run && isHeldUp(run))
+    return task !== undefined && isActive(task) && !this.#runtime.waitsForTasks(task) && !(run && isWithoutAgent(run))
   }
 
   /** Gives runs with fallback models another model if this one stays blocked for long. */
   #goRound(key: string, breaker: Breaker, now: number): void {
     if (breaker.recovery) return
-    const isLong = breaker.told && breaker.opensAt - now > LONG_CLOSED_MS
+    const isLong = breaker.stated && breaker.opensAt - now > LONG_CLOSED_MS
     const waited = ({ run }: Task) => (run.parked ? now - run.parked.at : 0) + (run.parkedMs ?? 0)
     const own = this.#waiting(key).filter((task) => modelKeyOf(task) === key)
     const tired = own.filter((task) => isLong || waited(task) >= LONG_CLOSED_MS)
     this.#fallbackModels.choose(
       tired,
-      breaker.told ? `${breaker.kind} until ${formatTime(breaker.opensAt, now)}` : breaker.kind,
+      breaker.stated ? `${breaker.kind} until ${formatTime(breaker.opensAt, now)}` : breaker.kind,
     )
   }
 
@@ -384,4 +384,7 @@ export class Breakers implements FeatureBody, Pauser {
   }
 }
 
-const tellingOf = ({ told, opensAt, kind }: Breaker) => ({ kind, ...(told ? { until: opensAt } : { next: opensAt }) })
+const tellingOf = ({ stated, opensAt, kind }: Breaker) => ({
+  kind,
+  ...(stated ? { until: opensAt } : { next: opensAt }),
+})

@@ -22,13 +22,13 @@ const SOONEST_MS = SECOND_MS
 /** A longer wait is taken for a mistake of the provider. */
 const LATEST_MS = 8 * DAY_MS
 /** OpenCode retries after 2 s, doubled with each attempt, plus up to a quarter. */
-const HOST_FIRST_MS = 2000
-const HOST_JITTER = 1.25
+const OPENCODE_FIRST_MS = 2000
+const OPENCODE_JITTER = 1.25
 /** Longest part of a body, and of a value, that is read. A limit is needed because a provider may send any amount. */
 const MOST_BODY_CHARS = 16_384
 const MOST_VALUE_CHARS = 64
 /** Tolerated deviation from OpenCode's own retry schedule. */
-const HOST_SLACK_MS = 500
+const OPENCODE_SLACK_MS = 500
 
 /** Messages of requests that are too large: no wait and no payment helps, at any status. */
 const TOO_MUCH = /request too large|extra usage is required/i
@@ -241,12 +241,12 @@ function inWords(message: string, now: number): number | undefined {
 function refusedAt(refusal: Refusal, now: number): number {
   const { next, attempt = 1 } = refusal
   if (next === undefined || inHost(refusal, now) !== undefined) return now
-  return Math.min(now, next - HOST_FIRST_MS * 2 ** (Math.max(1, attempt) - 1))
+  return Math.min(now, next - OPENCODE_FIRST_MS * 2 ** (Math.max(1, attempt) - 1))
 }
 
 /** Time of OpenCode's next attempt if it is later than OpenCode's own schedule: then the provider stated the time. */
 function inHost({ next, attempt = 1 }: Refusal, now: number): number | undefined {
   if (next === undefined) return undefined
-  const own = HOST_FIRST_MS * 2 ** (Math.max(1, attempt) - 1) * HOST_JITTER + HOST_SLACK_MS
+  const own = OPENCODE_FIRST_MS * 2 ** (Math.max(1, attempt) - 1) * OPENCODE_JITTER + OPENCODE_SLACK_MS
   return next - now > own ? next : undefined
 }

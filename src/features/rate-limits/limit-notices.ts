@@ -21,7 +21,7 @@ export class LimitNotices {
   readonly #runtime: Runtime
   readonly #breakerOf: (model: string) => Breaker | undefined
   /** Last report for each model: the time of the report, and the opening time that it stated. */
-  readonly #told = new Map<string, { readonly at: number; readonly opensAt: number }>()
+  readonly #reports = new Map<string, { readonly at: number; readonly opensAt: number }>()
   /** Models with a report in preparation. */
   readonly #gathering = new Set<string>()
 
@@ -41,21 +41,21 @@ export class LimitNotices {
   }
 
   /** Called when an earlier process has reported this limit. */
-  wasTold(model: string, told: { readonly at: number; readonly opensAt: number }): void {
-    this.#told.set(model, told)
+  wasTold(model: string, report: { readonly at: number; readonly opensAt: number }): void {
+    this.#reports.set(model, report)
   }
 
   #isNews(model: string, before: Breaker | undefined): boolean {
     const breaker = this.#breakerOf(model)
     const now = this.#runtime.clock.now()
     if (!breaker || breaker.opensAt - now < WORTH_TELLING_MS) return false
-    const told = this.#told.get(model)
+    const report = this.#reports.get(model)
     // The limit was too short to report before, and has become long.
-    if (told === undefined) return true
+    if (report === undefined) return true
     // If only a probe was refused, the limit is not new.
     const isNew = before === undefined || before.recovery !== undefined
-    const isLater = breaker.told && breaker.opensAt - told.opensAt >= QUIET_MS
-    return isLater || (isNew && now - told.at >= QUIET_MS)
+    const isLater = breaker.stated && breaker.opensAt - report.opensAt >= QUIET_MS
+    return isLater || (isNew && now - report.at >= QUIET_MS)
   }
 
   #announce(model: string): void {
@@ -64,7 +64,7 @@ export class LimitNotices {
     const parked = concerned(this.#runtime, model)
     if (!breaker || breaker.recovery || parked.length === 0) return
     const now = clock.now()
-    this.#told.set(model, { at: now, opensAt: breaker.opensAt })
+    this.#reports.set(model, { at: now, opensAt: breaker.opensAt })
     const title = headline(model, breaker, now)
     const message = `${count(parked.length, "task")} ${are(parked)} parked and ${go(parked)} on by ${themselves(parked)}. /tasks: Go on now.`
     if (options.toasts) opencode.toast({ title, message, variant: "warning" })
@@ -94,7 +94,7 @@ const concerned = ({ store }: Runtime, model: string): readonly Task[] =>
 
 const isWaiting = (task: Task): boolean => task.run.startedAt === undefined
 
-function headline(model: string, { told, opensAt, kind }: Breaker, now: number): string {
+function headline(model: string, { stated: told, opensAt, kind }: Breaker, now: number): string {
   return `${model} ${conditionOf(kind)}${told ? " until" : ", next try"} ${formatTime(opensAt, now)}`
 }
 

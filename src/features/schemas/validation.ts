@@ -28,7 +28,7 @@ export class Validation {
 
   /** Validates an answer in a thread of its own, so that a thread that hangs blocks no other answer. Never rejects. */
   async check(schema: Schema, text: string): Promise<ValidationResult> {
-    const limits = { idleMs: MOST_CHECK_MS, answerMs: MOST_CHECK_MS, restMs: 0 }
+    const limits = { idleMs: MOST_CHECK_MS, answerMs: MOST_CHECK_MS, cooldownMs: 0 }
     const helper = new OnDemandWorker<ValueOrder, ValueAnswer>(this.#clock, limits, this.#start)
     const isReady = (await helper.ask(NOTHING, MOST_START_MS)) !== undefined
     const patience = this.#patience()

@@ -127,14 +127,14 @@ async function readCalls(api: TuiPluginApi, { task, tracker }: TrackedTask, limi
   }
 }
 
-const NO_SIGNS: UiMetadata = { asks: [] }
+const NO_UI_METADATA: UiMetadata = { asks: [] }
 
 /** Collects the live state of a run, for display. */
 class ProgressTracker {
   readonly #asks = new Map<string, Ask>()
   #observed = NOTHING_OBSERVED
   #retry: Progress["retry"]
-  #uiMetadata: UiMetadata = NO_SIGNS
+  #uiMetadata: UiMetadata = NO_UI_METADATA
   /** Set once the session was seen at work. */
   begun = false
 
@@ -155,7 +155,7 @@ class ProgressTracker {
   }
 
   /** Applies the UI metadata of a remote task. Returns the questions that are new. */
-  elsewhere(uiMetadata: UiMetadata = NO_SIGNS): readonly Ask[] {
+  remoteAsks(uiMetadata: UiMetadata = NO_UI_METADATA): readonly Ask[] {
     const before = this.#uiMetadata.asks
     this.#uiMetadata = uiMetadata
     return uiMetadata.asks.filter(({ id }) => !before.some((ask) => ask.id === id))
@@ -261,7 +261,7 @@ export class KnownTasks {
     const uiMetadata = decodeUiMetadata(session.metadata)
     const entry = { task, tracker, usage, row: session, ...(uiMetadata?.fetches && { fetches: uiMetadata.fetches }) }
     this.#entries.set(session.id, entry)
-    const asked = tracker?.elsewhere(uiMetadata) ?? []
+    const asked = tracker?.remoteAsks(uiMetadata) ?? []
     if (live) {
       const change = { seen: seenOf(entry), before: known?.task }
       this.#audible.add(session.id)
@@ -277,7 +277,7 @@ export class KnownTasks {
     if (known.includes(true)) this.tell()
   }
 
-  hear(event: OpencodeEvent): void {
+  handleEvent(event: OpencodeEvent): void {
     const sessionID = event.type === "asked" ? event.ask.sessionID : event.sessionID
     const handle = this.#entries.get(sessionID)
     if (!handle?.tracker) return

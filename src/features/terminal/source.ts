@@ -41,7 +41,7 @@ export function createSource(api: TuiPluginApi, listeners: Listeners = {}, deepe
     ...EVENTS.map((type) =>
       on(type, (event) => {
         const heard = events.read(event, Date.now())
-        if (heard) return known.hear(heard)
+        if (heard) return known.handleEvent(heard)
         // The event reader reports no status `idle`, but this status ends a retry, too.
         if (type === "session.status") known.calm((event.properties as { sessionID: string }).sessionID)
       }),
@@ -133,11 +133,11 @@ class Reading {
     const before = known.entries()
     const launches = (session: Session) => this.#launches(session)
     const sessions = await readSessions(this.#api, sessionID, launches)
-    const there = new Set(sessions.map(({ id }) => id))
+    const present = new Set(sessions.map(({ id }) => id))
     const parents = new Set([sessionID, ...sessions.filter(launches).map(({ id }) => id)])
     for (const session of sessions) if (!heard.has(session.id)) known.take(session, false)
     for (const { row, task } of before)
-      if (parents.has(row.parentID ?? "") && !there.has(task.sessionID) && !heard.has(task.sessionID))
+      if (parents.has(row.parentID ?? "") && !present.has(task.sessionID) && !heard.has(task.sessionID))
         known.forget(task.sessionID)
     const found = known.entries().filter(({ task }) => parents.has(task.parentID))
     await catchUp(this.#api, found, heard, messages)

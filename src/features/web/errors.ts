@@ -18,12 +18,16 @@ export class WebError extends Error {
 /** Converts an error of a route into the answer `{"error": "…"}` with an HTTP status. */
 export function errorHandler(log: Log, parts: readonly WebPart[]) {
   return (error: Error, context: Context): Response => {
-    const { status, message } = told(error, log, parts)
+    const { status, message } = errorResponse(error, log, parts)
     return context.json({ error: message }, status)
   }
 }
 
-function told(error: Error, log: Log, parts: readonly WebPart[]): { status: ContentfulStatusCode; message: string } {
+function errorResponse(
+  error: Error,
+  log: Log,
+  parts: readonly WebPart[],
+): { status: ContentfulStatusCode; message: string } {
   if (error instanceof WebError) return error
   const own = parts.flatMap((part) => part.status(error) ?? [])[0]
   if (own) return { status: own, message: error.message }

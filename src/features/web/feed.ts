@@ -176,8 +176,8 @@ export class Feed {
     const views = all ? agents.list() : ids.flatMap((id) => agents.get(id) ?? [])
     const now = this.#ports.clock.now()
     const rows = views.map((view) => agentRow(view, agents.isForeign(view.task.id), now))
-    const there = new Set(rows.map(({ id }) => id))
-    const gone = (all ? [...this.#agents.keys()] : ids).filter((id) => this.#agents.has(id) && !there.has(id))
+    const present = new Set(rows.map(({ id }) => id))
+    const gone = (all ? [...this.#agents.keys()] : ids).filter((id) => this.#agents.has(id) && !present.has(id))
     return {
       ...some("agents", renew(this.#agents, rows)),
       ...some("agentsGone", forget(this.#agents, gone)),

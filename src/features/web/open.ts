@@ -158,7 +158,7 @@ function personOf({ manager, options, connection }: PageSetup): PageUserActions 
     session: (sessionID) => userActions.session(sessionID),
     open: (title) => userActions.open(title),
     discard: (sessionID) => opencode.deleteSession(sessionID),
-    write: (word) => userActions.write(word),
+    write: (message) => userActions.write(message),
     agents: () => opencode.agents(),
     models: () => opencode.models(),
     limits: limitsOf(options),

@@ -34,24 +34,24 @@ export async function withMarks(checkout: Checkout, merged: Merged, marking: Mar
   // A name that is not valid text cannot be passed back to git, so its conflict gets no markers.
   const open = joined(conflicts).filter(({ path, users, agents }) => (users || agents) && !path.includes("\uFFFD"))
   const mergeable = open.filter(({ users, agents }) => !isSubmoduleEntry(users) && !isSubmoduleEntry(agents))
-  const [there, programs] = await Promise.all([
+  const [entries, programs] = await Promise.all([
     entriesAt(checkout, tree, [...mergeable.map(({ path }) => path), ...names(mergeable)]),
     filtered(checkout, [...new Set(names(mergeable))]),
   ])
   const oids = mergeable.flatMap(({ path, users, agents }) =>
-    [there.get(path), users, agents].flatMap((handle) => (isFile(handle) && handle ? [handle.oid] : [])),
+    [entries.get(path), users, agents].flatMap((entry) => (isFile(entry) && entry ? [entry.oid] : [])),
   )
   const texts = await readBlobs(checkout, oids)
   const given: Given[] = []
   const lines: string[] = []
   for (const conflict of mergeable) {
-    const now = there.get(conflict.path)
+    const now = entries.get(conflict.path)
     const file = programs.has(conflict.name)
       ? await filteredFile(checkout, conflict, marking)
       : { text: marksOf(now && texts.get(now.oid), conflict, texts, marking) }
     const oid = "text" in file ? await writeBlob(checkout, file.text) : file.oid
     if (oid === undefined) continue
-    const path = conflict.path === conflict.name ? conflict.name : free(conflict, there)
+    const path = conflict.path === conflict.name ? conflict.name : free(conflict, entries)
     const stray = conflicts.filter((each) => each.name === conflict.name && each.path !== path)
     lines.push(...stray.map((each) => `0 ${"0".repeat(oid.length)}\t${each.path}\0`))
     lines.push(`${modeOf(now, conflict)} ${oid}\t${path}\0`)
@@ -77,14 +77,14 @@ const names = (conflicts: readonly Conflict[]): string[] => conflicts.map(({ nam
 
 /** Mode of the file with markers: that of the merged file, or else of a side that is a file. */
 const modeOf = (now: TreeEntry | undefined, { users, agents }: Conflict): string => {
-  const file = [now, users, agents].find((handle) => isFile(handle))
+  const file = [now, users, agents].find((entry) => isFile(entry))
   return file?.mode ?? "100644"
 }
 
 /** Finds a free name for a file if the other side uses the file's own name. */
-function free({ name, users }: Conflict, there: ReadonlyMap<string, TreeEntry>): string {
+function free({ name, users }: Conflict, entries: ReadonlyMap<string, TreeEntry>): string {
   const path = `${name}~${users ? SIDE_NAMES.users : SIDE_NAMES.agents}`
-  return there.has(path) ? `${path}~` : path
+  return entries.has(path) ? `${path}~` : path
 }
 
 /** Text with markers: git's own with labels, or else both whole sides between new markers. */
@@ -97,15 +97,15 @@ function marksOf(
   const { taskID, sides } = marking
   const gits = text === undefined || text.includes("\0") ? undefined : labelMarkers(text, taskID, sides)
   if (gits !== undefined) return gits
-  const asText = (handle: TreeEntry | undefined) => {
-    const found = isFile(handle) && handle ? texts.get(handle.oid) : undefined
+  const asText = (entry: TreeEntry | undefined) => {
+    const found = isFile(entry) && entry ? texts.get(entry.oid) : undefined
     return found?.includes("\0") ? undefined : found
   }
   const { users, agents } = conflict
-  const whole = [users, agents].every((handle) => !handle || asText(handle) !== undefined)
-  const side = (which: "users" | "agents", handle: TreeEntry | undefined): Side => {
-    if (!handle) return { note: absent(conflict) }
-    return whole ? { text: asText(handle), note: moved(conflict) } : { note: kindOf(handle, which, conflict, marking) }
+  const whole = [users, agents].every((entry) => !entry || asText(entry) !== undefined)
+  const side = (which: "users" | "agents", entry: TreeEntry | undefined): Side => {
+    if (!entry) return { note: absent(conflict) }
+    return whole ? { text: asText(entry), note: moved(conflict) } : { note: kindOf(entry, which, conflict, marking) }
   }
   return between(side("users", users), side("agents", agents), taskID)
 }
@@ -117,8 +117,8 @@ const moved = ({ path, name }: Conflict): string | undefined =>
   path === name ? undefined : `has this at ${nameInMark(name)}`
 
 /** Note that stands for a side that cannot be shown as text, and says how to get this side's file. */
-function kindOf(handle: TreeEntry, which: "users" | "agents", { name }: Conflict, { taskID }: Marking): string {
-  const kind = isLink(handle) ? "a link" : "a file that is no short text"
+function kindOf(entry: TreeEntry, which: "users" | "agents", { name }: Conflict, { taskID }: Marking): string {
+  const kind = isLink(entry) ? "a link" : "a file that is no short text"
   return `has ${kind}; ${howToGet(which, name, taskID)}`
 }
 
@@ -135,8 +135,8 @@ async function filteredFile(
   { taskID }: Marking,
 ): Promise<{ readonly oid: string | undefined }> {
   const { name, users, agents } = conflict
-  const side = (which: "users" | "agents", handle: TreeEntry | undefined): Side => ({
-    note: handle ? howToGet(which, name, taskID) : absent(conflict),
+  const side = (which: "users" | "agents", entry: TreeEntry | undefined): Side => ({
+    note: entry ? howToGet(which, name, taskID) : absent(conflict),
   })
   const text = between(side("users", users), side("agents", agents), taskID)
   try {
@@ -179,10 +179,10 @@ export async function unsolvedIn(checkout: Checkout, taskID: string, state: stri
   const args = ["grep", "-l", "-z", "--text", "--no-color", "--extended-regexp", "-e", pattern, state]
   const { out } = await git(args, { ...gitOptions(checkout), accept: [1] })
   const found = out.split("\0").flatMap((name) => (name === "" ? [] : [name.slice(state.length + 1)]))
-  return [...new Set([...found, ...(await withPausedParents(checkout, { taskID, state, given }))])].sort()
+  return [...new Set([...found, ...(await markedFiles(checkout, { taskID, state, given }))])].sort()
 }
 
-async function withPausedParents(
+async function markedFiles(
   checkout: Checkout,
   { taskID, state, given }: { readonly taskID: string; readonly state: string; readonly given: readonly Given[] },
 ): Promise<string[]> {
@@ -192,18 +192,18 @@ async function withPausedParents(
     given.map(({ path }) => path),
   )
   const now = given.flatMap((each) => {
-    const handle = entries.get(each.path)
-    return handle && !isLink(handle) ? [{ ...each, entry: handle }] : []
+    const entry = entries.get(each.path)
+    return entry && !isLink(entry) ? [{ ...each, entry: entry }] : []
   })
   const plain = now.filter((each) => !each.filtered)
   const texts = await readBlobs(
     checkout,
-    plain.flatMap(({ oid, entry: handle }) => [oid, handle.oid]),
+    plain.flatMap(({ oid, entry }) => [oid, entry.oid]),
   )
   const marked: string[] = []
-  for (const { path, oid, entry: handle, filtered: through } of now) {
+  for (const { path, oid, entry, filtered: through } of now) {
     const read = async (blob: string) => (through ? await readFiltered(checkout, blob, path) : (texts.get(blob) ?? ""))
-    if (handle.oid === oid || isMarked(await read(oid), await read(handle.oid), taskID)) marked.push(path)
+    if (entry.oid === oid || isMarked(await read(oid), await read(entry.oid), taskID)) marked.push(path)
   }
   return marked
 }

@@ -76,13 +76,13 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
       throw new CallError(
         `The task's worktree cannot be made: its folder ${target} is there already, and nothing tells what is in it. Look at it, and move it elsewhere; then resume the task.`,
       )
-    writeMarker(target, { ...marker, state: "used", keeper: ports.keeper() })
-    const start = await goOn(ports, from, marker, request)
+    writeMarker(target, { ...marker, state: "used", keeper: ports.ownerMark() })
+    const start = await reuseFolder(ports, from, marker, request)
     const stashed = await note(ports, from, taskID, marker.worktree)
     return await readyIn(from, request, { target, directory, start, stashed, lacks: marker.lacks })
   }
   const { top, gitDir, commonDir, prefix } = from
-  const making: Marker = { state: "making", keeper: ports.keeper(), from: { top, gitDir, commonDir, prefix } }
+  const making: Marker = { state: "making", keeper: ports.ownerMark(), from: { top, gitDir, commonDir, prefix } }
   try {
     const { worktree, start } = await make(ports, from, target, request, making)
     await mkdir(directory, { recursive: true })
@@ -162,7 +162,7 @@ export async function begin(from: Checkout, taskID: string, begun: Start): Promi
 /**
  * Continues in a folder that could not be removed after the last run. Its files are changed to those of a new start.
  */
-async function goOn(
+async function reuseFolder(
   ports: WorktreePorts,
   from: Checkout,
   { worktree }: Marker,
@@ -254,8 +254,8 @@ async function equip(
 ): Promise<Equipped> {
   const { target, making, signal } = equipping
   const { configFolder, bounds = BOUNDS } = ports
-  const room = bounds.one
-  const host = configFolder
+  const mostBytes = bounds.one
+  const opencodePackages = configFolder
     ? installedBy(from.top, worktree.top, from.prefix, configFolder)
     : ({ names: [], fromOwn: [] } as const)
   const known = ports.settings.setup === "" ? await dependenciesOf(from, from.prefix, configFolder) : undefined
@@ -266,13 +266,13 @@ async function equip(
     writeMarker(target, { ...making, bytes })
     return { names: isBrought ? known.names : [], bytes, lacks }
   })
-  const names = [...new Set([...host.names, ...reserved.names])]
-  const { placed, failed, more } = await copyEntries(from.top, worktree.top, names, room - reserved.bytes, signal)
+  const names = [...new Set([...opencodePackages.names, ...reserved.names])]
+  const { placed, failed, more } = await copyEntries(from.top, worktree.top, names, mostBytes - reserved.bytes, signal)
   const all = [...placed]
-  for (const folder of configFolder ? host.fromOwn : []) {
+  for (const folder of configFolder ? opencodePackages.fromOwn : []) {
     const { own, installs } = configFolder as OpencodeFolder
-    const there = installs.filter((name) => existsSync(join(own, name)))
-    const brought = await copyEntries(own, join(worktree.top, folder), there, room, signal)
+    const present = installs.filter((name) => existsSync(join(own, name)))
+    const brought = await copyEntries(own, join(worktree.top, folder), present, mostBytes, signal)
     all.push(...brought.placed.map((name) => join(folder, name)))
   }
   await recordCopied(worktree, all)

@@ -185,13 +185,13 @@ export type CopiedEntries = {
 
 /**
  * Copies entries between folders, and changes links and paths into the old folder so that they lead into the new one.
- * `room`: most bytes of targets outside of the old folder that are copied.
+ * `mostBytes`: most bytes of targets outside of the old folder that are copied.
  */
 export async function copyEntries(
   from: string,
   to: string,
   names: readonly string[],
-  room: number,
+  mostBytes: number,
   signal?: AbortSignal,
 ): Promise<CopiedEntries> {
   const placed: string[] = []
@@ -205,7 +205,7 @@ export async function copyEntries(
   }
   if (placed.length === 0 || signal?.aborted) return { placed, failed, more: 0 }
   const move = { from, to }
-  const { left, more } = await redirectLinks(move, placed, room)
+  const { left, more } = await redirectLinks(move, placed, mostBytes)
   await redirectTexts(move, placed)
   const out = left.length > 0 ? [`${listSome(left)} (a link that leads out of the repository)`] : []
   return { placed, failed: [...failed, ...out], more }
@@ -275,12 +275,12 @@ async function forAll<Item>(items: readonly Item[], work: (item: Item) => Promis
 
 /**
  * Changes links into the original folder so that they lead into the new one. Links to targets outside are replaced by a
- * copy of at most `room` bytes or removed, because through them an agent would write into the user's files.
+ * copy of at most `mostBytes` bytes or removed, because through them an agent would write into the user's files.
  */
 async function redirectLinks(
   move: Move,
   names: readonly string[],
-  room: number,
+  mostBytes: number,
 ): Promise<{ readonly left: readonly string[]; readonly more: number }> {
   const args = [...names.map((name) => `./${name}`), "-type", "l", "-print0"]
   const links = (await run("find", args, move.to, COPY_LIMIT_MS)).split("\0").filter(Boolean)
@@ -300,7 +300,7 @@ async function redirectLinks(
   // The links are replaced in turn, because each target is measured before it is copied.
   let more = 0
   for (const each of outside) {
-    const bytes = await replaced(each, room - more)
+    const bytes = await replaced(each, mostBytes - more)
     if (bytes === undefined) left.push(each.link)
     more += bytes ?? 0
   }
@@ -310,10 +310,10 @@ async function redirectLinks(
 type Outside = { readonly link: string; readonly path: string; readonly led: string }
 
 /**
- * Replaces a link by a copy of its target of at most `room` bytes. Returns the copy's size; undefined if the link was
+ * Replaces a link by a copy of its target of at most `mostBytes` bytes. Returns the copy's size; undefined if the link was
  * removed instead.
  */
-async function replaced({ path, led }: Outside, room: number): Promise<number | undefined> {
+async function replaced({ path, led }: Outside, mostBytes: number): Promise<number | undefined> {
   const real = await realpath(led).catch(() => undefined)
   // In a Python environment, the link to the system's interpreter stays.
   if (real !== undefined && /^python[\d.]*$/.test(basename(path)) && existsSync(join(dirname(path), "..", VENV)))
@@ -323,7 +323,7 @@ async function replaced({ path, led }: Outside, room: number): Promise<number | 
   // A package in a store needs the packages beside it, which would not be copied, so the link is only removed.
   if (real.includes("/node_modules/")) return undefined
   const bytes = await bytesOf(dirname(real), [basename(real)])
-  if (bytes > room || (await copied(real, path)) !== undefined) return undefined
+  if (bytes > mostBytes || (await copied(real, path)) !== undefined) return undefined
   await rm(join(path, ".git"), { recursive: true, force: true }).catch(() => {})
   if ((await lstat(path)).isDirectory()) await redirectInside({ from: real, to: path })
   return bytes
@@ -431,9 +431,9 @@ export function installedBy(
   const all = aboveUntil(to, join(to, prefix)).map((above) => join(relative(to, above), name))
   const folders = all.filter((folder) => existsSync(join(to, folder)))
   const isInstalled = (folder: string) => existsSync(join(from, folder, "node_modules"))
-  const there = (folder: string) => installs.filter((each) => existsSync(join(from, folder, each)))
+  const present = (folder: string) => installs.filter((each) => existsSync(join(from, folder, each)))
   return {
-    names: folders.filter(isInstalled).flatMap((folder) => there(folder).map((each) => join(folder, each))),
+    names: folders.filter(isInstalled).flatMap((folder) => present(folder).map((each) => join(folder, each))),
     // A folder with a package.json of its own may need other packages, so it gets none.
     fromOwn: folders.filter(
       (folder) =>

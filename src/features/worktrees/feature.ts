@@ -12,14 +12,14 @@ const worktreeKind = (settings: Options["worktree"], { processes, commands, conf
   described: `"worktree": a git worktree of its own, from your files as they are${ignoredIn(settings)}.`,
   called: () => "a git worktree of its own",
   remains: () => "its worktree's folder",
-  keeps: settings,
+  retention: settings,
   isShared: true,
   guards: true,
   mayHaveLeft: () => existsSync(WORKTREES),
   async open() {
     const { Worktrees } = await import("./worktrees.ts")
-    const { keeper, isOthers } = commands
-    return new Worktrees({ root: WORKTREES, settings, processes, commands, configFolder, keeper, isOthers })
+    const { ownerMark: ownerMark, isOthers } = commands
+    return new Worktrees({ root: WORKTREES, settings, processes, commands, configFolder, ownerMark: ownerMark, isOthers })
   },
 })
 

@@ -48,9 +48,9 @@ export type WorktreePorts = Ownership & {
 
 /** Folder of a repository's worktrees, shared by all its checkouts. */
 export async function repoWorktreesFolder({ root }: WorktreePorts, { commonDir }: Checkout): Promise<string> {
-  const room = join(root, createHash("sha256").update(commonDir).digest("hex").slice(0, 16))
-  await mkdir(room, { recursive: true, mode: 0o700 })
-  return realpath(room)
+  const repoFolder = join(root, createHash("sha256").update(commonDir).digest("hex").slice(0, 16))
+  await mkdir(repoFolder, { recursive: true, mode: 0o700 })
+  return realpath(repoFolder)
 }
 
 /** Name of a worktree's folder: the task's id, with a number if an earlier folder of the task could not be removed. */
@@ -64,9 +64,9 @@ export const taskOf = (name: string): string => name.replace(/-\d+$/, "")
  * any time.
  */
 export async function worktreeFolder(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<string> {
-  const room = await repoWorktreesFolder(ports, checkout)
+  const repoFolder = await repoWorktreesFolder(ports, checkout)
   for (let nth = 1; ; nth++) {
-    const folder = join(room, nameOf(taskID, nth))
+    const folder = join(repoFolder, nameOf(taskID, nth))
     if (readMarker(folder)?.state !== "kept") return folder
   }
 }
@@ -74,9 +74,9 @@ export async function worktreeFolder(ports: WorktreePorts, checkout: Checkout, t
 /** Size of dependencies in all worktrees of this user, in bytes. */
 export async function heldBytes({ root }: WorktreePorts): Promise<number> {
   let sum = 0
-  for (const room of await readdir(root).catch(() => []))
-    for (const name of await jsonNames(join(root, room)).catch(() => []))
-      sum += readMarker(join(root, room, name))?.bytes ?? 0
+  for (const repoFolder of await readdir(root).catch(() => []))
+    for (const name of await jsonNames(join(root, repoFolder)).catch(() => []))
+      sum += readMarker(join(root, repoFolder, name))?.bytes ?? 0
   return sum
 }
 
@@ -91,10 +91,10 @@ export type Cleaned = {
 export async function cleanAll(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<Cleaned> {
   // Commands that a dead process left running are ended first, because they would write into the archived state.
   if (ports.commands) await endLeftovers(ports.commands)
-  const room = await repoWorktreesFolder(ports, checkout)
-  const names = (await jsonNames(room)).filter((name) => taskOf(name) === taskID)
+  const repoFolder = await repoWorktreesFolder(ports, checkout)
+  const names = (await jsonNames(repoFolder)).filter((name) => taskOf(name) === taskID)
   const cleaned: Cleaned[] = []
-  for (const name of names.sort()) cleaned.push(await clean(ports, join(room, name), taskID))
+  for (const name of names.sort()) cleaned.push(await clean(ports, join(repoFolder, name), taskID))
   return { unsaved: cleaned.flatMap(({ unsaved }) => unsaved), notes: cleaned.flatMap(({ notes }) => notes) }
 }
 
@@ -133,10 +133,10 @@ export async function activeRuns(
   checkout: Checkout,
   but: string,
 ): Promise<readonly RunCheckouts[]> {
-  const room = await repoWorktreesFolder(ports, checkout)
+  const repoFolder = await repoWorktreesFolder(ports, checkout)
   const found: RunCheckouts[] = []
-  for (const name of await jsonNames(room)) {
-    const marker = taskOf(name) === but ? undefined : readMarker(join(room, name))
+  for (const name of await jsonNames(repoFolder)) {
+    const marker = taskOf(name) === but ? undefined : readMarker(join(repoFolder, name))
     if (marker?.state === "used" && marker.worktree && existsSync(marker.worktree.gitDir))
       found.push({ from: marker.from, worktree: marker.worktree, taskID: taskOf(name) })
   }

@@ -38,7 +38,7 @@ export type GitOptions = {
   readonly mostBytes?: number
 }
 
-export type GitAnswer = {
+export type GitOutput = {
   readonly code: number
   readonly out: string
   readonly cut: boolean
@@ -90,14 +90,14 @@ const IDENTITY: { readonly name: string; readonly email: string; readonly date?:
  * The only function that runs git. Sets a time limit, and uses no shell, no redirecting variables and no terminal
  * prompts; rejects with a `GitError`.
  */
-export const git = (args: readonly string[], options: GitOptions): Promise<GitAnswer> =>
+export const git = (args: readonly string[], options: GitOptions): Promise<GitOutput> =>
   retryOn(SWEPT, () => withoutAbsent(args, options))
 
 /**
  * Runs git. If a filter's program is missing, git fails, so the command is repeated without this filter: the filter's
  * files stay as stored.
  */
-async function withoutAbsent(args: readonly string[], options: GitOptions): Promise<GitAnswer> {
+async function withoutAbsent(args: readonly string[], options: GitOptions): Promise<GitOutput> {
   try {
     return await runGit(args, options)
   } catch (error) {
@@ -174,7 +174,7 @@ export async function retryOn<Value>(passing: RegExp, work: () => Promise<Value>
   }
 }
 
-async function runGit(args: readonly string[], options: GitOptions): Promise<GitAnswer> {
+async function runGit(args: readonly string[], options: GitOptions): Promise<GitOutput> {
   const { cwd, input, inputFrom, bytes, take, accept = [], timeLimit = TIME_LIMIT_MS, mostBytes } = options
   const ended = await runBounded("git", [...SETTINGS, ...caseOf(options), ...args], {
     cwd,

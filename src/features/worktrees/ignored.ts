@@ -179,8 +179,8 @@ function madeIn(text: string): Made {
 export async function ignoredBeside(from: Checkout, target: string): Promise<Ignored> {
   const names = await ignoredNames(from).catch(() => [])
   const isThere = await Promise.all(names.map((name) => lstat(join(target, name)).then(Boolean, () => false)))
-  const there = names.filter((_name, at) => isThere[at])
-  return { there, absent: names.filter((name) => !there.includes(name) && !NOBODYS.test(name)) }
+  const present = names.filter((_name, at) => isThere[at])
+  return { present, absent: names.filter((name) => !present.includes(name) && !NOBODYS.test(name)) }
 }
 
 /** Restores ignored files of earlier runs in a new worktree. A file that already exists there stays. */

@@ -149,8 +149,8 @@ const LINK = "120000"
 /** Size of the largest file in which an agent can solve a conflict as text, in bytes. */
 const MOST_TEXT_BYTES = 500_000
 
-export const isLink = (handle: TreeEntry | undefined): boolean => handle?.mode === LINK
-export const isFile = (handle: TreeEntry | undefined): boolean => handle?.mode.startsWith("100") === true
+export const isLink = (entry: TreeEntry | undefined): boolean => entry?.mode === LINK
+export const isFile = (entry: TreeEntry | undefined): boolean => entry?.mode.startsWith("100") === true
 
 /** Contents of those objects that are small enough to be text. */
 export async function readBlobs(checkout: Checkout, oids: readonly string[]): Promise<ReadonlyMap<string, string>> {
@@ -218,7 +218,7 @@ export async function entriesAt(
   )
 }
 
-export const isSubmoduleEntry = (handle: TreeEntry | undefined): boolean => handle?.mode === SUBMODULE
+export const isSubmoduleEntry = (entry: TreeEntry | undefined): boolean => entry?.mode === SUBMODULE
 
 /**
  * Note on files that stay as git stores them, because their filter's program is not installed; undefined if there are

@@ -2,7 +2,7 @@ import { oneLine } from "../../lib/text.ts"
 import type { EnterRequest } from "../../runtime/places/place.ts"
 import { listSome } from "./dependencies.ts"
 
-export type Ignored = { readonly there: readonly string[]; readonly absent: readonly string[] }
+export type Ignored = { readonly present: readonly string[]; readonly absent: readonly string[] }
 
 export type PreparedWorktree = {
   /** Folder in the worktree that corresponds to the parent's. */
@@ -44,9 +44,9 @@ export function prefaceOf(
   return `${place}${conflictMarkersText(conflicts, unsolved)}`
 }
 
-function ignoredText({ there, absent }: Ignored = { there: [], absent: [] }): string {
-  if (there.length === 0) return absent.length === 0 ? "" : ` It lacks what git ignores: ${listSome(absent)}.`
-  return ` Of what git ignores it has ${listSome(there)}${absent.length === 0 ? "" : `, and lacks ${listSome(absent)}`}.`
+function ignoredText({ present, absent }: Ignored = { present: [], absent: [] }): string {
+  if (present.length === 0) return absent.length === 0 ? "" : ` It lacks what git ignores: ${listSome(absent)}.`
+  return ` Of what git ignores it has ${listSome(present)}${absent.length === 0 ? "" : `, and lacks ${listSome(absent)}`}.`
 }
 
 /** Part of the prompt that explains conflict markers; "" if no file has any. */

@@ -17,8 +17,8 @@ import { readMarker } from "./worktree.ts"
 const ASIDE = "refs/superagents-cleared/"
 
 export const sharedIn = (ports: WorktreePorts): SharedPlaces => ({
-  beginAs: (taskID, from, folder) => beginAs(folder, from, taskID),
-  goOnAs: (taskID, groupID, folder) => goOnAs(folder, groupID, taskID),
+  copyStart: (taskID, from, folder) => copyStart(folder, from, taskID),
+  copyWork: (taskID, groupID, folder) => copyWork(folder, groupID, taskID),
   settle,
   changedIn: (taskID, folder, globs) => changedIn(ports, taskID, folder, globs),
   async isCurrent(taskID, folder) {
@@ -29,7 +29,7 @@ export const sharedIn = (ports: WorktreePorts): SharedPlaces => ({
 })
 
 /** Lets a task begin with the state with which another task began. */
-async function beginAs(folder: string, from: string, taskID: string): Promise<void> {
+async function copyStart(folder: string, from: string, taskID: string): Promise<void> {
   const checkout = await requireCheckout(folder)
   const [base, start] = await Promise.all([readRef(checkout, "base", from), readRef(checkout, "start", from)])
   await writeRefs(checkout, taskID, { state: base, base, start })
@@ -44,7 +44,7 @@ async function workRefs(original: Checkout, taskID: string): Promise<Partial<Rec
 }
 
 /** Lets a task continue with the group's work. The group keeps its own refs until it is settled again. */
-async function goOnAs(folder: string, groupID: string, taskID: string): Promise<void> {
+async function copyWork(folder: string, groupID: string, taskID: string): Promise<void> {
   const checkout = await requireCheckout(folder)
   // If an interrupted run of the task has left a state, that state is kept instead.
   if ((await readRef(checkout, "state", taskID)) === undefined)

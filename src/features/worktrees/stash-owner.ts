@@ -50,16 +50,16 @@ export async function entriesMadeIn(
   )
   const own: StashEntry[] = []
   const unsure: StashEntry[] = []
-  for (const handle of entries) {
-    const parent = parents.get(handle.commit) ?? ""
-    if (!fits(handle, parent, here)) continue
-    const paths = (await changesBetween(place.checkout, parent, handle.commit)).map(({ path }) => path)
-    const wasTouched = (traces: Traces) => touched(handle, paths, traces)
-    const able = rivals.filter((rival) => fits(handle, parent, rival))
+  for (const entry of entries) {
+    const parent = parents.get(entry.commit) ?? ""
+    if (!fits(entry, parent, here)) continue
+    const paths = (await changesBetween(place.checkout, parent, entry.commit)).map(({ path }) => path)
+    const wasTouched = (traces: Traces) => touched(entry, paths, traces)
+    const able = rivals.filter((rival) => fits(entry, parent, rival))
     const [isTouched, others] = [await wasTouched(here), await Promise.all(able.map(wasTouched))]
     const isRivals = others.includes(true)
-    if (able.length === 0 || (isTouched && !isRivals)) own.push(handle)
-    else if (isTouched === isRivals) unsure.push(handle)
+    if (able.length === 0 || (isTouched && !isRivals)) own.push(entry)
+    else if (isTouched === isRivals) unsure.push(entry)
   }
   return { own, unsure }
 }
@@ -176,8 +176,8 @@ export async function rewrite(
     if (top) await git(["update-ref", "-d", STASH, top.commit], run)
     step("cleared")
     let below = "0".repeat((top ?? wanted[0])?.commit.length ?? 0)
-    for (const handle of wanted.toReversed()) {
-      const { commit, name, email, time, zone, message } = handle
+    for (const entry of wanted.toReversed()) {
+      const { commit, name, email, time, zone, message } = entry
       const args = ["update-ref", "--create-reflog", "-m", message, STASH, commit, below]
       await git(args, { ...run, committer: { name: name || "unknown", email, date: `@${time} ${zone}` } })
       below = commit

@@ -191,15 +191,15 @@ async function takenByUser(
   const { tree: users } = await filesOf(from, "HEAD", "as git sees it")
   const parents = await parentsOf(where, entries)
   const taken: StashEntry[] = []
-  for (const handle of entries) {
-    const base = parents.get(handle.commit) ?? ""
-    const content = await contentOf(where, handle.commit)
+  for (const entry of entries) {
+    const base = parents.get(entry.commit) ?? ""
+    const content = await contentOf(where, entry.commit)
     const changed = (await changesBetween(where, base, content)).map(({ path }) => path)
     const isIn = async (files: string) => {
       const differs = new Set((await changesBetween(where, content, files)).map(({ path }) => path))
       return changed.every((path) => !differs.has(path))
     }
-    if (changed.length > 0 && (await isIn(users)) && !(await isIn(agents))) taken.push(handle)
+    if (changed.length > 0 && (await isIn(users)) && !(await isIn(agents))) taken.push(entry)
   }
   return taken
 }
@@ -228,12 +228,12 @@ async function fold({ tree: files, where }: Files, entries: readonly StashEntry[
   const left: StashEntry[] = []
   const parents = await parentsOf(where, entries)
   let tree = files
-  for (const handle of entries) {
-    const base = parents.get(handle.commit) ?? ""
+  for (const entry of entries) {
+    const base = parents.get(entry.commit) ?? ""
     const onBase = (content: string) => gitLine(["commit-tree", content, "-p", base, "-m", TITLE], gitOptions(where))
-    const [ours, theirs] = [await onBase(tree), await onBase(await contentOf(where, handle.commit))]
+    const [ours, theirs] = [await onBase(tree), await onBase(await contentOf(where, entry.commit))]
     const merged = await threeWay(where, { users: ours, agents: theirs })
-    if (merged.conflicts.length > 0) left.push(handle)
+    if (merged.conflicts.length > 0) left.push(entry)
     else tree = merged.tree
   }
   return { tree, left }

@@ -9,12 +9,12 @@ import {
   CaptureError,
   type ChangeStats,
   type EnterRequest,
-  type KeptStates,
   type MergeResult,
   type NextState,
   type Place,
   type PreparedPlace,
   type SharedPlaces,
+  type StoredStates,
   type SweptLeftover,
   type WorkDiff,
 } from "../../runtime/places/place.ts"
@@ -43,7 +43,7 @@ export class Worktrees implements Place {
   readonly #ports: WorktreePorts
 
   readonly shared: SharedPlaces
-  readonly states: KeptStates
+  readonly states: StoredStates
 
   constructor(ports: Omit<WorktreePorts, "fault"> & Partial<Pick<WorktreePorts, "fault">>) {
     this.#ports = { fault: () => {}, ...ports }
@@ -86,11 +86,11 @@ export class Worktrees implements Place {
    * Archives and removes a task's worktree. If there is none, the state that was archived before is returned; if
    * archiving fails, the folder stays for the next start of the plugin.
    */
-  putAway(taskID: string, folder: string): Promise<ArchiveResult> {
-    return plainly(() => this.#putAway(taskID, folder))
+  archive(taskID: string, folder: string): Promise<ArchiveResult> {
+    return plainly(() => this.#archive(taskID, folder))
   }
 
-  async #putAway(taskID: string, folder: string): Promise<ArchiveResult> {
+  async #archive(taskID: string, folder: string): Promise<ArchiveResult> {
     const checkout = await requireCheckout(folder)
     const target = await worktreeFolder(this.#ports, checkout, taskID)
     const { unsaved, notes } = await cleanAll(this.#ports, checkout, taskID)
@@ -185,10 +185,10 @@ export class Worktrees implements Place {
     const checkout = await findWorkingCheckout(folder)
     if (!checkout) return []
     const swept: SweptLeftover[] = []
-    const room = await repoWorktreesFolder(this.#ports, checkout)
-    for (const name of await jsonNames(room)) {
+    const repoFolder = await repoWorktreesFolder(this.#ports, checkout)
+    for (const name of await jsonNames(repoFolder)) {
       const taskID = taskOf(name)
-      const target = join(room, name)
+      const target = join(repoFolder, name)
       const marker = readMarker(target)
       if (!marker || marker.state === "held" || isBusy(taskID) || this.#ports.isOthers(marker.keeper)) continue
       try {
@@ -215,7 +215,7 @@ async function workOf(original: Checkout, taskID: string): Promise<ChangeStats> 
 }
 
 /** Next and present states of a task in the local repository, for a task whose files are on another machine. */
-const statesIn = (ports: WorktreePorts): KeptStates => ({
+const statesIn = (ports: WorktreePorts): StoredStates => ({
   async next(taskID, folder, bringIn): Promise<NextState> {
     const from = await sourceCheckout(folder)
     const before = await readRef(from, "state", taskID)
@@ -234,27 +234,28 @@ const statesIn = (ports: WorktreePorts): KeptStates => ({
 
 const MOST_CHARS = 300
 
-type Refusal = { readonly sign: RegExp; readonly told: (found: RegExpExecArray, error: Error) => string }
+type KnownError = { readonly pattern: RegExp; readonly told: (found: RegExpExecArray, error: Error) => string }
 
 /** Errors of git and the file system that the plugin knows, each with advice for the reader. */
-const REFUSALS: readonly Refusal[] = [
+const KNOWN_ERRORS: readonly KnownError[] = [
   {
-    sign: /detected dubious ownership in repository at '(.+?)'/,
+    pattern: /detected dubious ownership in repository at '(.+?)'/,
     told: ([, folder]) =>
       `the repository at ${folder} belongs to another user, so git refuses to work in it. If you trust it: git config --global --add safe.directory ${folder}.`,
   },
   {
-    sign: /fatal: (.+): (?:clean|smudge) filter '?(.+?)'? failed/,
+    pattern: /fatal: (.+): (?:clean|smudge) filter '?(.+?)'? failed/,
     told: ([, file, filter], error) =>
       `the program of the git filter ${filter} failed at ${file}. Mend it, or take it out of .gitattributes. Git said: ${oneLine(error.message, MOST_CHARS)}`,
   },
   {
-    sign: /repository database (\S+)|(?:unable to create|cannot create|could not create|cannot mkdir|cannot open|cannot lock ref)[^\n]*?'?(\/[^'\n:]+)?'?[^\n]*(?:Permission denied|Read-only file system)/i,
+    pattern:
+      /repository database (\S+)|(?:unable to create|cannot create|could not create|cannot mkdir|cannot open|cannot lock ref)[^\n]*?'?(\/[^'\n:]+)?'?[^\n]*(?:Permission denied|Read-only file system)/i,
     told: ([, objects, path], error) =>
       `the repository's own folder may not be written to (${objects ?? path ?? oneLine(error.message, MOST_CHARS)}). Let OpenCode's user write to it, then try again.`,
   },
   {
-    sign: /^(?:EACCES|EPERM|EROFS): .*'([^']+)'/,
+    pattern: /^(?:EACCES|EPERM|EROFS): .*'([^']+)'/,
     told: ([, path]) => `${path} may not be written to. Let OpenCode's user write to it, then try again.`,
   },
 ]
@@ -262,8 +263,8 @@ const REFUSALS: readonly Refusal[] = [
 /** Turns a known error into a `CallError` with advice. Any other error is returned as it is. */
 function explained(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof CallError) return error
-  for (const { sign, told } of REFUSALS) {
-    const found = sign.exec(error.message)
+  for (const { pattern, told } of KNOWN_ERRORS) {
+    const found = pattern.exec(error.message)
     if (found) return new CallError(told(found, error))
   }
   return error

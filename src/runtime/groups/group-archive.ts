@@ -3,7 +3,7 @@ import { chosenIn } from "../../core/group.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { filesNeededBy } from "../../core/receipts/stands-on.ts"
 import type { Merge, Task, Work } from "../../core/task.ts"
-import type { Parts } from "../parts.ts"
+import type { Services } from "../parts.ts"
 import type { Place, SharedPlaces } from "../places/place.ts"
 import type { FinishedWork, Merging, Places } from "../places/places.ts"
 import { autoMergeFolder, moveSessionBack, parentFolderOf, refuseFailedCheck } from "../sessions.ts"
@@ -12,24 +12,24 @@ import { membersOf } from "./plans.ts"
 
 /** Archives the places of tries. All tries begin with the same files, and only the winner's work is merged. */
 export class GroupArchive {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #places: Places
 
-  constructor(parts: Parts, places: Places) {
-    this.#parts = parts
+  constructor(services: Services, places: Places) {
+    this.#services = services
     this.#places = places
   }
 
   /** Gives a member the state that its group began with. */
   async share(member: Pick<Task, "id" | "place">, groupID: string): Promise<void> {
     const { shared } = await this.#sharedIn(member)
-    await shared.beginAs(member.id, groupID, member.place?.folder ?? "")
+    await shared.copyStart(member.id, groupID, member.place?.folder ?? "")
   }
 
   /** Gives the former winner the group's current work to continue with. */
   async giveBack(member: Task, groupID: string): Promise<void> {
     const { shared } = await this.#sharedIn(member)
-    await shared.goOnAs(member.id, groupID, parentFolderOf(this.#parts, member))
+    await shared.copyWork(member.id, groupID, parentFolderOf(this.#services, member))
   }
 
   /** Captures the state of `folder`, with which the member for an item begins. */
@@ -44,7 +44,7 @@ export class GroupArchive {
     const { shared } = await this.#places.placeOf(task)
     if (!shared)
       return guard.length === 0 ? result : { ...result, passed: false, how: "`guard` cannot be held in its place" }
-    const changed = shared.changedIn(task.id, parentFolderOf(this.#parts, task), guard)
+    const changed = shared.changedIn(task.id, parentFolderOf(this.#services, task), guard)
     // Without a guard the files are only information: an error is ignored, since a remote place may be out of reach.
     const { files, named } = await (guard.length > 0 ? changed : changed.catch(() => ({ files: [], named: [] })))
     if (named.length > 0) {
@@ -59,31 +59,34 @@ export class GroupArchive {
    * Archives all tries, and merges the winner's work if `merging` is set. `refs`: refs of the other tries' work, by task.
    * Failures become notes of the outcome.
    */
-  async leave(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<KeptTries, "refs">> {
+  async archive(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<ArchivedTries, "refs">> {
     try {
-      return await this.#leave(task, merging)
+      return await this.#archive(task, merging)
     } catch (error) {
-      return { ...this.#places.notKept(task, error), refs: new Map() }
+      return { ...this.#places.notArchived(task, error), refs: new Map() }
     }
   }
 
   /** Makes the winner's work the group's work and archives the other tries. A repeated call changes nothing. */
-  async keep(task: Task): Promise<KeptTries> {
+  async keep(task: Task): Promise<ArchivedTries> {
     const { place, shared } = await this.#sharedIn(task)
-    const folder = parentFolderOf(this.#parts, task)
+    const folder = parentFolderOf(this.#services, task)
     const winner = chosenIn(task.group)
-    const tries = membersOf(this.#parts.store, task).map(({ task: each }) => each)
+    const tries = membersOf(this.#services.store, task).map(({ task: each }) => each)
     const works = new Map<string, Work>()
     let left: unknown
     for (const each of tries) {
       try {
-        if (!each.outcome?.work) await moveSessionBack(this.#parts, each)
-        works.set(each.id, each.outcome?.work ?? toWork(await place.putAway(each.id, folder)))
+        if (!each.outcome?.work) await moveSessionBack(this.#services, each)
+        works.set(each.id, each.outcome?.work ?? toWork(await place.archive(each.id, folder)))
       } catch (error) {
         // A remote try is archived later, when its place is in reach. Any other failure is thrown.
         if (each.id === winner || !this.#places.outlives(each)) throw error
         left ??= error
-        this.#parts.opencode.log("warn", "a try's place could not be put away", { task: each.id, error: String(error) })
+        this.#services.opencode.log("warn", "a try's place could not be put away", {
+          task: each.id,
+          error: String(error),
+        })
       }
     }
     // Without a winner nothing else reports the work that could not be archived.
@@ -93,13 +96,13 @@ export class GroupArchive {
     const refs = await shared.settle(folder, task.id, winner, aside)
     if (winner === undefined) return { work: NO_WORK, refs }
     const { notes: told, held } = works.get(winner) ?? {}
-    const work = toWork(await place.putAway(task.id, folder))
+    const work = toWork(await place.archive(task.id, folder))
     // The group has taken over the winner's refs, so the notes must name the group's task.
     const notes = told?.map((note) => note.replaceAll(`/${winner} `, `/${task.id} `))
     return { work: { ...work, ...(notes && { notes }), ...(held && { held }) }, refs }
   }
 
-  async #leave(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<KeptTries, "refs">> {
+  async #archive(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<ArchivedTries, "refs">> {
     const { work, refs } = await this.keep(task)
     if (!merging || work.files.length === 0) return { found: { work }, refs }
     const { place, shared } = await this.#sharedIn(task)
@@ -120,7 +123,7 @@ export class GroupArchive {
    * into a place with the work and runs the check there.
    */
   async #unfit(task: Task, place: Place, shared: SharedPlaces, { signal, check }: Merging): Promise<Merge | undefined> {
-    const folder = autoMergeFolder(this.#parts, task, signal)
+    const folder = autoMergeFolder(this.#services, task, signal)
     if (await shared.isCurrent(task.id, folder)) return undefined
     const timeLimit = task.group?.timeout ?? 0
     const { directory } = await place.enter({ taskID: task.id, folder, timeLimit, again: true, signal })
@@ -131,7 +134,7 @@ export class GroupArchive {
       refuseFailedCheck(await check(task, place.run ? undefined : directory))
       return undefined
     } finally {
-      await place.putAway(task.id, folder)
+      await place.archive(task.id, folder)
     }
   }
 
@@ -143,7 +146,7 @@ export class GroupArchive {
 }
 
 /** `work`: the winner's work, which now is the group's. `refs`: refs of the other tries' work, by task. */
-export type KeptTries = { readonly work: Work; readonly refs: ReadonlyMap<string, string> }
+export type ArchivedTries = { readonly work: Work; readonly refs: ReadonlyMap<string, string> }
 
 const NO_WORK: Work = { files: [], moreFiles: 0, added: 0, removed: 0, submodules: [] }
 

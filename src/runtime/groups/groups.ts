@@ -23,7 +23,7 @@ import type { Answers } from "../answers.ts"
 import { deniedAt, rulesFor } from "../launch/checks.ts"
 import { type Queue, sweepUp } from "../launch/queue.ts"
 import type { Ledgers } from "../ledgers.ts"
-import type { Parts } from "../parts.ts"
+import type { Services } from "../parts.ts"
 import type { Merging } from "../places/places.ts"
 import type { Scheduler } from "../scheduler.ts"
 import type { TaskHandle } from "../tasks/task-handle.ts"
@@ -44,34 +44,34 @@ export type MemberPorts = {
 
 /** Creates members of groups. A member runs like any other task, but only the group learns how it ended. */
 export class GroupMembers {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: MemberPorts
 
-  constructor(parts: Parts, ports: MemberPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: MemberPorts) {
+    this.#services = services
     this.#ports = ports
   }
 
   /** The next step of a group, as its feature decides now. */
   next(task: Task, { generation, creatingMembers: coming, done }: ActiveRun): GroupStep {
-    const { store, clock } = this.#parts
-    const room = this.#ports.launching().scheduler.roomFor(task)
-    const course = { coming, done, generation, room, now: clock.now() }
-    return this.#rulesOf(task)?.next(membersOf(store, task), course) ?? { begin: [] }
+    const { store, clock } = this.#services
+    const freeSlots = this.#ports.launching().scheduler.freeSlotsFor(task)
+    const groupState = { coming, done, generation, freeSlots: freeSlots, now: clock.now() }
+    return this.#rulesOf(task)?.next(membersOf(store, task), groupState) ?? { begin: [] }
   }
 
   /** Creates a member and starts or queues it. Rejects where that fails, and leaves no session behind. */
   make(task: Task, nth: number, text: string): Promise<void> {
-    const winner = this.#parts.store.get(chosenIn(task.group) ?? "")
+    const winner = this.#services.store.get(chosenIn(task.group) ?? "")
     const making = winner ? this.#again(task, winner, text) : this.#make(task, nth, text)
-    const handle = this.#parts.store.handle(task.id)
+    const handle = this.#services.store.handle(task.id)
     if (handle) handle.creatingMembers = Promise.allSettled([handle.creatingMembers, making])
     return making
   }
 
   /** Resolves when no member of this group is being created. */
   async made(taskID: string): Promise<void> {
-    await this.#parts.store.handle(taskID)?.creatingMembers
+    await this.#services.store.handle(taskID)?.creatingMembers
   }
 
   async #make(task: Task, nth: number, text: string): Promise<void> {
@@ -80,7 +80,7 @@ export class GroupMembers {
     if (!group || !plan) return
     const { groupArchive, began } = this.#ports
     const { queue, scheduler } = this.#ports.launching()
-    const { opencode, store, background } = this.#parts
+    const { opencode, store, background } = this.#services
     const draft = this.#draft(task, group, nth, plan)
     const { caller = "", under = "" } = draft.member ?? {}
     if (draft.place)
@@ -89,7 +89,7 @@ export class GroupMembers {
     try {
       const { sessionID: _none, ...made } = reserved
       const { agent, model, depth } = made
-      const rules = rulesFor(this.#parts, await opencode.parent(caller), deniedAt(this.#parts, depth))
+      const rules = rulesFor(this.#services, await opencode.parent(caller), deniedAt(this.#services, depth))
       const title = `${draft.description} (@${agent} background agent)`
       const { isModelNamed } = store.handle(task.id) ?? {}
       const isNamed = isModelNamed || plan.model !== task.model
@@ -104,14 +104,14 @@ export class GroupMembers {
       began(part)
     } catch (error) {
       scheduler.release(reserved)
-      if (!store.get(draft.id)) background.run("sweep up after a part", () => sweepUp(this.#parts, draft.id, under))
+      if (!store.get(draft.id)) background.run("sweep up after a part", () => sweepUp(this.#services, draft.id, under))
       throw error
     }
   }
 
   /** Resumes the former winner. */
   async #again(task: Task, winner: Task, text: string): Promise<void> {
-    const { opencode, store, clock } = this.#parts
+    const { opencode, store, clock } = this.#services
     await this.#ports.over(winner)
     if (!(await opencode.session(winner.sessionID)))
       throw new CallError(`the session of the try that had won, ${winner.sessionID}, no longer exists`)
@@ -125,7 +125,7 @@ export class GroupMembers {
       promptID: opencode.messageID("prompt", winner.id, generation, now),
       createdAt: now,
       timeout: task.group?.timeout ?? 0,
-      ...askedOf(task),
+      ...verificationOf(task),
       recent: recentRuns(current, now),
     }
     const by = winner.member && { member: { ...winner.member, run: task.run.generation } }
@@ -135,7 +135,7 @@ export class GroupMembers {
   }
 
   async #promptOf(task: Task, nth: number, text: string): Promise<string> {
-    const { store } = this.#parts
+    const { store } = this.#services
     const isEarlier = ({ member }: Task) => (member?.nth ?? nth) < nth
     const earlier = () => membersOf(store, task).flatMap((each) => (isEarlier(each.task) ? [each.task] : []))
     const prompt = await this.#rulesOf(task)?.prompt(text, store.handle(task.id)?.items?.[nth], earlier)
@@ -146,8 +146,13 @@ export class GroupMembers {
     return this.#ports.features.flatMap(({ group }) => group?.(task) ?? [])[0]
   }
 
-  #draft(task: Task, group: Group, nth: number, { name, sharesFiles: _files, isFar, ...own }: MemberPlan): TaskDraft {
-    const { clock } = this.#parts
+  #draft(
+    task: Task,
+    group: Group,
+    nth: number,
+    { name, sharesFiles: _files, isBelowGroup, ...own }: MemberPlan,
+  ): TaskDraft {
+    const { clock } = this.#services
     const now = clock.now()
     const id = newTaskID(this.#ports.randomID)
     const { parentID, parentMessageID, description, agent, depth } = task
@@ -167,7 +172,7 @@ export class GroupMembers {
         nth,
         run: generation,
         caller: parentID,
-        under: isFar ? task.sessionID : parentID,
+        under: isBelowGroup ? task.sessionID : parentID,
       },
       createdAt: now,
       earlier: NO_FIGURES,
@@ -175,10 +180,10 @@ export class GroupMembers {
       status: "running",
       run: {
         generation: 0,
-        promptID: this.#parts.opencode.messageID("prompt", id, 0, now),
+        promptID: this.#services.opencode.messageID("prompt", id, 0, now),
         createdAt: now,
         timeout: group.timeout,
-        ...askedOf(task),
+        ...verificationOf(task),
       },
       delivery: { state: "none" },
     }
@@ -186,7 +191,7 @@ export class GroupMembers {
 }
 
 /** Members have the check, guard and schema of their group. */
-const askedOf = ({ run: { check, guard, schema } }: Task): Pick<Run, "check" | "guard" | "schema"> => ({
+const verificationOf = ({ run: { check, guard, schema } }: Task): Pick<Run, "check" | "guard" | "schema"> => ({
   ...(check !== undefined && { check }),
   ...(guard && { guard }),
   ...(schema && { schema }),
@@ -204,36 +209,36 @@ export type GroupPorts = {
 
 /** Completes a group's run once all members are closed. */
 export class Groups {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: GroupPorts
 
-  constructor(parts: Parts, ports: GroupPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: GroupPorts) {
+    this.#services = services
     this.#ports = ports
   }
 
   /** Closes a group's run and returns its result. With `merging`, the group's work is merged. */
-  async leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }> {
+  async archive(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }> {
     const { members, closed } = this.#ports
     await members.made(task.id)
-    for (const { task: member } of membersOf(this.#parts.store, task)) await closed(member.id)
-    const { found, check } = await this.#leave(task, merging)
-    const unanswered = membersOf(this.#parts.store, task).flatMap(
+    for (const { task: member } of membersOf(this.#services.store, task)) await closed(member.id)
+    const { found, check } = await this.#archive(task, merging)
+    const unanswered = membersOf(this.#services.store, task).flatMap(
       ({ task: member }) => member.outcome?.unanswered ?? [],
     )
     return { found: { ...found, ...(unanswered.length > 0 && { unanswered }) }, ...(check && { check }) }
   }
 
-  async #leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }> {
+  async #archive(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }> {
     const { group } = task
-    if (group?.kind === "tries") return this.#leaveTries(task, group, merging)
-    return { found: group ? { group: await this.#leaveItems(task, group) } : {} }
+    if (group?.kind === "tries") return this.#archiveTries(task, group, merging)
+    return { found: group ? { group: await this.#closeItems(task, group) } : {} }
   }
 
   /** Loads the items of a map before a run. Returns the indexes of items that earlier runs have completed. */
   async open(task: Task): Promise<readonly number[]> {
     const { group } = task
-    const handle = this.#parts.store.handle(task.id)
+    const handle = this.#services.store.handle(task.id)
     if (group?.kind !== "each" || !handle) return []
     if (task.run.generation > 0) {
       const done = await this.#readLedger(handle, group)
@@ -243,7 +248,7 @@ export class Groups {
       )
     }
     const ledgers = await this.#ports.ledgers()
-    handle.noted = new Map()
+    handle.rowHashes = new Map()
     const rows = (handle.items ?? []).map((item, index): ItemRow => ({ index, item, state: "not begun" }))
     await ledgers.write(group.file, rows)
     return []
@@ -254,7 +259,7 @@ export class Groups {
    * if the ledger cannot be read.
    */
   async reopen(task: Task): Promise<readonly number[] | undefined> {
-    const { store } = this.#parts
+    const { store } = this.#services
     const handle = store.handle(task.id)
     if (task.group?.kind !== "each" || !handle) return []
     const done = await this.#readLedger(handle, task.group)
@@ -271,13 +276,13 @@ export class Groups {
     if (!isWhole(rows, team)) return undefined
     const valid = rows.filter(({ state }) => state === "valid")
     handle.items = rows.map(({ item }) => item)
-    handle.noted = new Map(valid.map((row) => [row.index, hashOf(row)]))
+    handle.rowHashes = new Map(valid.map((row) => [row.index, hashOf(row)]))
     return valid.map(({ index }) => index)
   }
 
   /** Writes a member's row to the ledger when the member begins or is closed, while its map runs. */
   note(member: Task): void {
-    const { store, background } = this.#parts
+    const { store, background } = this.#services
     const { of = "", nth = 0 } = member.member ?? {}
     const handle = store.handle(of)
     const { group } = handle?.task ?? {}
@@ -285,10 +290,10 @@ export class Groups {
     const noting = (async () => {
       const ledgers = await this.#ports.ledgers()
       const row = await this.#rowOf(member, nth, handle.items?.[nth])
-      handle.noted?.set(nth, hashOf(row))
+      handle.rowHashes?.set(nth, hashOf(row))
       await ledgers.append(group.file, row).catch((error) => {
         // A lost row does no harm: the whole ledger is written again at the end.
-        this.#parts.opencode.log("warn", "a row could not be written", { task: of, error: messageOf(error) })
+        this.#services.opencode.log("warn", "a row could not be written", { task: of, error: messageOf(error) })
       })
     })()
     handle.creatingMembers = Promise.allSettled([handle.creatingMembers, noting])
@@ -296,7 +301,7 @@ export class Groups {
   }
 
   async #rowOf(given: Task, index: number, item: unknown): Promise<ItemRow> {
-    const task = this.#parts.store.get(given.id) ?? given
+    const task = this.#services.store.get(given.id) ?? given
     const of = { task: task.id, session: task.sessionID }
     if (isActive(task)) return { index, item, state: "running", ...of }
     const { usage, value } = task.outcome ?? (NO_FIGURES as Outcome)
@@ -308,14 +313,14 @@ export class Groups {
   }
 
   /** Writes the ledger with one row for each item, in order, before the parent gets the notification. */
-  async #leaveItems(task: Task, plan: ItemsPlan): Promise<ItemsResult> {
-    const members = membersOf(this.#parts.store, task)
+  async #closeItems(task: Task, plan: ItemsPlan): Promise<ItemsResult> {
+    const members = membersOf(this.#services.store, task)
     const cost = members.reduce(
       (sum, { task: member }) => sum + member.earlier.usage.cost + (member.outcome?.usage.cost ?? 0),
       0,
     )
     const ledgers = await this.#ports.ledgers()
-    const handle = this.#parts.store.handle(task.id)
+    const handle = this.#services.store.handle(task.id)
     const known = new Map((await ledgers.read(plan.file)).map((row) => [row.index, row]))
     const latest = new Map(members.map(({ task: member }) => [member.member?.nth, member]))
     // Every item gets a row even if the ledger is damaged. The record of an item's member counts more than the row.
@@ -326,10 +331,10 @@ export class Groups {
         const item = handle?.items ? handle.items[index] : (row?.item ?? null)
         const isOver = row?.state === "valid" || row?.state === "failed"
         // Without `noted`, this process wrote no rows: the row comes from an earlier process and is trusted.
-        const isOurs = row && (!handle?.noted || handle.noted.get(index) === hashOf(row))
+        const isOurs = row && (!handle?.rowHashes || handle.rowHashes.get(index) === hashOf(row))
         if (isOver && isOurs && (member === undefined || row.task === member.id)) return row
         if (member) return this.#rowOf(member, index, item)
-        if (handle?.noted?.has(index))
+        if (handle?.rowHashes?.has(index))
           return { index, item, state: "failed", reason: "Its row was changed by another hand." }
         const wasRunning = row?.state === "running" && isOurs
         return wasRunning
@@ -338,7 +343,7 @@ export class Groups {
       }),
     )
     await ledgers.write(plan.file, rows)
-    if (handle) handle.items = handle.noted = undefined
+    if (handle) handle.items = handle.rowHashes = undefined
     const unmerged = members.filter(({ task: member }) => member.status === "completed" && isUnmerged(member)).length
     return itemsResult(plan, rows, cost, unmerged)
   }
@@ -360,15 +365,15 @@ export class Groups {
     } catch (error) {
       // Without the file the value stays valid: readers take it from the winner's session.
       const about = { task: task.id, error: messageOf(error) }
-      this.#parts.opencode.log("warn", "a value could not be read to be kept in a file", about)
+      this.#services.opencode.log("warn", "a value could not be read to be kept in a file", about)
       return undefined
     }
   }
 
-  async #leaveTries(task: Task, plan: TriesPlan, merging: Merging | undefined) {
-    const members = membersOf(this.#parts.store, task)
+  async #archiveTries(task: Task, plan: TriesPlan, merging: Merging | undefined) {
+    const members = membersOf(this.#services.store, task)
     const chosen = members.find(({ task: { id } }) => id === chosenIn(plan))?.task
-    const { refs, found, check: checked } = await this.#ports.groupArchive.leave(task, merging)
+    const { refs, found, check: checked } = await this.#ports.groupArchive.archive(task, merging)
     const { filesChanged = [], moreFiles = 0 } = chosen?.outcome ?? {}
     const receipt = receiptOf(plan, chosen)
     const value = chosen && (await this.#valueOf(task, chosen))

@@ -7,7 +7,7 @@ import { hasBegun } from "../../core/run/progress.ts"
 import { isActive, type Model, type Task } from "../../core/task.ts"
 import type { Caller } from "../launch/checks.ts"
 import type { Items } from "../launch/request.ts"
-import type { Parts } from "../parts.ts"
+import type { Services } from "../parts.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /** Most earlier runs with this agent and model whose mean cost is used as the estimate for one item. */
@@ -15,7 +15,7 @@ const MOST_LIKE_IT = 20
 
 /** Asks the user before many items begin. */
 export async function permitItems(
-  { store }: Pick<Parts, "store">,
+  { store }: Pick<Services, "store">,
   models: ModelFacts,
   { permit }: Caller,
   items: Items,
@@ -38,7 +38,7 @@ export async function permitItems(
  * Mean cost of similar ended runs. Undefined without such runs, or where they cost nothing, because the model's price
  * is then unknown.
  */
-function meanCost(store: Parts["store"], { agent, model }: Pick<Task, "agent" | "model">): number | undefined {
+function meanCost(store: Services["store"], { agent, model }: Pick<Task, "agent" | "model">): number | undefined {
   const key = model && modelKey(model)
   const isLike = (task: Task) =>
     !isActive(task) && !task.group && task.agent === agent && (task.model && modelKey(task.model)) === key
@@ -72,7 +72,7 @@ export const askedAgain = (group: Group, more: string): string =>
   chosenIn(group) !== undefined ? more : more === "" ? group.prompt : `${group.prompt}\n\n${more}`
 
 /** True for a group without a winner: its unfinished members can be resumed without a new prompt. */
-export const goesOnByItself = ({ group }: Task): boolean => group !== undefined && chosenIn(group) === undefined
+export const resumesWithoutPrompt = ({ group }: Task): boolean => group !== undefined && chosenIn(group) === undefined
 
 /** Throws where a group without a winner has nothing to continue. */
 export function refuseUnlessRemaining(task: Task): void {

@@ -5,7 +5,7 @@ import { isQueued, nameOf, type Task } from "../../core/task.ts"
 import { succeeds } from "../../lib/promises.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { Dispatcher } from "../dispatcher.ts"
-import type { Parts } from "../parts.ts"
+import type { Services } from "../parts.ts"
 import { findTask, knownBatches } from "../tasks/view.ts"
 
 /** Ids of the tasks among `own` that a launch waits for. Throws where one of these tasks can no longer complete. */
@@ -35,11 +35,11 @@ function ofBatch(name: string, own: readonly Task[]): readonly Task[] {
 
 /** Blocks the runs that wait for other tasks, and ends those that would wait for ever. */
 export class TaskDependencies implements BlockSource {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #dispatcher: Dispatcher
 
-  constructor(parts: Parts, dispatcher: Dispatcher) {
-    this.#parts = parts
+  constructor(services: Services, dispatcher: Dispatcher) {
+    this.#services = services
     this.#dispatcher = dispatcher
   }
 
@@ -48,7 +48,7 @@ export class TaskDependencies implements BlockSource {
    * last of these ends wakes its parent, and none does where the parent itself was the cause.
    */
   review(): void {
-    const { store, options } = this.#parts
+    const { store, options } = this.#services
     const found = stranded(store.active().filter(isQueued), (id) => store.get(id))
     for (const [index, { task, reason, wakes }] of found.entries()) {
       const shares = ({ parentID, batch }: Task) =>
@@ -63,7 +63,7 @@ export class TaskDependencies implements BlockSource {
    * work merged, an ended task of another process until that process has told the end.
    */
   blocks(task: Task): Block | undefined {
-    const { store } = this.#parts
+    const { store } = this.#services
     const [behind] = waitsFor(task, (id) =>
       this.#dispatcher.isClosing(id) || store.isForeign(id) ? undefined : store.get(id),
     )
@@ -75,7 +75,7 @@ export class TaskDependencies implements BlockSource {
    * forgotten.
    */
   isWaitedFor(id: string): boolean {
-    const { store } = this.#parts
+    const { store } = this.#services
     const isUnbegun = (task: Task) => isQueued(task) || store.run(task.id)?.notStarted === true
     return store.active().some((task) => isUnbegun(task) && task.run.after?.includes(id))
   }

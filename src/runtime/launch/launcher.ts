@@ -8,7 +8,7 @@ import { isActive, NO_FIGURES, type Task, type TaskDraft } from "../../core/task
 import type { Allowance, ForeignCosts } from "../budgets.ts"
 import { permitItems } from "../groups/plans.ts"
 import type { Ledgers } from "../ledgers.ts"
-import type { Parts } from "../parts.ts"
+import type { Services } from "../parts.ts"
 import { CaptureError, type PlaceKind } from "../places/place.ts"
 import type { Places } from "../places/places.ts"
 import type { Scheduler } from "../scheduler.ts"
@@ -51,16 +51,16 @@ export type LauncherPorts = {
   readonly queue: Queue
   readonly scheduler: Scheduler
   readonly allowance: Allowance
-  readonly elsewhere: ForeignCosts
+  readonly foreignCosts: ForeignCosts
 }
 
 export class Launcher {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: LauncherPorts
   readonly #siblings = new Siblings()
 
-  constructor(parts: Parts, ports: LauncherPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: LauncherPorts) {
+    this.#services = services
     this.#ports = ports
   }
 
@@ -78,7 +78,7 @@ export class Launcher {
     caller: Caller,
     batch: () => Promise<void>,
   ): Promise<{ task: Task; reused: boolean }> {
-    const { opencode, options } = this.#parts
+    const { opencode, options } = this.#services
     const [agents, parent, persona] = await Promise.all([
       opencode.agents(),
       opencode.parent(caller.sessionID),
@@ -98,14 +98,14 @@ export class Launcher {
     }
     const beginning = this.#beginningOf(request, persona)
     const { agent, model } =
-      beginning?.persona ?? (await chosenBy(this.#parts, this.#ports.kinds, request, agents, persona))
+      beginning?.persona ?? (await chosenBy(this.#services, this.#ports.kinds, request, agents, persona))
     refuseUnpaid(model && this.#ports.pauser?.refusesModel(model))
-    await refuseUnknownRungs(this.#parts, this.#ports.kinds, request)
-    const depth = await depthBelow(this.#parts, caller.sessionID, parent)
+    await refuseUnknownRungs(this.#services, this.#ports.kinds, request)
+    const depth = await depthBelow(this.#services, caller.sessionID, parent)
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""
     const draft = { agent, model, depth, fingerprint: mark }
-    const denied = deniedAt(this.#parts, depth)
-    const rules = rulesFor(this.#parts, parent, denied)
+    const denied = deniedAt(this.#services, depth)
+    const rules = rulesFor(this.#services, parent, denied)
     const session = { rules, parents: parent?.rules ?? [], denied, beginning }
     const make = () => this.#authorized(request, caller, draft, session, batch)
     if (!options.reuseIdentical || mark === "") return { task: await make(), reused: false }
@@ -123,7 +123,7 @@ export class Launcher {
 
   /** Returns an identical task that exists or is being launched, otherwise the task that `make` creates. */
   #once(sessionID: string, mark: string, make: () => Promise<Task>): Promise<{ task: Task; reused: boolean }> {
-    return this.#parts.store.parentState(sessionID).launching.take(async () => {
+    return this.#services.store.parentState(sessionID).launching.take(async () => {
       const task = this.#identical(sessionID, mark)
       return task ? { task, reused: true } : { task: await make(), reused: false }
     }, mark)
@@ -136,20 +136,20 @@ export class Launcher {
     session: NewSession,
     batch: () => Promise<void>,
   ): Promise<Task> {
-    await this.#ports.elsewhere.look()
+    await this.#ports.foreignCosts.look()
     this.#ports.allowance.refuseSpent(caller.sessionID)
     await batch()
     const waitsFor = () =>
       request.after === undefined
         ? undefined
-        : resolveAfter(request.after, this.#parts.store.ofParent(caller.sessionID))
+        : resolveAfter(request.after, this.#services.store.ofParent(caller.sessionID))
     waitsFor()
     await authorize(caller, found.agent, request.description)
     await permit(caller, request)
     const { kinds } = this.#ports
-    const files = await filesOf(request, kinds, this.#parts.opencode.folderOf(caller.sessionID), caller.permit)
+    const files = await filesOf(request, kinds, this.#services.opencode.folderOf(caller.sessionID), caller.permit)
     const { items } = request.group ?? {}
-    if (items) await permitItems(this.#parts, this.#ports.models, caller, items, found)
+    if (items) await permitItems(this.#services, this.#ports.models, caller, items, found)
     // While the user was asked, other tasks may have used up the budget, or a task to wait for may have failed.
     this.#ports.allowance.refuseSpent(caller.sessionID)
     const after = waitsFor()
@@ -158,7 +158,7 @@ export class Launcher {
     const draft = this.#draft({ ...request, files }, caller, found, after, ledgers)
     // From here on, other calls of the same message see the task and its batch.
     const reserved = this.#ports.scheduler.reserve({ ...draft, sessionID: "" })
-    const handle = this.#parts.store.handle(draft.id)
+    const handle = this.#services.store.handle(draft.id)
     if (handle) handle.isModelNamed = request.model !== undefined
     if (handle && items) handle.items = items.all
     try {
@@ -172,7 +172,7 @@ export class Launcher {
   }
 
   async #make(reserved: Task, request: LaunchRequest, session: NewSession, caller: Caller): Promise<Task> {
-    const { store, opencode, background } = this.#parts
+    const { store, opencode, background } = this.#services
     const { queue, scheduler } = this.#ports
     const { sessionID: _none, ...draft } = reserved
     const { beginning, ...rules } = session
@@ -181,25 +181,25 @@ export class Launcher {
       const task = beginning
         ? await beginning.create(draft, rules)
         : { ...draft, sessionID: await opencode.createSession(this.#freshSession(draft, rules), draft) }
-      if (isStopped(this.#parts, caller)) await opencode.deleteSession(task.sessionID)
+      if (isStopped(this.#services, caller)) await opencode.deleteSession(task.sessionID)
       this.#refuseIfStopped(caller)
       if (await queue.begin(task, request.prompt)) return task
       throw new CallError(`Task ${task.id} was stopped before it began.`)
     } catch (error) {
       scheduler.release(reserved)
       if (!store.get(reserved.id))
-        background.run("sweep up after a launch", () => sweepUp(this.#parts, reserved.id, reserved.parentID))
+        background.run("sweep up after a launch", () => sweepUp(this.#services, reserved.id, reserved.parentID))
       throw error instanceof CallError ? error : new CallError(`The task could not be launched: ${messageOf(error)}`)
     }
   }
 
   #refuseIfStopped(caller: Caller): void {
-    if (isStopped(this.#parts, caller))
+    if (isStopped(this.#services, caller))
       throw new CallError("The call was stopped while the task was being made. Nothing was launched.")
   }
 
   #freshSession({ id, parentID, agent, model, description }: TaskDraft, { rules }: SessionRules) {
-    const { isModelNamed } = this.#parts.store.handle(id) ?? {}
+    const { isModelNamed } = this.#services.store.handle(id) ?? {}
     return { parentID, title: `${description} (@${agent} background agent)`, agent, model, isModelNamed, rules }
   }
 
@@ -210,7 +210,7 @@ export class Launcher {
     after: readonly string[] | undefined,
     ledgers: Ledgers | undefined,
   ): TaskDraft {
-    const { clock, store, options } = this.#parts
+    const { clock, store, options } = this.#services
     const now = clock.now()
     const id = newTaskID(this.#ports.randomID)
     const place = this.#placeOf(request, caller)
@@ -229,7 +229,7 @@ export class Launcher {
       status: "running",
       run: {
         generation: 0,
-        promptID: this.#parts.opencode.messageID("prompt", id, 0, now),
+        promptID: this.#services.opencode.messageID("prompt", id, 0, now),
         createdAt: now,
         timeout: request.group ? 0 : timeout,
         budget: this.#ports.allowance.budget(request.maxCost, id),
@@ -245,12 +245,12 @@ export class Launcher {
 
   #placeOf({ place, merge = false }: LaunchRequest, { sessionID }: Caller): Pick<TaskDraft, "place"> {
     if (place === undefined) return {}
-    return { place: { kind: place, folder: this.#parts.opencode.folderOf(sessionID), merge } }
+    return { place: { kind: place, folder: this.#services.opencode.folderOf(sessionID), merge } }
   }
 
   /** Finds an identical task that runs or completed recently, and that was never resumed. */
   #identical(parentID: string, fingerprint: string): Task | undefined {
-    const { options, store, clock } = this.#parts
+    const { options, store, clock } = this.#services
     return store.ofParent(parentID).findLast((task) => {
       if (task.fingerprint !== fingerprint || task.run.generation > 0) return false
       if (isActive(task)) return true

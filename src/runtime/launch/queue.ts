@@ -2,7 +2,7 @@ import { modelKey } from "../../core/limits.ts"
 import { isMember, isQueued, type Task } from "../../core/task.ts"
 import { PATIENT_MS, retry } from "../../lib/clock.ts"
 import type { Dispatcher } from "../dispatcher.ts"
-import type { Parts } from "../parts.ts"
+import type { Services } from "../parts.ts"
 import type { Scheduler } from "../scheduler.ts"
 
 export type QueuePorts = {
@@ -17,22 +17,22 @@ export type QueuePorts = {
  * started.
  */
 export class Queue {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: QueuePorts
 
-  constructor(parts: Parts, ports: QueuePorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: QueuePorts) {
+    this.#services = services
     this.#ports = ports
   }
 
   /** Tasks that a session has launched and whose own sessions are still being created. */
   making(parentID: string): readonly Task[] {
-    return this.#parts.store.making().filter((task) => task.parentID === parentID)
+    return this.#services.store.making().filter((task) => task.parentID === parentID)
   }
 
   /** Called when the session of a new task exists. The task's run starts in its reserved slot, or waits. */
   async begin(task: Task, prompt: string): Promise<boolean> {
-    const { store, clock, journal, toaster } = this.#parts
+    const { store, clock, journal, toaster } = this.#services
     store.add(task, clock.now())
     if (task.fork) await journal.save(task)
     if (!store.runs(task)) return false
@@ -50,7 +50,7 @@ export class Queue {
   async enqueue(task: Task, prompt: string): Promise<void> {
     this.#ports.dispatcher.deliver(task.id, { type: "begin", prompt })
     this.#ports.scheduler.reschedule()
-    await this.#parts.journal.save(task)
+    await this.#services.journal.save(task)
     this.#logLaunch(task)
     this.#ports.watch()
   }
@@ -58,14 +58,14 @@ export class Queue {
   /** Adopts a run that the session's user started. The run works already and takes a slot without waiting. */
   async adopt(task: Task): Promise<void> {
     this.#ports.dispatcher.deliver(task.id, { type: "begin" })
-    await this.#parts.journal.save(task)
+    await this.#services.journal.save(task)
     this.#logLaunch(task)
     this.#ports.watch()
   }
 
   #logLaunch(task: Task): void {
     const { id, sessionID: session, parentID: parent, description, agent, model, run } = task
-    this.#parts.opencode.log("info", run.generation > 0 ? "task resumed" : "task launched", {
+    this.#services.opencode.log("info", run.generation > 0 ? "task resumed" : "task launched", {
       task: id,
       session,
       parent,
@@ -78,7 +78,7 @@ export class Queue {
 }
 
 /** Deletes a session that a failed creation may have left: OpenCode can have created the session without an answer. */
-export const sweepUp = ({ opencode, clock, stopped }: Parts, id: string, under: string): Promise<void> =>
+export const sweepUp = ({ opencode, clock, stopped }: Services, id: string, under: string): Promise<void> =>
   retry(
     clock,
     stopped,

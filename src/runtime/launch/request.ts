@@ -5,7 +5,7 @@ import type { CallOfArgument, Feature } from "../../core/feature.ts"
 import type { AgentInfo, Persona } from "../../core/ports.ts"
 import type { Run, Schema, Task, TaskDraft } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
-import type { Parts } from "../parts.ts"
+import type { Services } from "../parts.ts"
 import { HERE } from "../places/here.ts"
 import { kindOf, type PlaceKind } from "../places/place.ts"
 import { type Caller, chooseModel, defaultsOf, findAgent, findModel, mayRead, modelNamed } from "./checks.ts"
@@ -110,7 +110,7 @@ export const isPlain = ({ fork, after, place, check, schema, group }: LaunchRequ
 
 /** Agent and model of a task that is not a whole fork. Throws a `CallError` for an unknown one. */
 export async function chosenBy(
-  parts: Parts,
+  services: Services,
   kinds: readonly PlaceKind[],
   { agent: name = "", model, place }: LaunchRequest,
   agents: readonly AgentInfo[],
@@ -119,24 +119,24 @@ export async function chosenBy(
   // A remote place checks its own agents and models.
   if (place !== undefined && kindOf(kinds, place).outlives) {
     const own = agents.find((each) => each.name === name)?.model ?? persona?.model
-    return { agent: name, model: model === undefined ? own : modelNamed(parts, model) }
+    return { agent: name, model: model === undefined ? own : modelNamed(services, model) }
   }
   const agent = findAgent(name, agents)
-  if (model) return { agent: agent.name, model: await chooseModel(parts, model) }
-  const { model: set } = defaultsOf(parts.options, agent.name)
-  const own = set === undefined ? agent.model : await findModel(parts, set, `option agents.${agent.name}.model`)
+  if (model) return { agent: agent.name, model: await chooseModel(services, model) }
+  const { model: set } = defaultsOf(services.options, agent.name)
+  const own = set === undefined ? agent.model : await findModel(services, set, `option agents.${agent.name}.model`)
   return { agent: agent.name, model: own ?? persona?.model }
 }
 
 /** Throws a `CallError` for an unknown model of a ladder. A remote place checks its own models. */
 export async function refuseUnknownRungs(
-  parts: Parts,
+  services: Services,
   kinds: readonly PlaceKind[],
   { tries, place }: LaunchRequest,
 ): Promise<void> {
   if (typeof tries !== "object") return
   const isElsewhere = place !== undefined && kindOf(kinds, place).outlives === true
-  for (const rung of tries) await (isElsewhere ? modelNamed(parts, rung) : chooseModel(parts, rung))
+  for (const rung of tries) await (isElsewhere ? modelNamed(services, rung) : chooseModel(services, rung))
 }
 
 /** Name of the launch's place, undefined for the parent's folder. Throws a `CallError` for an unknown one. */

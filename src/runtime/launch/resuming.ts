@@ -7,7 +7,7 @@ import { isActive, type Run, type Task } from "../../core/task.ts"
 import type { Allowance, ForeignCosts } from "../budgets.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import { askedAgain, refuseUnlessRemaining } from "../groups/plans.ts"
-import type { Parts } from "../parts.ts"
+import type { Services } from "../parts.ts"
 import { HERE } from "../places/here.ts"
 import { kindOf, type PlaceKind } from "../places/place.ts"
 import {
@@ -31,16 +31,16 @@ export type ResumingPorts = {
   readonly pauser?: Pauser
   readonly queue: Queue
   readonly allowance: Allowance
-  readonly elsewhere: ForeignCosts
+  readonly foreignCosts: ForeignCosts
 }
 
 /** Resumes ended tasks. */
-export class Resuming {
-  readonly #parts: Parts
+export class TaskResumer {
+  readonly #services: Services
   readonly #ports: ResumingPorts
 
-  constructor(parts: Parts, ports: ResumingPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: ResumingPorts) {
+    this.#services = services
     this.#ports = ports
   }
 
@@ -49,7 +49,7 @@ export class Resuming {
    * the user resumes the task in the terminal and needs no permission.
    */
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
-    const { opencode, store, clock, options, toaster } = this.#parts
+    const { opencode, store, clock, options, toaster } = this.#services
     this.#refuseToResume(task)
     refuseUnpaid(task.model && this.#ports.pauser?.refusesModel(task.model))
     if (request.merge) refuseUnlessMerging(task)
@@ -63,7 +63,7 @@ export class Resuming {
     if (caller) await permit(caller, { check })
     const named = { prompt: task.group ? "" : request.prompt, place: task.place?.kind }
     const files = await filesOf(named, this.#ports.kinds, opencode.folderOf(task.parentID), caller?.permit)
-    await this.#ports.elsewhere.look()
+    await this.#ports.foreignCosts.look()
     this.#ports.allowance.refuseSpent(task.parentID, task.id)
     // While the user was asked, another call may have resumed the task, and its run may have ended: wait until that end
     // is closed.
@@ -71,13 +71,13 @@ export class Resuming {
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
     this.#refuseToResume(current)
-    if (caller && isStopped(this.#parts, caller))
+    if (caller && isStopped(this.#services, caller))
       throw new CallError(`The call was stopped before task ${task.id} was resumed. The task is as it was.`)
     if (caller) this.#ports.allowance.countLaunch(caller.sessionID)
     const now = clock.now()
     const generation = current.run.generation + 1
     const set = defaultsOf(options, task.agent)
-    const promptID = this.#parts.opencode.messageID("prompt", task.id, generation, now)
+    const promptID = this.#services.opencode.messageID("prompt", task.id, generation, now)
     const next: Run = {
       generation,
       promptID,
@@ -100,7 +100,7 @@ export class Resuming {
 
   /** Updates the task from its session. Throws where the session is gone, or another process has resumed the task. */
   async #readAgain(task: Task): Promise<void> {
-    const { opencode, store } = this.#parts
+    const { opencode, store } = this.#services
     const session = await opencode.session(task.sessionID)
     if (!session)
       throw new CallError(
@@ -118,8 +118,8 @@ export class Resuming {
    * that process, and a run started here would not be supervised.
    */
   #refuseToResume(task: Task): void {
-    const { store, options } = this.#parts
-    if (mayGoOn(task)) refuseUnlessRemaining(task)
+    const { store, options } = this.#services
+    if (isUnfinishedGroup(task)) refuseUnlessRemaining(task)
     else refuseUnlessResumable(task, options.resumable)
     if (store.isForeign(task.id))
       throw new CallError(
@@ -129,7 +129,7 @@ export class Resuming {
 }
 
 /** Whether the task is an unfinished group, which may be resumed whatever its status. */
-const mayGoOn = (task: Task): boolean =>
+const isUnfinishedGroup = (task: Task): boolean =>
   !isActive(task) && task.group !== undefined && winnerIn(task.group) === undefined
 
 /** Check that a resume without `check` keeps, so that a task with an automatic merge does not merge unchecked. */

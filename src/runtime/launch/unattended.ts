@@ -14,7 +14,7 @@ import {
 } from "../../core/task.ts"
 import type { Allowance, CostLedger, ForeignCosts, LedgerPurse } from "../budgets.ts"
 import type { Dispatcher } from "../dispatcher.ts"
-import type { Parts } from "../parts.ts"
+import type { Services } from "../parts.ts"
 import type { Poller } from "../poller.ts"
 import type { Recovery } from "../recovery/recovery.ts"
 import { findAgent } from "./checks.ts"
@@ -41,7 +41,7 @@ type UnattendedPorts = {
   readonly randomID: () => string
   readonly queue: Queue
   readonly allowance: Allowance
-  readonly elsewhere: ForeignCosts
+  readonly foreignCosts: ForeignCosts
   readonly ledger: CostLedger
   readonly poller: Poller
   readonly recovery: Recovery
@@ -52,24 +52,24 @@ type UnattendedPorts = {
  * such session has one task, and the board starts, pays and stops its runs.
  */
 export class Unattended {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: UnattendedPorts
 
-  constructor(parts: Parts, ports: UnattendedPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: UnattendedPorts) {
+    this.#services = services
     this.#ports = ports
   }
 
   /** Starts a run in an existing session. Throws a `CallError` where the run cannot begin, without side effects. */
   async run(request: UnattendedRequest): Promise<void> {
-    const { opencode, store } = this.#parts
+    const { opencode, store } = this.#services
     const { sessionID, agent, description, prompt } = request
     const earlier = store.bySession(sessionID)
     if (earlier) await this.#ports.dispatcher.over(earlier)
     const [agents, session] = await Promise.all([opencode.agents(), opencode.session(sessionID)])
     if (!session) throw new CallError(`Session ${sessionID} does not exist any more.`)
     const { name, model } = findAgent(agent, agents)
-    await this.#ports.elsewhere.look()
+    await this.#ports.foreignCosts.look()
     this.#ports.allowance.refuseSpent(NOBODY, earlier?.id)
     await this.#ports.queue.enqueue(this.#begin(sessionID, { agent: name, model, description }), prompt)
   }
@@ -79,7 +79,7 @@ export class Unattended {
    * which the turn joins, or where a limit would stop the turn at once.
    */
   async adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void> {
-    const { store, clock } = this.#parts
+    const { store, clock } = this.#services
     const { sessionID, agent, description } = request
     const earlier = store.bySession(sessionID)
     if (earlier && (!isUnattended(earlier) || isActive(earlier))) return
@@ -94,16 +94,16 @@ export class Unattended {
    * counts the spending of all processes.
    */
   async refusals(): Promise<(sessionID: string | undefined) => string | undefined> {
-    await this.#ports.elsewhere.look()
+    await this.#ports.foreignCosts.look()
     return (sessionID) => {
-      const task = sessionID === undefined ? undefined : this.#parts.store.bySession(sessionID)
+      const task = sessionID === undefined ? undefined : this.#services.store.bySession(sessionID)
       return this.#ports.allowance.refusal(NOBODY, task?.id)
     }
   }
 
   /** Stops the session's run for a user, or because the purse ended. False where no run is active. */
   async stop(sessionID: string, why?: "purse"): Promise<boolean> {
-    const task = this.#parts.store.bySession(sessionID)
+    const task = this.#services.store.bySession(sessionID)
     if (!task || !isUnattended(task)) return false
     const ended = this.#ports.dispatcher.end(task.id, task.run.generation, why === "purse" ? PURSE_ENDED : STOPPED)
     await this.#ports.dispatcher.closed(task.id)
@@ -117,7 +117,7 @@ export class Unattended {
   }
 
   /** Usage of the session's task and its descendants. */
-  took(sessionID: string): Usage {
+  usageOf(sessionID: string): Usage {
     return this.#ports.ledger.ofSession(sessionID)
   }
 
@@ -128,14 +128,14 @@ export class Unattended {
 
   /** Session of an unattended task; undefined for any other task. */
   sessionOf(taskID: string): string | undefined {
-    const task = this.#parts.store.get(taskID)
+    const task = this.#services.store.get(taskID)
     return task && isUnattended(task) ? task.sessionID : undefined
   }
 
   /** Whether the message was written by or for a task. */
   wrote(messageID: string): boolean {
-    const id = this.#parts.opencode.taskOf(messageID)
-    return id !== undefined && this.#parts.store.get(id) !== undefined
+    const id = this.#services.opencode.taskOf(messageID)
+    return id !== undefined && this.#services.store.get(id) !== undefined
   }
 
   /** Updates other processes' tasks changed since `since`. Never rejects. */
@@ -145,7 +145,7 @@ export class Unattended {
   }
 
   #begin(sessionID: string, by: By, asked: Partial<Run> = {}): Task {
-    const { store, clock } = this.#parts
+    const { store, clock } = this.#services
     const task = store.bySession(sessionID)
     if (task) refuseUnlessFree(task)
     const { id, run } = task ? { id: task.id, run: this.#next(task) } : this.#first()
@@ -161,16 +161,16 @@ export class Unattended {
   }
 
   #next(task: Task): Run {
-    const recent = recentRuns(task, this.#parts.clock.now())
+    const recent = recentRuns(task, this.#services.clock.now())
     return { ...this.#run(task.id, task.run.generation + 1), recent }
   }
 
   #run(id: string, generation: number): Run {
-    const { clock, options } = this.#parts
+    const { clock, options } = this.#services
     const now = clock.now()
     return {
       generation,
-      promptID: this.#parts.opencode.messageID("prompt", id, generation, now),
+      promptID: this.#services.opencode.messageID("prompt", id, generation, now),
       createdAt: now,
       timeout: options.taskTimeout,
     }

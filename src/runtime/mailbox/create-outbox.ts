@@ -4,7 +4,7 @@ import type { Task } from "../../core/task.ts"
 import { type Answer, compose, wantsAnswer } from "../../present/notification.ts"
 import type { Answers } from "../answers.ts"
 import type { Dispatcher } from "../dispatcher.ts"
-import type { Parts } from "../parts.ts"
+import type { Services } from "../parts.ts"
 import { stopSession } from "../sessions.ts"
 import { gatherMs, isLastNotification, mayWake, notificationFacts, withCurrentState } from "./notification-items.ts"
 import { Outbox } from "./outbox.ts"
@@ -14,7 +14,7 @@ const WOKEN_MS = 300
 
 /** Creates the outbox. `development`: notifications carry a hidden hint. */
 export function outboxOf(
-  parts: Parts,
+  services: Services,
   development: boolean,
   answers: Answers,
   others: () => {
@@ -23,12 +23,12 @@ export function outboxOf(
     readonly at: (time: number) => void
   },
 ): Outbox {
-  const { opencode, clock, options, store, journal, toaster, background, stopped } = parts
+  const { opencode, clock, options, store, journal, toaster, background, stopped } = services
   return new Outbox({
     opencode,
     clock,
     stopped,
-    isKnown: (id) => store.get(id) !== undefined && !store.handle(id)?.borrowed,
+    isKnown: (id) => store.get(id) !== undefined && !store.handle(id)?.isForeign,
     isLast: (task) => isLastNotification(task, store),
     gatherMs: (task) => gatherMs(task, store),
     mayWake: (task) => mayWake(task, store),
@@ -38,14 +38,14 @@ export function outboxOf(
       if (when) others().at(clock.now() + when.in)
       return limit !== undefined
     },
-    silence: (parentID) => stopSession(parts, parentID).soon,
+    silence: (parentID) => stopSession(services, parentID).soon,
     compose: async (task) => {
       await journal.takenUp
       const wanted = options.notifyAnswerChars > 0 && wantsAnswer(withCurrentState(task, store))
-      const answer = wanted ? await answerTo(task, parts, answers) : undefined
+      const answer = wanted ? await answerTo(task, services, answers) : undefined
       return compose({ ...notificationFacts(task, store), answer }, { ...options, development })
     },
-    told: (task, state, handedOver) => others().dispatcher.announcing.told(task, state, handedOver),
+    recordDelivery: (task, state, handedOver) => others().dispatcher.announcing.recordDelivery(task, state, handedOver),
     drained: (parentID, woken) => {
       const flush = () => {
         if (stopped.aborted) return
@@ -64,7 +64,7 @@ export function outboxOf(
 }
 
 /** Answer for the notification; undefined where it cannot be read now. */
-async function answerTo(task: Task, { store, opencode }: Parts, answers: Answers): Promise<Answer | undefined> {
+async function answerTo(task: Task, { store, opencode }: Services, answers: Answers): Promise<Answer | undefined> {
   const current = store.get(task.id)
   const next = current && current.run.generation > task.run.generation ? current.run.promptID : undefined
   try {

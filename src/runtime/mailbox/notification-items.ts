@@ -1,4 +1,4 @@
-import { isActive, owesNotification, type Task } from "../../core/task.ts"
+import { hasPendingNotification, isActive, type Task } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
 import type { NotificationFacts } from "../../present/notification.ts"
 import type { TaskStore } from "../tasks/store.ts"
@@ -11,7 +11,7 @@ export function notificationFacts(task: Task, store: TaskStore): NotificationFac
     task: withCurrentState(task, store),
     ...figuresOf(task, store),
     running: others.filter(isActive),
-    untold: others.filter(owesNotification),
+    pendingTasks: others.filter(hasPendingNotification),
     together: togetherWith(task, others),
     notFetched: others.filter((other) => !isUntold(other) && isUnread(other)),
   }
@@ -104,7 +104,7 @@ export function isToldLast(
   const { id, delivery, parentID, batch } = task
   if (wake !== "last" || delivery.state !== "pending" || !delivery.running || isQuiet(task)) return false
   if (store.get(id)?.retrievedAt !== undefined) return false
-  const comes = (other: Task) => isActive(other) || (owesNotification(other) && !isPosted(other))
+  const comes = (other: Task) => isActive(other) || (hasPendingNotification(other) && !isPosted(other))
   return !store.ofParent(parentID).some((other) => other.id !== id && other.batch === batch && comes(other))
 }
 
@@ -130,7 +130,7 @@ function inSameRun({ id, run }: Task, store: TaskStore): Task | undefined {
 }
 
 /** True for a task that is active, or whose notification is still to be sent. */
-const isUntold = (task: Task): boolean => isActive(task) || owesNotification(task)
+const isUntold = (task: Task): boolean => isActive(task) || hasPendingNotification(task)
 
 /** True for a task whose answer the parent has not read. Cancelled tasks are left out. */
 const isUnread = (task: Task): boolean => task.retrievedAt === undefined && task.outcome?.reason?.code !== "cancelled"

@@ -1,5 +1,5 @@
 import { type Clock, OpencodeError } from "../../core/ports.ts"
-import { type Model, NOBODY, owesNotification, type Task } from "../../core/task.ts"
+import { hasPendingNotification, type Model, NOBODY, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
 import type { NotificationTexts } from "../../present/notification.ts"
 import {
@@ -41,7 +41,7 @@ export type OutboxPorts = SenderPorts & {
   /** Must not reject. */
   readonly compose: (task: Task) => Promise<NotificationTexts>
   /** Records how the delivery ended. `handedOver`: the message contained the whole answer. Must not reject. */
-  readonly told: (task: Task, state: "confirmed" | "abandoned", handedOver: boolean) => Promise<void>
+  readonly recordDelivery: (task: Task, state: "confirmed" | "abandoned", handedOver: boolean) => Promise<void>
   /** Called when a parent's lane is empty. `woken`: a message has started the parent's model. */
   readonly drained: (parentID: string, woken: boolean) => void
   readonly run: (what: string, work: () => Promise<unknown>) => void
@@ -71,10 +71,10 @@ export class Outbox {
    * Queues the task's notification if one is still to be sent. `maybeDelivered`: first check whether the parent has it.
    */
   post(task: Task, maybeDelivered = false): void {
-    if (!owesNotification(task)) return
+    if (!hasPendingNotification(task)) return
     if (this.holds(task)) return
     const lane = this.#lane(task.parentID)
-    const isRoused = lane.roused.delete(task.id)
+    const isRoused = lane.wakeRequests.delete(task.id)
     lane.items.push({ task, wake: task.delivery.wake || isRoused, maybeDelivered })
     lane.release()
     this.#start(task.parentID, lane)
@@ -99,7 +99,7 @@ export class Outbox {
     const lane = this.#lane(task.parentID)
     const item = lane.items.find((each) => each.task.id === task.id)
     if (item) item.wake = true
-    else if (owesNotification(task)) lane.roused.add(task.id)
+    else if (hasPendingNotification(task)) lane.wakeRequests.add(task.id)
     else this.#ports.run("wake", () => this.#wakeAgain(task))
   }
 
@@ -132,7 +132,7 @@ export class Outbox {
   }
 
   /** Whether a message to this session is queued, or the session is to be woken later. */
-  owes(parentID: string): boolean {
+  hasPending(parentID: string): boolean {
     const { state = "idle", items = [] } = this.#lanes.get(parentID) ?? {}
     return state !== "idle" || items.length > 0 || this.#deferred.has(parentID)
   }
@@ -194,7 +194,7 @@ export class Outbox {
           if (item.wake && !this.#ports.isLast(task)) await this.#gather(task, lane)
           await this.#persist(task, lane, (attempt) => this.#tell(task, item, lane, attempt))
           lane.items.shift()
-        } else if (lane.owed) await this.#wake(parentID, lane, lane.owed)
+        } else if (lane.pendingWake) await this.#wake(parentID, lane, lane.pendingWake)
         else if (note) await this.#tellNote(parentID, lane, note)
         else break
       }
@@ -214,14 +214,14 @@ export class Outbox {
   }
 
   #forget(parentID: string, lane: Lane): void {
-    if (this.#lanes.get(parentID) === lane && lane.roused.size === 0) this.#lanes.delete(parentID)
+    if (this.#lanes.get(parentID) === lane && lane.wakeRequests.size === 0) this.#lanes.delete(parentID)
   }
 
   /** Sends a note once the session is idle, unless another message is queued until then: that one is sent first. */
   async #tellNote(sessionID: string, lane: Lane, note: PendingNote): Promise<void> {
     const { opencode } = this.#ports
     await this.#untilFree(sessionID, lane)
-    if (!this.#isOpen(sessionID, lane) || lane.items.length > 0 || lane.owed) return
+    if (!this.#isOpen(sessionID, lane) || lane.items.length > 0 || lane.pendingWake) return
     try {
       // A repeated send has the same text and id.
       note.composed ??= note.compose()
@@ -243,12 +243,12 @@ export class Outbox {
   }
 
   /** Starts the parent's model with a stored message, where no later message in the lane does so. */
-  async #wake(parentID: string, lane: Lane, owed: Waking): Promise<void> {
-    const waking = { ...owed, prompt: { ...owed.prompt, noReply: false } }
+  async #wake(parentID: string, lane: Lane, pendingWake: Waking): Promise<void> {
+    const waking = { ...pendingWake, prompt: { ...pendingWake.prompt, noReply: false } }
     for (const delay of [...RETRY_DELAYS_MS, 0]) {
       await this.#untilFree(parentID, lane)
       if (!this.#isOpen(parentID, lane)) return
-      if (!this.#ports.mayWake(owed.task)) break
+      if (!this.#ports.mayWake(pendingWake.task)) break
       try {
         await this.#sender.start(waking, lane)
         lane.waking = { ...waking, wakesAgain: 0, isPassed: lane.idled }
@@ -257,7 +257,7 @@ export class Outbox {
         await this.#pauses.for(delay)
       }
     }
-    lane.owed = undefined
+    lane.pendingWake = undefined
   }
 
   /** Sends a stored notification again to wake the parent, unless the parent has answered it. */
@@ -267,21 +267,21 @@ export class Outbox {
     const prompt = await retry(clock, stopped, () => this.#sender.unanswered(task))
     if (!prompt || stopped.aborted) return
     const lane = this.#lane(task.parentID)
-    lane.owed ??= { prompt, task }
+    lane.pendingWake ??= { prompt, task }
     lane.release()
     this.#start(task.parentID, lane)
   }
 
   /** Retries the notification until it is delivered, the parent or the task is gone, or the lane is closed. */
   async #persist(task: Task, lane: Lane, tell: (attempt: number) => Promise<boolean>): Promise<void> {
-    const { opencode, isKnown, told } = this.#ports
+    const { opencode, isKnown, recordDelivery } = this.#ports
     for (let attempt = 0; ; attempt++) {
       await this.#untilFree(task.parentID, lane)
       if (!this.#isOpen(task.parentID, lane) || !isKnown(task.id)) return
       try {
         if (await tell(attempt)) return
       } catch (error) {
-        if (error instanceof OpencodeError && error.notFound) return told(task, "abandoned", false)
+        if (error instanceof OpencodeError && error.notFound) return recordDelivery(task, "abandoned", false)
         const fields = { task: task.id, session: task.parentID, attempt, error: String(error) }
         opencode.log("warn", "notification not accepted, trying again", fields)
         await this.#pauses.for(RETRY_DELAYS_MS[Math.min(attempt, RETRY_DELAYS_MS.length - 1)] ?? 0)
@@ -295,7 +295,7 @@ export class Outbox {
    */
   async #untilFree(parentID: string, lane: Lane): Promise<void> {
     const { opencode, mayWake } = this.#ports
-    const wakes = () => lane.owed !== undefined || lane.items.some(({ wake, task }) => wake && mayWake(task))
+    const wakes = () => lane.pendingWake !== undefined || lane.items.some(({ wake, task }) => wake && mayWake(task))
     while (this.#isOpen(parentID, lane)) {
       lane.idled = false
       try {
@@ -306,18 +306,18 @@ export class Outbox {
       } catch {
         lane.state = "until idle"
       }
-      await this.#pauses.in(lane, lane.items.length > 0 || lane.owed ? HELD_LOOK_MS : NOTE_LOOK_MS)
+      await this.#pauses.in(lane, lane.items.length > 0 || lane.pendingWake ? HELD_LOOK_MS : NOTE_LOOK_MS)
       lane.state = "sending"
     }
   }
 
   /** Sends the notification. Returns false where the message must not be sent any more since it was composed. */
   async #tell(task: Task, item: LaneItem, lane: Lane, attempt: number): Promise<boolean> {
-    const { opencode, told } = this.#ports
+    const { opencode, recordDelivery } = this.#ports
     item.notice ??= await this.#ports.compose(task)
     const { notice, wake, maybeDelivered } = item
     if (maybeDelivered && attempt === 0 && (await this.#sender.isThere(task))) {
-      await told(task, "confirmed", notice.handsOver)
+      await recordDelivery(task, "confirmed", notice.handsOver)
       return true
     }
     const persona = await this.#sender.persona(task.parentID, attempt)
@@ -329,8 +329,8 @@ export class Outbox {
     // The task may have been cleared while this function waited for OpenCode.
     if (!this.#ports.isKnown(task.id)) return false
     const last = lane.items.length === 1
-    const { owed } = lane
-    const isToWake = (wake || owed !== undefined) && this.#ports.mayWake(task)
+    const { pendingWake } = lane
+    const isToWake = (wake || pendingWake !== undefined) && this.#ports.mayWake(task)
     const isDeferred = isToWake && this.#ports.isBlocked(persona?.model)
     const wakes = isToWake && !isDeferred
     // Set before the send, because `review` may wake the parent while the send is under way.
@@ -341,12 +341,12 @@ export class Outbox {
     lane.idled = false
     const prompt = notificationPrompt(opencode.messageID, task, notice, persona, !(last && wakes))
     await this.#sender.send({ prompt, task }, lane)
-    await told(task, "confirmed", notice.handsOver)
+    await recordDelivery(task, "confirmed", notice.handsOver)
     // A wake that was requested during the send must not be lost.
-    const owes = prompt.noReply === true && (wakes || (item.wake && this.#ports.mayWake(task)))
+    const hasPending = prompt.noReply === true && (wakes || (item.wake && this.#ports.mayWake(task)))
     // A wake that another task requested during the send is kept, unless this send woke the parent.
-    const later = prompt.noReply && !isDeferred && lane.owed !== owed ? lane.owed : undefined
-    lane.owed = owes ? { prompt, task } : later
+    const later = prompt.noReply && !isDeferred && lane.pendingWake !== pendingWake ? lane.pendingWake : undefined
+    lane.pendingWake = hasPending ? { prompt, task } : later
     if (last && wakes) lane.waking = { prompt, task, wakesAgain: 0, isPassed: lane.idled }
     return true
   }

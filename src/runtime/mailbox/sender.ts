@@ -51,11 +51,11 @@ export type Lane = {
   /** The parent became idle after the last send began. */
   idled: boolean
   /** Tasks whose queued notification must wake the parent. The lane is kept until they are sent. */
-  readonly roused: Set<string>
+  readonly wakeRequests: Set<string>
   /** Ends the current wait of the lane. */
   release: () => void
   /** Stored message that has not woken the parent. The next message wakes the parent for both. */
-  owed?: Waking
+  pendingWake?: Waking
   /**
    * Last message that should start the parent's model, until the parent has answered. `isPassed`: the parent became
    * idle after it, perhaps without reading it.
@@ -74,7 +74,7 @@ export const newLane = (): Lane => ({
   state: "idle",
   items: [],
   notes: [],
-  roused: new Set(),
+  wakeRequests: new Set(),
   idled: false,
   isTelling: false,
   isWaking: false,

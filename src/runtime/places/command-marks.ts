@@ -20,9 +20,9 @@ const MOST_ROUNDS = 5
  * Writes the mark synchronously, so that a crash leaves no unmarked command. If the write fails, the command still
  * runs.
  */
-export function putMark({ folder, keeper }: CommandMarks, mark: string, command: string): void {
+export function putMark({ folder, ownerMark: ownerMark }: CommandMarks, mark: string, command: string): void {
   try {
-    writeJson(jsonFile(folder, mark), { keeper: keeper(), command })
+    writeJson(jsonFile(folder, mark), { keeper: ownerMark(), command })
   } catch {
     // A full disk must not prevent the check.
   }
@@ -33,11 +33,11 @@ export const takeMark = ({ folder }: CommandMarks, mark: string): Promise<void> 
 
 /** Kills commands whose own OpenCode process is gone. Returns those that were still running. Never rejects. */
 export async function endLeftovers(marks: CommandMarks): Promise<readonly string[]> {
-  const { folder, keeper, isOthers } = marks
+  const { folder, ownerMark: ownerMark, isOthers } = marks
   const ended: string[] = []
   for (const mark of await jsonNames(folder).catch(() => [])) {
     const left = readMark(jsonFile(folder, mark))
-    if (left && (left.keeper.instance === keeper().instance || isOthers(left.keeper))) continue
+    if (left && (left.keeper.instance === ownerMark().instance || isOthers(left.keeper))) continue
     if ((await killMarked(mark)) && left) ended.push(left.command)
     await takeMark(marks, mark)
   }

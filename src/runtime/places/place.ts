@@ -67,9 +67,9 @@ export type LosingTry = { readonly taskID: string; readonly name: string }
 /** Operations of places for tries, which all begin with the same state. Only one try's work is merged. */
 export type SharedPlaces = {
   /** Gives a task the files that task `from` began with. */
-  beginAs(taskID: string, from: string, folder: string): Promise<void>
+  copyStart(taskID: string, from: string, folder: string): Promise<void>
   /** Gives a task the group's current work. */
-  goOnAs(taskID: string, groupID: string, folder: string): Promise<void>
+  copyWork(taskID: string, groupID: string, folder: string): Promise<void>
   /**
    * Makes the winner's work the group's work and archives the others. May be repeated. Returns the archive names by
    * task, in words.
@@ -104,7 +104,7 @@ export type NextState = {
 }
 
 /** States of tasks in the local repository, for places whose files are on another machine. */
-export type KeptStates = {
+export type StoredStates = {
   /** Returns the state of a task's next run. With `bringIn`, the parent's current state is merged in. */
   next(taskID: string, folder: string, bringIn: boolean): Promise<NextState>
 }
@@ -133,7 +133,7 @@ export interface Place {
    */
   reach?(taskID: string, signal?: AbortSignal): Promise<void>
   /** Archives the work of a run. A repeated call returns the archived state. */
-  putAway(taskID: string, folder: string): Promise<ArchiveResult>
+  archive(taskID: string, folder: string): Promise<ArchiveResult>
   /** Archived changes with their diff. */
   show(taskID: string, folder: string, mostLines: number): Promise<WorkDiff>
   /** Merges the archived work into the parent's folder. */
@@ -150,7 +150,7 @@ export interface Place {
   /** Absent for kinds that support neither tries nor guarded files. */
   readonly shared?: SharedPlaces
   /** Absent for kinds without states in the repository. */
-  readonly states?: KeptStates
+  readonly states?: StoredStates
 }
 
 /** Event of a place about a running task. */
@@ -197,7 +197,7 @@ export type PlaceKind = {
   /** Words for a message: where work is that could not be archived. */
   readonly remains: (name: string) => string
   /** How long archived work of an unknown task is kept; `keepDays` 0 for ever. Absent where nothing is archived. */
-  readonly keeps?: { readonly keepDays: number; readonly dropUnmerged: boolean }
+  readonly retention?: { readonly keepDays: number; readonly dropUnmerged: boolean }
   /** Set if the kind's places have `shared` operations. */
   readonly isShared?: true
   /** Set if guarded files are supported: the kind's places know what a run has changed so far. */
@@ -207,7 +207,7 @@ export type PlaceKind = {
   /** Set if tasks there continue to work when this process ends. */
   readonly outlives?: boolean
   /** Whether the place reports activity by events. Polling may then be rare. */
-  readonly hears?: (name: string) => boolean
+  readonly hasEvents?: (name: string) => boolean
   /** Supervises a task again that an earlier process started there. */
   readonly rejoin?: (name: string, taskID: string) => void
   /** Most tasks at once in the named place; 0 for no limit. */

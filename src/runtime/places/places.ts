@@ -2,7 +2,7 @@ import { CallError, messageOf } from "../../core/errors.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { holdsPlace, type Merge, type Outcome, type Task } from "../../core/task.ts"
 import { SerialQueue } from "../../lib/promises.ts"
-import type { Parts } from "../parts.ts"
+import type { Services } from "../parts.ts"
 import { autoMergeFolder, moveSessionBack, moveSessionToPlace, parentFolderOf, refuseFailedCheck } from "../sessions.ts"
 import { mergeFailure, mergeOf, refusedMerge, toWork } from "../tasks/changes.ts"
 import { HERE } from "./here.ts"
@@ -24,14 +24,14 @@ export type FinishedWork = { readonly found: Partial<Outcome>; readonly check?: 
  * back before the place is archived.
  */
 export class Places {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly kinds: readonly PlaceKind[]
   /** Resolves when a task's last end is closed. */
   readonly #closed: (taskID: string) => Promise<void>
   readonly #mergeQueue = new SerialQueue()
 
-  constructor(parts: Parts, kinds: readonly PlaceKind[], closed: (taskID: string) => Promise<void>) {
-    this.#parts = parts
+  constructor(services: Services, kinds: readonly PlaceKind[], closed: (taskID: string) => Promise<void>) {
+    this.#services = services
     this.kinds = kinds
     this.#closed = closed
   }
@@ -48,7 +48,7 @@ export class Places {
   /** Sentences on dependencies that the task's place lacks, so that its check may fail. */
   async lackedBy(task: Task): Promise<string | undefined> {
     const place = await this.placeOf(task)
-    return place.lacks?.(task.id, parentFolderOf(this.#parts, task))
+    return place.lacks?.(task.id, parentFolderOf(this.#services, task))
   }
 
   /** Function that runs a command in the task's remote place; undefined for a local place. */
@@ -73,8 +73,8 @@ export class Places {
   }
 
   /** The task's place reports activity by events. */
-  hears({ place }: Task): boolean {
-    return place !== undefined && this.#kindNamed(place.kind)?.hears?.(place.kind) === true
+  hasEvents({ place }: Task): boolean {
+    return place !== undefined && this.#kindNamed(place.kind)?.hasEvents?.(place.kind) === true
   }
 
   /** Most tasks at once in a place; 0 for no limit. */
@@ -103,11 +103,11 @@ export class Places {
    */
   async enter(task: Task, signal: AbortSignal, left = false): Promise<string> {
     const { sessionID, run } = task
-    const { opencode } = this.#parts
-    const folder = parentFolderOf(this.#parts, task)
+    const { opencode } = this.#services
+    const folder = parentFolderOf(this.#services, task)
     const place = await this.placeOf(task)
     const again = left || run.generation > 0
-    if (left) await place.putAway(task.id, folder)
+    if (left) await place.archive(task.id, folder)
     // The place must contain the changes of the tasks that this run has waited for.
     if (!again && run.after) await place.capture(task.id, folder)
     // The parent's state is merged in only if the parent is still in the folder that the work is based on.
@@ -115,7 +115,8 @@ export class Places {
     const request = { taskID: task.id, folder, timeLimit: run.timeout, again, bringIn, signal }
     const { directory, preface } = await place.enter(request)
     if (signal.aborted) throw new CallError("It was stopped before its place was ready.")
-    if (opencode.folderOf(sessionID) !== directory) await moveSessionToPlace(this.#parts, sessionID, directory, signal)
+    if (opencode.folderOf(sessionID) !== directory)
+      await moveSessionToPlace(this.#services, sessionID, directory, signal)
     return preface
   }
 
@@ -123,22 +124,22 @@ export class Places {
    * Archives the place of an ended run, once the task's children are closed, and moves the sessions back. With
    * `merging`, the work is merged, too.
    */
-  async leave(task: Task, merging: Merging | undefined): Promise<FinishedWork> {
+  async archive(task: Task, merging: Merging | undefined): Promise<FinishedWork> {
     try {
-      return await this.#leave(task, merging)
+      return await this.#archive(task, merging)
     } catch (error) {
-      return this.notKept(task, error)
+      return this.notArchived(task, error)
     }
   }
 
   /** Result of a run whose place could not be archived: a note that says so. */
-  notKept(task: Task, error: unknown): FinishedWork {
+  notArchived(task: Task, error: unknown): FinishedWork {
     const { id, outcome } = task
-    this.#parts.opencode.log("warn", "a place could not be put away", { task: id, error: String(error) })
-    return { found: { note: [outcome?.note, this.#notPutAway(task, error)].filter(Boolean).join(" ") } }
+    this.#services.opencode.log("warn", "a place could not be put away", { task: id, error: String(error) })
+    return { found: { note: [outcome?.note, this.#notArchivedText(task, error)].filter(Boolean).join(" ") } }
   }
 
-  #notPutAway({ id, place, status }: Task, error: unknown): string {
+  #notArchivedText({ id, place, status }: Task, error: unknown): string {
     const name = place?.kind ?? HERE
     const why = messageOf(error)
     if (kindOf(this.kinds, name).outlives && !(error instanceof PlaceError && error.code === "host"))
@@ -146,18 +147,18 @@ export class Places {
     if (kindOf(this.kinds, name).outlives)
       return `${status === "cancelled" ? `It is stopped on ${name} as soon as ${name} answers. ` : ""}What it changed is still on ${name}, and is fetched when ${name} answers.`
     const where = kindOf(this.kinds, name).remains(name)
-    return `${NOT_PUT_AWAY}, and is still in ${where}; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
+    return `${NOT_ARCHIVED}, and is still in ${where}; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
   }
 
-  async #leave(task: Task, merging: Merging | undefined): Promise<FinishedWork> {
-    const below = this.#parts.store.below(task)
+  async #archive(task: Task, merging: Merging | undefined): Promise<FinishedWork> {
+    const below = this.#services.store.below(task)
     for (const { id } of below) await this.#closed(id)
     const place = await this.placeOf(task)
-    const putAway = async () => {
-      for (const each of [task, ...below]) await moveSessionBack(this.#parts, each)
-      return place.putAway(task.id, parentFolderOf(this.#parts, task))
+    const archive = async () => {
+      for (const each of [task, ...below]) await moveSessionBack(this.#services, each)
+      return place.archive(task.id, parentFolderOf(this.#services, task))
     }
-    if (!merging) return { found: { work: toWork(await putAway()) } }
+    if (!merging) return { found: { work: toWork(await archive()) } }
     return this.inTurn(merging.signal, async () => {
       let result: CheckResult | undefined
       const once = async () => {
@@ -165,7 +166,7 @@ export class Places {
         return result
       }
       const unfit = await this.#unfit(task, place, { ...merging, check: once }).catch(mergeFailure)
-      const archived = await putAway()
+      const archived = await archive()
       const unseen = task.run.check === undefined || !archived.unseen ? undefined : refusedMerge(archived.unseen)
       const merge = archived.files.length > 0 ? (unfit ?? unseen ?? (await this.mergeBack(task, place))) : undefined
       return { found: { work: toWork(archived, merge) }, ...(result && { check: result }) }
@@ -185,11 +186,11 @@ export class Places {
    * where the parent's folder is gone, or the check fails together with the parent's current state.
    */
   async #unfit(task: Task, place: Place, { signal, check }: Merging): Promise<Merge | undefined> {
-    const folder = autoMergeFolder(this.#parts, task, signal)
+    const folder = autoMergeFolder(this.#services, task, signal)
     if (task.run.check === undefined) return undefined
     // The session is back in the parent's folder: the place was archived after a crash, and nothing can be checked
     // there. A session that represents a remote session never leaves this folder, so remote places are excepted.
-    if (!this.outlives(task) && this.#parts.opencode.folderOf(task.sessionID) === folder)
+    if (!this.outlives(task) && this.#services.opencode.folderOf(task.sessionID) === folder)
       throw new CallError("OpenCode stopped before it was checked with what was changed in your folder meanwhile")
     const brought = await place.bringIn(task.id, folder)
     // The work might merge into the parent's files all the same, but it could not be checked in its place.
@@ -201,7 +202,7 @@ export class Places {
 
   async mergeBack(task: Task, place: Place): Promise<Merge> {
     try {
-      return mergeOf(await place.merge(task.id, parentFolderOf(this.#parts, task)))
+      return mergeOf(await place.merge(task.id, parentFolderOf(this.#services, task)))
     } catch (error) {
       return mergeFailure(error)
     }
@@ -214,4 +215,4 @@ const aborted = (signal: AbortSignal): Promise<void> =>
     else signal.addEventListener("abort", () => resolve(), { once: true })
   })
 
-const NOT_PUT_AWAY = "What it changed was not kept at its end"
+const NOT_ARCHIVED = "What it changed was not kept at its end"

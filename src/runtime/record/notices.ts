@@ -37,9 +37,9 @@ export function keyText(problem: string, hasBoard: boolean): string {
 }
 
 /** Text for the user about tasks with unverified records; undefined for none. */
-export function lossText(unbelieved: readonly UnverifiedRecord[], file: string, isNewKey: boolean): string | undefined {
-  if (unbelieved.length === 0) return undefined
-  const tasks = count(unbelieved.length, "background task")
+export function lossText(unverified: readonly UnverifiedRecord[], file: string, isNewKey: boolean): string | undefined {
+  if (unverified.length === 0) return undefined
+  const tasks = count(unverified.length, "background task")
   const cause = isNewKey
     ? `${file} was missing, and a new key was made: put the old one back if you have it.`
     : `Either ${file} was replaced, or the records were changed or imported.`

@@ -2,14 +2,14 @@ import { lastAnswerAt } from "../../core/outcome.ts"
 import type { Message } from "../../core/ports.ts"
 import { type ActiveRun, newRun } from "../../core/run/active-run.ts"
 import { withMessages } from "../../core/run/progress.ts"
-import { isActive, owesNotification, type Task } from "../../core/task.ts"
+import { hasPendingNotification, isActive, type Task } from "../../core/task.ts"
 
 /**
  * Run of another process's task, as this process knows it. Undefined if the task has ended and its notification is
  * settled.
  */
 export function foreignRun(task: Task, known: ActiveRun | undefined): ActiveRun | undefined {
-  if (!isActive(task) && !owesNotification(task)) return undefined
+  if (!isActive(task) && !hasPendingNotification(task)) return undefined
   if (known && known.heldBy !== "ours" && known.generation === task.run.generation) return known
   return newRun(task, isActive(task) ? "working" : "notifying", task.run.createdAt, "foreign")
 }

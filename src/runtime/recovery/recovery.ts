@@ -2,8 +2,8 @@ import type { TaskRecord } from "../../core/ports.ts"
 import { isActive, parentSessionOf, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
 import type { CostLedger } from "../budgets.ts"
-import type { Parts } from "../parts.ts"
-import { importRecords, rank, remove, Settling, type SettlingPorts } from "./takeover.ts"
+import type { Services } from "../parts.ts"
+import { importRecords, OrphanSettler, rank, remove, type SettlingPorts } from "./takeover.ts"
 
 /** How far back the search at startup goes, in ms. Older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * 24 * 3_600_000
@@ -21,19 +21,19 @@ export type RecoveryPorts = SettlingPorts & {
  * - A task of a process that still exists is only shown.
  */
 export class Recovery {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #ports: RecoveryPorts
-  readonly #settling: Settling
+  readonly #settling: OrphanSettler
 
-  constructor(parts: Parts, ports: RecoveryPorts) {
-    this.#parts = parts
+  constructor(services: Services, ports: RecoveryPorts) {
+    this.#services = services
     this.#ports = ports
-    this.#settling = new Settling(parts, ports, (records) => this.#takeIn(records))
+    this.#settling = new OrphanSettler(services, ports, (records) => this.#takeIn(records))
   }
 
   /** Reads the tasks of all recently changed sessions. Never rejects. */
   async recover(): Promise<void> {
-    const { opencode, clock, stopped } = this.#parts
+    const { opencode, clock, stopped } = this.#services
     try {
       this.#takeIn(await retry(clock, stopped, () => opencode.recordsSince(clock.now() - LOOK_BACK_MS)))
     } catch (error) {
@@ -44,7 +44,7 @@ export class Recovery {
 
   /** Reads tasks that other processes launched or ended after `since`. Never rejects. */
   async discover(since: number): Promise<void> {
-    const { opencode } = this.#parts
+    const { opencode } = this.#services
     try {
       this.#takeIn(await opencode.recordsSince(since))
     } catch (error) {
@@ -55,7 +55,7 @@ export class Recovery {
 
   /** Recovers a session's tasks at its first use, and updates foreign ones. Never rejects. */
   async ready(parentID: string): Promise<void> {
-    const parentState = this.#parts.store.parentState(parentID)
+    const parentState = this.#services.store.parentState(parentID)
     parentState.loaded ??= this.#load(parentID)
     await parentState.loaded
     await this.look(parentID)
@@ -64,7 +64,7 @@ export class Recovery {
   /** Updates other processes' tasks, so that a caller can show their current state. Never rejects. */
   async look(parentID?: string): Promise<void> {
     await this.refreshForeign(parentID)
-    const { store, opencode, stopped } = this.#parts
+    const { store, opencode, stopped } = this.#services
     for (const task of store.foreign()) {
       if (stopped.aborted) return
       if ((parentID !== undefined && task.parentID !== parentID) || !isActive(task) || task.place) continue
@@ -78,7 +78,7 @@ export class Recovery {
 
   /** Reads the messages of another process's task, unless its last message is unchanged since the last time. */
   async #readForeign({ id, sessionID, run }: Task): Promise<void> {
-    const { store, opencode } = this.#parts
+    const { store, opencode } = this.#services
     const last = JSON.stringify([run.promptID, await opencode.lastMessage(sessionID)])
     const handle = store.handle(id)
     if (!handle || handle.seen === last) return
@@ -91,7 +91,7 @@ export class Recovery {
    * later; never rejects.
    */
   async refreshForeign(parentID?: string): Promise<void> {
-    const { store, opencode, stopped } = this.#parts
+    const { store, opencode, stopped } = this.#services
     for (const task of store.foreign()) {
       if (stopped.aborted) return
       if (parentID !== undefined && task.parentID !== parentID) continue
@@ -109,7 +109,7 @@ export class Recovery {
   }
 
   #remove(taskID: string): void {
-    remove(this.#parts, taskID)
+    remove(this.#services, taskID)
     this.#ports.changed()
   }
 
@@ -118,24 +118,24 @@ export class Recovery {
    * starts an OpenCode instance there.
    */
   async #recordOf(task: Task): Promise<TaskRecord | undefined> {
-    const { opencode } = this.#parts
+    const { opencode } = this.#services
     if (!task.place) return (await opencode.session(task.sessionID))?.record
     return (await opencode.recordsOf(parentSessionOf(task))).find((record) => record.task.id === task.id)
   }
 
   async #load(parentID: string): Promise<void> {
-    const { opencode } = this.#parts
+    const { opencode } = this.#services
     try {
       this.#takeIn(await opencode.recordsOf(parentID))
     } catch (error) {
-      this.#parts.store.parentState(parentID).loaded = undefined
+      this.#services.store.parentState(parentID).loaded = undefined
       opencode.log("warn", "could not read a session's tasks", { session: parentID, error: String(error) })
     }
   }
 
   #takeIn(records: readonly TaskRecord[]): void {
-    const orphans = importRecords(this.#parts, this.#ports.ledger, records)
-    const { store } = this.#parts
+    const orphans = importRecords(this.#services, this.#ports.ledger, records)
+    const { store } = this.#services
     for (const { task } of orphans) if (task.run.parentStopped) store.stopped(task.parentID, true)
     this.#adopt(orphans)
     for (const { task } of records)
@@ -148,7 +148,7 @@ export class Recovery {
    * Takes over orphans, members before their groups. Called once all records are read, so that all parents are known.
    */
   #adopt(orphans: readonly TaskRecord[]): void {
-    const { background } = this.#parts
+    const { background } = this.#services
     const adopted = new Map<string, Promise<void>[]>()
     const adopt = async (orphan: TaskRecord) => {
       // A group's state is derived from its members, so they must be settled first.

@@ -7,10 +7,10 @@ import { newRun } from "../../core/run/active-run.ts"
 import { constraintsOf } from "../../core/spending.ts"
 import {
   type Ending,
+  hasPendingNotification,
   holdsPlace,
   isActive,
   isPaused,
-  owesNotification,
   type Reason,
   type Task,
 } from "../../core/task.ts"
@@ -24,7 +24,7 @@ import type { Dispatcher } from "../dispatcher.ts"
 import type { Groups } from "../groups/groups.ts"
 import { membersOf } from "../groups/plans.ts"
 import type { Outbox } from "../mailbox/outbox.ts"
-import type { Parts } from "../parts.ts"
+import type { Services } from "../parts.ts"
 import type { Places } from "../places/places.ts"
 import { deleteRefusedStep, parentFolderOf, replacingPrompt, unfinishedAnswer } from "../sessions.ts"
 import type { TaskStore } from "../tasks/store.ts"
@@ -93,9 +93,9 @@ export function remainingPrompts({ group, run }: Task, members: readonly MemberS
  * resumed.
  */
 const groupEndOf = ({ group }: Task): Ending =>
-  winnerIn(group) === undefined ? { type: "failed", reason: TEAM_INTERRUPTED } : { type: "completed" }
+  winnerIn(group) === undefined ? { type: "failed", reason: GROUP_INTERRUPTED } : { type: "completed" }
 
-const TEAM_INTERRUPTED: Reason = {
+const GROUP_INTERRUPTED: Reason = {
   code: "interrupted",
   text: "OpenCode stopped or was restarted before it had come to an end.",
 }
@@ -119,19 +119,23 @@ function promptFromMessages(task: Task, messages: readonly Message[]) {
  * Adds the tasks of records that other or earlier processes wrote. Returns those of dead processes, called orphans;
  * they count as foreign until they are settled.
  */
-export function importRecords(parts: Parts, ledger: CostLedger, records: readonly TaskRecord[]): readonly TaskRecord[] {
-  const { store, opencode } = parts
+export function importRecords(
+  services: Services,
+  ledger: CostLedger,
+  records: readonly TaskRecord[],
+): readonly TaskRecord[] {
+  const { store, opencode } = services
   return records.filter(({ task, owner }) => {
     if (task.forgotten) {
       ledger.keep(task)
-      if (store.isForeign(task.id)) remove(parts, task.id)
+      if (store.isForeign(task.id)) remove(services, task.id)
       return false
     }
     if (store.wasCleared(task.id)) return false
     const ownership = opencode.ownership(owner)
     const isOrphan = ownership === "dead" || (ownership === "ours" && store.run(task.id)?.orphaned !== undefined)
-    if ((ownership === "ours" && !isOrphan) || isKnown(parts, task, isOrphan)) return false
-    show(parts, task, isOrphan)
+    if ((ownership === "ours" && !isOrphan) || isKnown(services, task, isOrphan)) return false
+    show(services, task, isOrphan)
     return isOrphan && store.isForeign(task.id)
   })
 }
@@ -140,12 +144,12 @@ export function importRecords(parts: Parts, ledger: CostLedger, records: readonl
 export const rank = ({ task }: TaskRecord): number => (task.group ? 1 : 0)
 
 /** Drops a task whose session or record is gone. */
-export function remove({ store }: Parts, taskID: string): void {
+export function remove({ store }: Services, taskID: string): void {
   store.remove(taskID)?.releaseWaiters()
 }
 
 /** True if this process knows more of the task than the record says, because the task runs or ended here. */
-function isKnown({ store }: Parts, task: Task, isOrphan: boolean): boolean {
+function isKnown({ store }: Services, task: Task, isOrphan: boolean): boolean {
   const shown = store.get(task.id)
   // The record was read before a later run of the task began.
   if (shown && shown.run.generation > task.run.generation) return true
@@ -158,9 +162,9 @@ function isKnown({ store }: Parts, task: Task, isOrphan: boolean): boolean {
   return known !== undefined && (isActive(known) || (isOrphan && known.run.generation >= task.run.generation))
 }
 
-function show({ store, clock }: Parts, task: Task, isOrphan: boolean): void {
+function show({ store, clock }: Services, task: Task, isOrphan: boolean): void {
   // An orphan that is not settled yet counts as foreign, so that a failed attempt is repeated.
-  if (isOrphan && !isActive(task) && !owesNotification(task)) store.add(task, clock.now())
+  if (isOrphan && !isActive(task) && !hasPendingNotification(task)) store.add(task, clock.now())
   else store.addForeign(task)
   if (!isOrphan && !isActive(task)) store.handle(task.id)?.releaseWaiters()
 }
@@ -185,32 +189,32 @@ export type SettlingPorts = {
 }
 
 /** Settles tasks of dead processes: takes each task over, then sends its notification, ends it or continues it. */
-export class Settling {
-  readonly #parts: Parts
+export class OrphanSettler {
+  readonly #services: Services
   readonly #ports: SettlingPorts
   readonly #takeIn: (records: readonly TaskRecord[]) => void
 
-  constructor(parts: Parts, ports: SettlingPorts, takeIn: (records: readonly TaskRecord[]) => void) {
-    this.#parts = parts
+  constructor(services: Services, ports: SettlingPorts, takeIn: (records: readonly TaskRecord[]) => void) {
+    this.#services = services
     this.#ports = ports
     this.#takeIn = takeIn
   }
 
   /** Settles a task of a dead process. Never rejects: a failed attempt is repeated. */
   async adopt({ task, owner }: TaskRecord): Promise<void> {
-    const { opencode } = this.#parts
-    const handle = this.#parts.store.handle(task.id)
+    const { opencode } = this.#services
+    const handle = this.#services.store.handle(task.id)
     // The task may be settled already, or another call may be settling it.
-    if (!handle?.run || !this.#parts.store.isForeign(task.id) || handle.run.orphaned?.settling) return
+    if (!handle?.run || !this.#services.store.isForeign(task.id) || handle.run.orphaned?.settling) return
     const { seenAt = owner.seenAt } = handle.run.orphaned ?? {}
     handle.run = { ...handle.run, heldBy: "orphan", orphaned: { seenAt, settling: true } }
     try {
       // Reading the session in its old folder would start an OpenCode instance there.
       if (mayBeInOtherFolder(task) && !this.#ports.places.outlives(task))
-        await opencode.move(task.sessionID, parentFolderOf(this.#parts, task))
+        await opencode.move(task.sessionID, parentFolderOf(this.#services, task))
       const isMine = await this.#claim(task)
       // Tasks that this task's agent launched are settled with it.
-      if (isMine && mayLaunch(task, this.#parts.options)) this.#takeIn(await opencode.recordsOf(task.sessionID))
+      if (isMine && mayLaunch(task, this.#services.options)) this.#takeIn(await opencode.recordsOf(task.sessionID))
       if (isMine && isActive(task)) await this.#settle(task, seenAt)
       else if (isMine) this.#tell(task, seenAt)
       // Other tasks may have waited for it.
@@ -228,7 +232,7 @@ export class Settling {
    * writer wins: each reads the record again a moment later.
    */
   async #claim(task: Task): Promise<boolean> {
-    const { opencode, clock } = this.#parts
+    const { opencode, clock } = this.#services
     await opencode.saveRecord(task.sessionID, task)
     await sleepFor(clock, CLAIM_MS)
     const record = (await opencode.session(task.sessionID))?.record
@@ -239,37 +243,37 @@ export class Settling {
     const { delivery } = task
     this.#own(task)
     const mayWake = this.#wakes(task, seenAt) || delivery.state === "none"
-    const cleanup = mayWake ? task : { ...task, delivery: { ...delivery, wake: false } }
-    if (isUnclosed(task)) this.#ports.dispatcher.closeAgain(cleanup)
-    else this.#ports.outbox.post(cleanup, true)
+    const notified = mayWake ? task : { ...task, delivery: { ...delivery, wake: false } }
+    if (isUnclosed(task)) this.#ports.dispatcher.closeAgain(notified)
+    else this.#ports.outbox.post(notified, true)
   }
 
   async #settle(given: Task, seenAt: number): Promise<void> {
-    if (given.group) return this.#settleTeam(given, seenAt)
-    const { opencode, store } = this.#parts
-    if (this.#goesOn(given)) return
+    if (given.group) return this.#settleGroup(given, seenAt)
+    const { opencode, store } = this.#services
+    if (this.#continueRemote(given)) return
     const { task, stored } = await this.#read(given)
     // The session was deleted meanwhile: no result is left, and the parent may already have a notification.
-    if (stored.length === 0 && !(await opencode.session(task.sessionID))) return remove(this.#parts, task.id)
-    const { messages, told } = await answerBeforeNotice(opencode, given, stored)
-    if (!told && (await this.#standsOn(task, messages))) return
+    if (stored.length === 0 && !(await opencode.session(task.sessionID))) return remove(this.#services, task.id)
+    const { messages, reportedEnding } = await answerBeforeNotice(opencode, given, stored)
+    if (!reportedEnding && (await this.#keepPaused(task, messages))) return
     const openTodos = keptTodos(messages) ? await opencode.openTodos(task.sessionID) : 0
     const lastSeen = Math.max(seenAt, lastLaunchBy(task, store))
-    const found = told ?? endOf(task, messages, lastSeen, hasWon(task, store))
+    const found = reportedEnding ?? endOf(task, messages, lastSeen, hasWon(task, store))
     if (!found) return
     // Questions that the agent asked after its process died are read now, so that the end of the run refuses them.
     const asks = (await opencode.openAsks()).filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id)
-    if (!this.#own(told ? given : task)) return
+    if (!this.#own(reportedEnding ? given : task)) return
     const handle = store.handle(task.id)
     if (handle?.run) handle.run = { ...handle.run, asks }
-    const ending = told ?? (await this.#validated(task, found, messages))
+    const ending = reportedEnding ?? (await this.#validated(task, found, messages))
     const endOptions = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeDelivered: true }
     this.#ports.dispatcher.end(task.id, task.run.generation, ending, endOptions)
   }
 
   /** Reads the messages of a task's run. Where a user has replaced the run's prompt, those since the new prompt. */
   async #read(task: Task): Promise<{ task: Task; stored: readonly Message[] }> {
-    const { opencode } = this.#parts
+    const { opencode } = this.#services
     const { sessionID, run } = task
     const stored = await opencode.messagesSince(sessionID, run.promptID)
     const promptID = stored.length === 0 ? await replacingPrompt(opencode, task) : undefined
@@ -281,8 +285,8 @@ export class Settling {
   }
 
   /** Continues a group if its members can go on, otherwise ends it. */
-  async #settleTeam(task: Task, seenAt: number): Promise<void> {
-    const { store, clock } = this.#parts
+  async #settleGroup(task: Task, seenAt: number): Promise<void> {
+    const { store, clock } = this.#services
     const members = membersOf(store, task)
     const isAlive = this.#ports.places.outlives(task) || members.some((member) => isPaused(member.task))
     const prompt = isAlive ? remainingPrompts(task, members) : undefined
@@ -302,7 +306,7 @@ export class Settling {
     if (ending.type !== "completed") return ending
     const verdict = await this.#ports.verifiers.afterCrash(task, answerText(messages))
     if (!verdict) return ending
-    const handle = this.#parts.store.handle(task.id)
+    const handle = this.#services.store.handle(task.id)
     if (handle?.run) handle.run = { ...handle.run, ...verdict.finding }
     return verdict.ok ? ending : { type: "failed", reason: verdict.failure, at: ending.at }
   }
@@ -310,10 +314,10 @@ export class Settling {
   /**
    * Continues the run of a remote task, which the crash did not interrupt. Returns false where this is not possible.
    */
-  #goesOn(task: Task): boolean {
-    const { store, clock } = this.#parts
-    const mayGoOn = this.#ports.places.outlives(task) && task.run.startedAt !== undefined && !isPaused(task)
-    if (!mayGoOn || hasWon(task, this.#parts.store) || !this.#own(task)) return false
+  #continueRemote(task: Task): boolean {
+    const { store, clock } = this.#services
+    const isResumable = this.#ports.places.outlives(task) && task.run.startedAt !== undefined && !isPaused(task)
+    if (!isResumable || hasWon(task, this.#services.store) || !this.#own(task)) return false
     const handle = store.handle(task.id)
     const now = clock.now()
     if (handle) handle.run = newRun(task, "working", now)
@@ -326,30 +330,30 @@ export class Settling {
    * Lets a paused run continue to wait after a restart, with its prompt. Returns false for any other run: only paused
    * runs continue.
    */
-  async #standsOn(task: Task, messages: readonly Message[]): Promise<boolean> {
-    const { store, clock } = this.#parts
-    const goOn = this.#ports.pauser?.afterRestart(task)
+  async #keepPaused(task: Task, messages: readonly Message[]): Promise<boolean> {
+    const { store, clock } = this.#services
+    const resumePause = this.#ports.pauser?.afterRestart(task)
     const asked = promptFromMessages(task, messages)
-    if (!goOn || !this.#mayGoOn(task) || !asked) return false
+    if (!resumePause || !this.#isResumable(task) || !asked) return false
     // The dead process may have had no time to delete the refused step.
-    if (unfinishedAnswer(messages)) await deleteRefusedStep(this.#parts, task)
+    if (unfinishedAnswer(messages)) await deleteRefusedStep(this.#services, task)
     if (!this.#own(task)) return false
     const handle = store.handle(task.id)
     if (handle)
       handle.run = { ...newRun(task, "parked", clock.now()), ...asked, ...(task.place && { preparesAgain: true }) }
-    goOn()
+    resumePause()
     return true
   }
 
   /** True unless the task is a member of a group that has ended or has a winner. */
-  #mayGoOn({ member }: Task): boolean {
-    const group = member && this.#parts.store.get(member.of)
+  #isResumable({ member }: Task): boolean {
+    const group = member && this.#services.store.get(member.of)
     return !member || (group !== undefined && isActive(group) && winnerIn(group.group) === undefined)
   }
 
   /** Makes this process the task's owner. Returns false if the plugin stops, or the task is not foreign any more. */
   #own(task: Task): boolean {
-    const { store, clock, stopped } = this.#parts
+    const { store, clock, stopped } = this.#services
     if (stopped.aborted || !store.isForeign(task.id)) return false
     store.add(task, clock.now())
     return true
@@ -357,7 +361,7 @@ export class Settling {
 
   /** Whether the notification starts the parent. `seenAt`: last sign of the dead process. */
   #wakes({ parentID }: Task, seenAt: number): boolean {
-    const { store, clock } = this.#parts
+    const { store, clock } = this.#services
     // The parent's own task ended with the dead process, so nobody would supervise a turn that this notification
     // starts.
     if (store.bySession(parentID)) return false

@@ -1,6 +1,6 @@
-import { isActive, owesNotification, type Task } from "../../core/task.ts"
+import { hasPendingNotification, isActive, type Task } from "../../core/task.ts"
 import type { TaskDependencies } from "../launch/dependencies.ts"
-import type { Parts } from "../parts.ts"
+import type { Services } from "../parts.ts"
 import type { Places } from "../places/places.ts"
 
 type RetentionPorts = {
@@ -14,24 +14,24 @@ type RetentionPorts = {
  * counted. Tasks with work on another machine stay, because their record is needed to fetch it.
  */
 export class Retention {
-  readonly #parts: Parts
+  readonly #services: Services
   readonly #dependencies: TaskDependencies
   readonly #forget: (task: Task) => Promise<void>
   readonly #places: Pick<Places, "isAway">
 
-  constructor(parts: Parts, { dependencies, forget, places }: RetentionPorts) {
-    this.#parts = parts
+  constructor(services: Services, { dependencies, forget, places }: RetentionPorts) {
+    this.#services = services
     this.#dependencies = dependencies
     this.#forget = forget
     this.#places = places
   }
 
   prune(parentID: string): void {
-    const { store, options, opencode, background } = this.#parts
+    const { store, options, opencode, background } = this.#services
     if (options.maxHistory === 0) return
     const ended = store
       .ofParent(parentID)
-      .filter((task) => !isActive(task) && !owesNotification(task) && !this.#dependencies.isWaitedFor(task.id))
+      .filter((task) => !isActive(task) && !hasPendingNotification(task) && !this.#dependencies.isWaitedFor(task.id))
       .filter((task) => !this.#places.isAway(task))
     const surplus = ended.length - options.maxHistory
     if (surplus <= 0) return
@@ -52,10 +52,10 @@ export class Retention {
   }
 
   droppedUnread(parentID: string): number {
-    return this.#parts.store.parentState(parentID).droppedUnread
+    return this.#services.store.parentState(parentID).droppedUnread
   }
 
   forgetSession(parentID: string): void {
-    this.#parts.store.parentState(parentID).droppedUnread = 0
+    this.#services.store.parentState(parentID).droppedUnread = 0
   }
 }

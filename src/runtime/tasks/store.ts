@@ -3,10 +3,10 @@ import { type ActiveRun, newRun } from "../../core/run/active-run.ts"
 import {
   addFigures,
   type Figures,
+  hasPendingNotification,
   isActive,
   isQueued,
   NO_FIGURES,
-  owesNotification,
   type Task,
 } from "../../core/task.ts"
 import { type TaskEvent, transition } from "../../core/transition.ts"
@@ -110,7 +110,7 @@ export class TaskStore {
   /** Whether a child of the session is active in any process, or still has a notification to be sent. */
   hasOpen(parentID: string): boolean {
     const children = this.#parents.get(parentID)?.children
-    return children !== undefined && this.#pick(children).some((task) => isActive(task) || owesNotification(task))
+    return children !== undefined && this.#pick(children).some((task) => isActive(task) || hasPendingNotification(task))
   }
 
   /** `listener` gets the id of a changed task and must not throw. Returns the unsubscribe function. */
@@ -180,7 +180,7 @@ export class TaskStore {
   addForeign(task: Task): void {
     const handle = this.#link(task)
     this.#active.delete(task.id)
-    handle.borrowed = true
+    handle.isForeign = true
     handle.run = foreignRun(task, handle.run)
     if (handle.run) this.#foreign.add(task.id)
     else this.#foreign.delete(task.id)
@@ -193,7 +193,7 @@ export class TaskStore {
     if (!handle) return
     this.#active.delete(id)
     this.#foreign.add(id)
-    handle.borrowed = true
+    handle.isForeign = true
     handle.run = takenRun(handle.task)
     this.noticed(id)
   }
@@ -209,7 +209,7 @@ export class TaskStore {
   add(task: Task, now: number): void {
     this.#foreign.delete(task.id)
     const handle = this.#link(task)
-    handle.borrowed = false
+    handle.isForeign = false
     this.#index(handle, now)
     this.noticed(task.id)
   }
@@ -232,7 +232,7 @@ export class TaskStore {
     const after = transition(before, event)
     if (after === before) return undefined
     // The process that resumes a task owns it.
-    if (event.type === "resumed") handle.borrowed = false
+    if (event.type === "resumed") handle.isForeign = false
     handle.task = after
     if (isActive(after) && !isActive(before)) this.#index(handle, now)
     else if (!isActive(after)) this.#active.delete(id)

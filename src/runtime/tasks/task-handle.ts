@@ -4,15 +4,15 @@ import { type Figures, NO_FIGURES, type Task } from "../../core/task.ts"
 import { SerialQueue } from "../../lib/promises.ts"
 import type { Answer } from "../../present/notification.ts"
 
-export type KeptAnswer = Answer & { readonly generation: number; readonly keptAt: number; readonly until: number }
+export type CachedAnswer = Answer & { readonly generation: number; readonly cachedAt: number; readonly until: number }
 
 /** All that this process knows of a task. Forgetting the task means dropping this object. */
 export class TaskHandle {
   task: Task
   run: ActiveRun | undefined
   /** Set while another process writes the task's record. */
-  borrowed = false
-  answer?: KeptAnswer
+  isForeign = false
+  answer?: CachedAnswer
   /** For a foreign task: its last message when this process last read it. */
   seen?: string
   /** Calls that wait for the end of the task's run. */
@@ -42,13 +42,13 @@ export class TaskHandle {
    * Hashes of the ledger's rows that this process wrote, by index. Others can write to the file, too: a row with
    * another hash is not trusted.
    */
-  noted?: Map<number, string>
+  rowHashes?: Map<number, string>
   /** Resolves when all members under creation exist. */
   creatingMembers?: Promise<unknown>
   /** Record writes: the pending one, the next one, and a function that starts a deferred one now. */
   writing?: Promise<void>
   writeAgain?: Promise<void>
-  writeNow?: () => void
+  cancelWrite?: () => void
 
   constructor(task: Task, run?: ActiveRun) {
     this.task = task

@@ -9,7 +9,7 @@ export type CountThread = WorkerThread<CountOrder, CountAnswer>
 export const IDLE_MS = 5000
 /** Time limit for an answer of the thread, in ms. Loading the tokenizer takes about one second of it. */
 export const ANSWER_MS = 15_000
-export const REST_MS = 600_000
+export const COOLDOWN_MS = 600_000
 
 /** Counts tokens in a worker thread. */
 export class TokenCounter {
@@ -17,7 +17,7 @@ export class TokenCounter {
 
   /** `start` creates the worker thread and may throw. */
   constructor(clock: Clock, start: () => CountThread) {
-    this.#helper = new OnDemandWorker(clock, { idleMs: IDLE_MS, answerMs: ANSWER_MS, restMs: REST_MS }, start)
+    this.#helper = new OnDemandWorker(clock, { idleMs: IDLE_MS, answerMs: ANSWER_MS, cooldownMs: COOLDOWN_MS }, start)
   }
 
   /** Token count of each text; undefined without a thread. Never rejects. */

@@ -29,7 +29,7 @@ const rigged = ({ ms = 200, ...options }: { ms?: number; [option: string]: unkno
       max,
       openedAt: rig.clock.now(),
       until: rig.clock.now() + hours * HOUR_MS,
-      threads: Object.fromEntries(sessions.map((sessionID) => [sessionID, runs.took(sessionID)])),
+      threads: Object.fromEntries(sessions.map((sessionID) => [sessionID, runs.usageOf(sessionID)])),
     })
   const ended = () => rig.clock.until(() => sessions.every((sessionID) => runs.of(sessionID)?.state === "ended"))
   return { rig, runs, sessions, start, open, ended }
@@ -64,14 +64,14 @@ describe("the limits of a purse's runs", () => {
     rig.onPrompt("BEFORE", { text: "done", ...CENT })
     await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "BEFORE" })
     await rig.clock.until(() => runs.of(sessionID)?.state === "ended")
-    expect(runs.took(sessionID).cost).toBeCloseTo(0.01)
+    expect(runs.usageOf(sessionID).cost).toBeCloseTo(0.01)
     open(0.2)
     expect(runs.ofPurse().used.cost).toBeCloseTo(0)
     rig.onPrompt("CHILD", { text: "done", ...CENT })
     const child = await rig.launch({ prompt: "CHILD" }, sessionID)
     await rig.ended(child.id, sessionID)
     expect(runs.ofPurse().used.cost).toBeGreaterThanOrEqual(0.01)
-    expect(runs.took("ses_nobody")).toEqual(NO_USAGE)
+    expect(runs.usageOf("ses_nobody")).toEqual(NO_USAGE)
   })
 
   test("runs paid by a purse say their last word before its deadline and are stopped then", async () => {
@@ -124,12 +124,12 @@ describe("the limits of a purse's runs", () => {
     await rig.clock.advance(1000)
     await runs.stop(sessionID)
     await rig.clock.advance(5000)
-    const { cost } = runs.took(sessionID)
+    const { cost } = runs.usageOf(sessionID)
     expect(cost).toBeGreaterThan(0.03)
     rig.restart()
     await rig.manager.recover()
     await rig.clock.advance(5000)
-    expect(rig.manager.unattended.took(sessionID).cost).toBeCloseTo(cost)
+    expect(rig.manager.unattended.usageOf(sessionID).cost).toBeCloseTo(cost)
   })
 
   test("a purse still counts the cost of a thread whose task was forgotten", async () => {
@@ -150,7 +150,7 @@ describe("the limits of a purse's runs", () => {
     expect(runs.ofPurse().used.cost).toBeCloseTo(0.01)
     await once()
     expect(runs.ofPurse().used.cost).toBeCloseTo(0.02)
-    expect(runs.took(sessionID).cost).toBeCloseTo(0.03)
+    expect(runs.usageOf(sessionID).cost).toBeCloseTo(0.03)
   })
 
   test("runs that are stopped together with their purse do not count as failed", async () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import type { KeptReport } from "../../../src/features/board/purse/report.ts"
+import type { StoredReport } from "../../../src/features/board/purse/report.ts"
 import type { BoardFacts } from "../../../src/features/board/rules/command.ts"
 import * as rules from "../../../src/features/board/rules/purse.ts"
 import { USER } from "../../../src/features/board/service.ts"
@@ -11,9 +11,9 @@ const facts: BoardFacts = { now: NOW, agents: ["build"], isRunning: () => false,
 const EMPTY = { tasks: [], nextId: 1, pulses: {} } as unknown as BoardState
 const opened = (by: typeof USER | ReturnType<typeof agentIn> = USER) =>
   rules.openPurse(EMPTY, { type: "open purse", max: 5, until: "2026-03-02T20:00:00Z", by }, facts).state
-const report = (name: string, text = "") => ({ name, tasks: [{ text }] }) as unknown as KeptReport
+const report = (name: string, text = "") => ({ name, tasks: [{ text }] }) as unknown as StoredReport
 const reported = (state: BoardState, { name, tasks } = report("2026-03-02T08-00Z")) =>
-  rules.purseEnded(state, { type: "purse ended", report: { name, tasks } as KeptReport })
+  rules.purseEnded(state, { type: "purse ended", report: { name, tasks } as StoredReport })
 const ran = (began: string, counts = true) =>
   ({ type: "pay", id: "1", threadId: "ses_1", before: {}, run: { began, counts } }) as never
 const ended = (state: BoardState, why: "money" | "closed" = "money") =>
@@ -79,7 +79,7 @@ describe("the rules of a purse", () => {
     expect(first.purseReports).toEqual([report("2026-03-02T08-00Z")])
     const again = ended({ ...opened(), purseReports: first.purseReports })
     expect(again.purse?.ending?.name).toBe("2026-03-02T08-00Z-2")
-    const names = (before: readonly KeptReport[], last?: KeptReport) =>
+    const names = (before: readonly StoredReport[], last?: StoredReport) =>
       reported({ ...ended(opened()), purseReports: before }, last).state.purseReports?.map(({ name }) => name)
     const many = Array.from({ length: 30 }, (_, at) => report(`${at}`))
     expect(names(many, report("new"))).toEqual([...many.slice(11).map(({ name }) => name), "new"])
@@ -105,7 +105,7 @@ describe("the rules of a purse", () => {
         used: 0,
         reserve: 0,
         atWork: 0,
-        goesOn: false,
+        hasResumable: false,
         ready: false,
         lastWord: 60_000,
         ...more,
@@ -117,7 +117,7 @@ describe("the rules of a purse", () => {
     expect(at({ atWork: 1, used: 5 })).toBeUndefined()
     expect(at({ used: 4.6 })).toBe("money")
     expect(at({})).toBe("nothing left")
-    expect([at({ goesOn: true }), at({ ready: true })]).toEqual([undefined, undefined])
+    expect([at({ hasResumable: true }), at({ ready: true })]).toEqual([undefined, undefined])
   })
 
   test("a purse reports a task as parked, blocked, partial or not begun", () => {

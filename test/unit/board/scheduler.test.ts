@@ -17,7 +17,7 @@ const setUp = () => {
     clock: new FakeClock(),
     runs: { listen: () => {} },
     schedule: { next: () => undefined },
-    home: { isHere: false, wake: async () => {} },
+    mainFolder: { isHere: false, wake: async () => {} },
     surroundings: { log: () => {}, toast: () => {} },
     changed: () => world.changes++,
   } as unknown as SchedulerPorts)

@@ -22,7 +22,7 @@ const taskOf = (id: string, more: Partial<BoardTask> = {}): BoardTask => boardTa
 const runOf = (state: RunView["state"], more: Partial<RunView> = {}): RunView => ({
   createdAt: Date.parse(NOW),
   state,
-  elsewhere: false,
+  isForeign: false,
   asks: [],
   ...more,
 })

@@ -16,7 +16,7 @@ class FakePlaces {
   async capture() {}
   enter = async ({ taskID }: { taskID: string }) => ({ directory: folder(taskID), preface: "" })
   bringIn = async () => ({ kind: "merged", files: ["theirs"], submodules: [] })
-  putAway = async () => ({ files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] })
+  archive = async () => ({ files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] })
   show = async () => ({ files: ["a"], diff: "+a", cut: false, command: "git diff" })
   clear = async () => []
   async merge(taskID: string) {

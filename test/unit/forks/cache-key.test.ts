@@ -71,7 +71,7 @@ describe("a whole fork", () => {
       expect(rig.manager.refusesTools(rider.sessionID, "task")).toBe(
         "Refused: you are a background agent; these tools are here only because your parent has them. Do the work yourself.",
       )
-      expect([rider, fresh, trimmed].map(({ sessionID }) => rig.manager.rides(sessionID))).toEqual([
+      expect([rider, fresh, trimmed].map(({ sessionID }) => rig.manager.cacheSessionOf(sessionID))).toEqual([
         rig.parent,
         undefined,
         undefined,
@@ -136,7 +136,7 @@ test.each([
 ])("a plain fork with %j is made whole when fork.whole is set to cheaper: %s", async (change, whole) => {
   const rig = new Rig({ options: { fork: { whole: "cheaper" } } })
   rig.forks.past = [user("u1", "go"), counted(agent("a1", "yes"), 9000, ALPHA, 8000)]
-  rig.forks.price = { cached: 0.3e-6, anew: 3.75e-6 }
+  rig.forks.price = { cached: 0.3e-6, uncached: 3.75e-6 }
   const { fork, sessionID } = await rig.launch({ fork: true, ...change })
   expect(fork?.whole ?? false).toBe(whole)
   expect(rig.opencode.stored(sessionID).rules.length > 0).toBe(!whole)
@@ -182,7 +182,7 @@ test("a trimmed fork whose record has no optional fields is resumed with its den
   expect(rig.task(id)).toEqual({ ...task, sessionID })
   await rig.manager.resume(id, { prompt: "MORE" }, rig.caller)
   expect(rig.task(id)).toMatchObject({ fork, status: "resumed", run: { generation: 1 } })
-  expect(rig.manager.rides(sessionID)).toBeUndefined()
+  expect(rig.manager.cacheSessionOf(sessionID)).toBeUndefined()
   expect(rig.manager.isFresh(sessionID)).toBe(false)
   for (const tool of ["task", "superagents_task", "tasks_get_task"])
     expect(rig.manager.refusesTools(sessionID, tool)).toBeUndefined()

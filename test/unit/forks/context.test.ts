@@ -33,7 +33,7 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
       return messages
     },
     contextLimit: async () => context,
-    room: async () => undefined,
+    compactionLimit: async () => undefined,
     prices: async () => undefined,
     inputPrice: async () => undefined,
     async countTokens(texts) {

@@ -26,7 +26,7 @@ const WHOLE: WholeRequest = {
   briefed: false,
 }
 /** Sonnet's. */
-const PRICES = { cached: 0.3e-6, anew: 3.75e-6 }
+const PRICES = { cached: 0.3e-6, uncached: 3.75e-6 }
 const asked = (id: string, change = {}): HistoryMessage => ({
   ...user(id, "read it"),
   asked: { agent: "build", model: READER, own: false, ...change },
@@ -43,7 +43,7 @@ const fork = async (messages: readonly HistoryMessage[], world: World = {}) => {
   const forks: ForkApi & ModelFacts = {
     history: async () => messages,
     contextLimit: async () => undefined,
-    room: async () => room,
+    compactionLimit: async () => room,
     prices: async () => prices,
     inputPrice: async () => undefined,
     beginsAlike: async () => alike,

@@ -2,7 +2,7 @@ import { expect, test } from "vitest"
 import type { Message, OpencodeApi, Prompt } from "../../../src/core/ports.ts"
 import { NoContact } from "../../../src/features/hosts/connection.ts"
 import type { Hosts } from "../../../src/features/hosts/hosts.ts"
-import { RemoteHost } from "../../../src/features/hosts/remote-host.ts"
+import { RemoteApi } from "../../../src/features/hosts/remote-host.ts"
 import { movedID, type RemoteSession } from "../../../src/features/hosts/remote-session.ts"
 
 /** What an agent on another machine has answered is kept here before anybody is told that it has. */
@@ -24,8 +24,8 @@ const said = (finish: Message["finish"]): Message => ({
 const start = (there: readonly Message[], session: Message[] = [question], skew = 0) => {
   const remote: RemoteSession = {
     ...{ taskID: "bg_1", sessionID: "ses_1", host: "big", parentFolder: "/p", title: "t", agent: "a" },
-    ...{ model: undefined, live: true, sent: true, asked: true, asks: [], owesAbort: false },
-    far: { folder: "/far", session: { id: "ses_far", skew } },
+    ...{ model: undefined, live: true, sent: true, promptSent: true, asks: [], abortPending: false },
+    location: { folder: "/far", session: { id: "ses_far", skew } },
   }
   const link = { contact: { skew } as object | undefined }
   const local = {
@@ -52,7 +52,7 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
     live: () => [remote],
     machine: () => ({ link, server: { messagesSince, lastMessage, folder } }),
   } as unknown as Hosts
-  return { opencode: RemoteHost.over(local, hosts), remote, link, session, looks: () => looks }
+  return { opencode: RemoteApi.over(local, hosts), remote, link, session, looks: () => looks }
 }
 
 const textsOf = (messages: readonly Message[]) =>
@@ -67,7 +67,7 @@ test("an answer from another machine is stored once when it is read, and later a
   const next = start([], session)
   next.link.contact = undefined
   expect(textsOf(await next.opencode.messagesSince("ses_1", SINCE))).toEqual(["assistant: THE ANSWER"])
-  next.remote.far = undefined
+  next.remote.location = undefined
   expect(textsOf(await next.opencode.messagesSince("ses_1", SINCE))).toEqual(["assistant: THE ANSWER"])
 })
 

@@ -44,10 +44,10 @@ const process = () => {
 
 test("a crash while the cleanup queue writes a record loses neither the old nor the new one", async () => {
   const queued = remote("bg_a")
-  await cleanup().owe(queued)
+  await cleanup().schedule(queued)
   const [name = ""] = readdirSync(folder)
   const before = openSync(join(folder, name), "r")
-  await cleanup().owe({ ...queued, home: "0".repeat(40) })
+  await cleanup().schedule({ ...queued, home: "0".repeat(40) })
   // Whoever writes in place empties this.
   expect(JSON.parse(readFileSync(before, "utf8")).home).toBeUndefined()
   closeSync(before)
@@ -70,7 +70,7 @@ const cleanup = () =>
     unwanted: ({ taskID }) => void released.push(taskID),
     isReached: () => isReached,
     clock: timers,
-    pay: async ({ taskID, home }) => {
+    performCleanup: async ({ taskID, home }) => {
       pays++
       if (fails) throw new Error("cut")
       paid.push(`${taskID} ${home}`)
@@ -90,8 +90,8 @@ const remote = (id: string, home?: string, kind = "big"): RemoteSession => {
 
 test("a queued cleanup is done once, when its host answers", async () => {
   const all = cleanup()
-  await all.owe(remote("bg_a"))
-  await all.owe(remote("bg_b", "c0ffee"))
+  await all.schedule(remote("bg_a"))
+  await all.schedule(remote("bg_b", "c0ffee"))
   expect([wanted, readdirSync(folder).toSorted()]).toEqual([
     ["bg_a", "bg_b"],
     ["bg_a.json", "bg_b.json"],
@@ -107,8 +107,8 @@ test("a queued cleanup is done once, when its host answers", async () => {
 test("a queued cleanup that failed is tried again, unless it was withdrawn", async () => {
   const all = cleanup()
   const [a, b] = [remote("bg_a", "c0ffee"), remote("bg_b")]
-  await all.owe(a)
-  await all.owe(b)
+  await all.schedule(a)
+  await all.schedule(b)
   fails = true
   await all.settle("big")
   expect(logged).toEqual([
@@ -117,7 +117,7 @@ test("a queued cleanup that failed is tried again, unless it was withdrawn", asy
   ])
   fails = false
   const settling = all.settle("big")
-  await all.forgive(b)
+  await all.cancel(b)
   await settling
   expect(paid).toEqual(["bg_a c0ffee"])
   expect(readdirSync(folder)).toEqual([])
@@ -125,7 +125,7 @@ test("a queued cleanup that failed is tried again, unless it was withdrawn", asy
 
 test("a queued cleanup is not repeated when another process has done it", async () => {
   const [first, second] = [cleanup(), cleanup()]
-  await first.owe(remote("bg_a", "c0ffee"))
+  await first.schedule(remote("bg_a", "c0ffee"))
   known.clear()
   await second.takeUp()
   await first.settle("big")
@@ -143,7 +143,7 @@ test("a queued cleanup is taken over by the next process, whether it knows the t
     remote("bg_d"),
     remote("bg_e", "1", "gone"),
   ])
-    await before.owe(each)
+    await before.schedule(each)
   process()
   remote("bg_c", "")
   remote("bg_d")
@@ -151,8 +151,8 @@ test("a queued cleanup is taken over by the next process, whether it knows the t
   await after.takeUp()
   expect(wanted.toSorted()).toEqual(["bg_a", "bg_b", "bg_c"])
   // Of one whose work is here nothing is read there, and nothing is stopped.
-  expect(known.get("bg_a")).toMatchObject({ live: true, asked: true, owesAbort: true })
-  expect(known.get("bg_b")).toMatchObject({ live: false, asked: false, owesAbort: false, home: "c0ffee" })
+  expect(known.get("bg_a")).toMatchObject({ live: true, promptSent: true, abortPending: true })
+  expect(known.get("bg_b")).toMatchObject({ live: false, promptSent: false, abortPending: false, home: "c0ffee" })
   await after.settle("big")
   expect(paid.toSorted()).toEqual(["bg_a undefined", "bg_b c0ffee", "bg_c decaf"])
 })
@@ -161,8 +161,8 @@ test("a cleanup that fails despite contact is tried again after growing pauses, 
   const all = cleanup()
   isReached = true
   fails = true
-  await all.owe(remote("bg_a", "c0ffee"))
-  await all.owe(remote("bg_b", "c0ffee"))
+  await all.schedule(remote("bg_a", "c0ffee"))
+  await all.schedule(remote("bg_b", "c0ffee"))
   expect(timers.pending).toBe(1)
   const at: number[] = []
   const begin = clock.now()
@@ -183,7 +183,7 @@ test("a cleanup that fails despite contact is tried again after growing pauses, 
 test("a cleanup that succeeds at the second try leaves no timer and releases its host", async () => {
   const all = cleanup()
   isReached = true
-  await all.owe(remote("bg_a", "c0ffee"))
+  await all.schedule(remote("bg_a", "c0ffee"))
   await clock.advance(5000)
   expect([paid, released, timers.pending]).toEqual([["bg_a c0ffee"], ["bg_a"], 0])
 })
@@ -192,7 +192,7 @@ test("a cleanup is not tried without contact, and its pauses start over with new
   const all = cleanup()
   isReached = true
   fails = true
-  await all.owe(remote("bg_a", "c0ffee"))
+  await all.schedule(remote("bg_a", "c0ffee"))
   await clock.advance(20_000)
   isReached = false
   await clock.advance(1_000_000)
@@ -209,9 +209,9 @@ test("a cleanup is not tried without contact, and its pauses start over with new
 test("a later run of the task keeps its host although an earlier cleanup ends", async () => {
   const all = cleanup()
   const a = remote("bg_a", "c0ffee")
-  await all.owe(a)
+  await all.schedule(a)
   const settling = all.settle("big")
-  await all.forgive(a)
+  await all.cancel(a)
   await settling
   expect(released).toEqual([])
 })

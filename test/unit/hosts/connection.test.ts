@@ -258,7 +258,7 @@ describe("a connection", () => {
       script,
       log: () => {},
       changed: ({ phase }) => void phases.push(phase),
-      heard: (hint) => void heard.push(hint),
+      onActivity: (hint) => void heard.push(hint),
       open(ports) {
         const line: (typeof lines)[number] = { ports, closed: false, orders: [] }
         lines.push(line)
@@ -372,7 +372,7 @@ describe("a connection", () => {
     const { clock, link, lines, opened } = start()
     link.use("a")
     await clock.advance(4000)
-    lines[0]?.ports.heard()
+    lines[0]?.ports.onActivity()
     await clock.advance(29_000)
     expect(lines).toHaveLength(1)
     await opened()
@@ -380,7 +380,7 @@ describe("a connection", () => {
     link.close()
     link.use("b")
     await clock.advance(0)
-    lines[1]?.ports.heard()
+    lines[1]?.ports.onActivity()
     await clock.advance(30_000)
     expect(lines[1]?.closed).toBe(true)
   })
@@ -544,7 +544,7 @@ describe("a connection", () => {
 test("the command of a host has neither a terminal nor a password window", async () => {
   const script = 'echo "$SSH_ASKPASS_REQUIRE" >&2; (exec </dev/tty) 2>/dev/null && echo terminal >&2; exit 1'
   const closed = await new Promise<{ complaint: string }>((resolve) => {
-    new Channel({ command: ["sh", "-c", script], opening: "", heard: () => {}, opened: () => {}, closed: resolve })
+    new Channel({ command: ["sh", "-c", script], opening: "", onActivity: () => {}, opened: () => {}, closed: resolve })
   })
   expect(closed.complaint).toBe("never\n")
 })
@@ -566,7 +566,7 @@ test("a connection is closed when the relay sends more than was asked for", asyn
     const channel = new Channel({
       command: [process.execPath, "-e", flood],
       opening: "begin",
-      heard: () => {},
+      onActivity: () => {},
       opened: () => {
         const receiver = { data: () => new Promise<void>(() => {}) }
         channel.call({ do: "run", line: "yes" }, { receiver }).catch(() => {})

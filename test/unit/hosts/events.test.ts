@@ -21,7 +21,7 @@ describe("the event stream", () => {
     const heard: (Hint | undefined)[] = []
     const eventStream = new RemoteEventStream({
       clock: timers,
-      heard: (hint) => void heard.push(hint),
+      onActivity: (hint) => void heard.push(hint),
       call: (order, options) => {
         expect(order).toEqual({ do: "listen" })
         return new Promise((resolve, reject) => {
@@ -93,7 +93,7 @@ describe("the event stream", () => {
     const { clock, timers, eventStream, calls, heard, begins, tells } = start()
     eventStream.listen()
     begins()
-    eventStream.rest()
+    eventStream.stopListening()
     expect(calls[0]?.options.signal?.aborted).toBe(true)
     begins()
     tells(idle)
@@ -241,7 +241,7 @@ describe("the polling of a run", () => {
   const PLACES = {
     capture: async () => {},
     enter: async () => ({ directory: "/place", preface: "" }),
-    putAway: async () => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }),
+    archive: async () => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }),
   } as never as Place
 
   /** A task at work of which the host tells no event, as of one on another machine. */

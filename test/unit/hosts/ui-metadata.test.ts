@@ -43,7 +43,7 @@ describe("writes of the screen's metadata", () => {
     const written: (UiMetadata | undefined)[] = []
     const asked: string[] = []
     const sign = vi.fn(async (_sessionID: string, uiMetadata: UiMetadata | undefined) => void written.push(uiMetadata))
-    const uiMetadata = new UiMetadataWriter({ clock, sign, log: () => {} }, (ask) => {
+    const uiMetadata = new UiMetadataWriter({ clock, writeUiMetadata: sign, log: () => {} }, (ask) => {
       asked.push(ask.id)
       return offered(ask)
     })

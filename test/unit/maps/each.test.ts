@@ -243,7 +243,7 @@ describe("a map", () => {
     // 11 characters of the prompt each time, 10 of each item and 29 ends of lines.
     const own = 30 * 10 + 29
     expect(await ask()).toBe(`${text}at least $${((30 * 11 + own) / 1000).toFixed(4)}`)
-    rig.forks.price = { cached: 0.0001, anew: 0.001 }
+    rig.forks.price = { cached: 0.0001, uncached: 0.001 }
     expect(await ask()).toBe(`${text}at least $${((11 + own + 2.9 * 11) / 1000).toFixed(4)}`)
     await rig.ended((await rig.launch({ prompt: "BEFORE" })).id)
     expect(await ask()).toBe(`${text}about $0.0300`)

@@ -24,7 +24,7 @@ import { summaryOf } from "../../../src/present/summary.ts"
 import { outcomeOf, taskOf } from "../../support/tasks.ts"
 
 const PLAN: ItemsPlan = { kind: "each", prompt: "DO {{item}}", total: 4, timeout: 0, file: "/p/bg_map.jsonl" }
-const COURSE = { coming: [], done: [], generation: 0, room: 9, now: 5000 }
+const COURSE = { coming: [], done: [], generation: 0, freeSlots: 9, now: 5000 }
 
 type Given = { status?: Task["status"]; at?: number; closed?: boolean; began?: boolean; run?: number; started?: number }
 
@@ -45,12 +45,12 @@ function item(
 describe("the next items of a map", () => {
   test("a map's first item runs alone until it begins to answer, ends, or its waiting time is over", () => {
     expect(nextItems(PLAN, [], COURSE)).toEqual({ begin: [0] })
-    expect(nextItems(PLAN, [], { ...COURSE, room: 0 })).toEqual({ begin: [] })
+    expect(nextItems(PLAN, [], { ...COURSE, freeSlots: 0 })).toEqual({ begin: [] })
     expect(nextItems(PLAN, [], { ...COURSE, coming: [0] })).toEqual({ begin: [] })
     expect(nextItems(PLAN, [item(0, { began: false })], COURSE)).toEqual({ begin: [], until: 11_000 })
     expect(nextItems(PLAN, [item(0, { began: false, started: 0 })], COURSE)).toEqual({ begin: [], until: 11_000 })
     expect(nextItems(PLAN, [item(0, { began: false })], { ...COURSE, now: 11_000 })).toEqual({ begin: [1, 2, 3] })
-    expect(nextItems(PLAN, [item(0)], { ...COURSE, room: 2 })).toEqual({ begin: [1, 2] })
+    expect(nextItems(PLAN, [item(0)], { ...COURSE, freeSlots: 2 })).toEqual({ begin: [1, 2] })
     expect(nextItems(PLAN, [item(0, { status: "error", began: false })], COURSE)).toEqual({ begin: [1, 2, 3] })
     expect(nextItems(PLAN, [item(0, { began: false })], { ...COURSE, coming: [1] })).toEqual({ begin: [] })
   })

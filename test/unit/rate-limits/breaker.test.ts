@@ -24,7 +24,7 @@ const told = (until: number): Trip => ({ ...LIMIT, until })
 describe("an open breaker", () => {
   test("a breaker with a known reset time allows one probe at that time", () => {
     const breaker = recordRefusal(undefined, told(9000), 1000)
-    expect(breaker).toMatchObject({ closedAt: 1000, opensAt: 9000, told: true })
+    expect(breaker).toMatchObject({ closedAt: 1000, opensAt: 9000, stated: true })
     expect(freeRequests(breaker, 8999)).toBe(0)
     expect(freeRequests(breaker, 9000)).toBe(1)
     expect(nextProbe(breaker)).toBe(9000)
@@ -49,7 +49,7 @@ describe("an open breaker", () => {
     breaker = whole(sentThrough(breaker, "bg_a", 50_000), "bg_a", 50_000)
     expect(recordRefusal(sentThrough(breaker, "bg_b", 50_500), LIMIT, 51_000, 50_500)).toMatchObject({
       opensAt: 56_000,
-      told: false,
+      stated: false,
     })
   })
 
@@ -57,7 +57,7 @@ describe("an open breaker", () => {
     const breaker = recordRefusal(undefined, LIMIT, 1000)
     expect(recordRefusal(breaker, LIMIT, 1300, 900)).toBe(breaker)
     const later = recordRefusal(breaker, told(60_000), 1300, 900)
-    expect(later).toMatchObject({ closedAt: 1000, opensAt: 60_000, told: true })
+    expect(later).toMatchObject({ closedAt: 1000, opensAt: 60_000, stated: true })
     expect(recordRefusal(later, told(50_000), 1400, 900)).toBe(later)
     expect(recordRefusal(later, told(70_000), 1400, 900)).toMatchObject({ opensAt: 70_000 })
   })
@@ -86,7 +86,7 @@ describe("an open breaker", () => {
 
   test("a breaker follows a short reset time once, but waits longer each time its probe is refused again", () => {
     let breaker = recordRefusal(undefined, told(1000), 0)
-    expect(breaker).toMatchObject({ opensAt: 1000, told: true })
+    expect(breaker).toMatchObject({ opensAt: 1000, stated: true })
     const waits: number[] = []
     for (const at of [1000, 10_000, 30_000]) {
       breaker = recordRefusal(sentThrough(breaker, "bg_a", at), told(at + 1000), at)

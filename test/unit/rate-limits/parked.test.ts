@@ -641,7 +641,7 @@ describe("a tripped breaker", () => {
         await new Promise<void>((resolve) => ready.push(resolve))
         return { directory: "/place", preface: "Work in /place." }
       },
-      putAway: async () => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }),
+      archive: async () => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }),
     }
     const { provider, rig } = refusing({}, async () => place as never)
     const [first] = await provider.launchAll(1)
@@ -1203,7 +1203,7 @@ describe("parked worktree tasks after a restart", () => {
         calls.push(`enter ${again ?? false} ${bringIn ?? false}`)
         return { directory: "/place", preface: `Work in /place, ${calls.length}.` }
       },
-      putAway: async () => {
+      archive: async () => {
         calls.push("put away")
         return { files: [], added: 0, removed: 0, submodules: [], unsaved: [] }
       },

@@ -2,10 +2,10 @@ import { EventEmitter } from "node:events"
 import { describe, expect, test } from "vitest"
 import {
   ANSWER_MS,
+  COOLDOWN_MS,
   type CountOrder,
   type CountThread,
   IDLE_MS,
-  REST_MS,
   TokenCounter,
 } from "../../../src/runtime/tokens/counter.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
@@ -80,7 +80,7 @@ describe("the token counter", () => {
     expect(await Promise.all(answers)).toEqual([undefined, undefined])
     expect(await counter.count(["c"])).toBeUndefined()
     expect(threads).toHaveLength(1)
-    await clock.advance(REST_MS)
+    await clock.advance(COOLDOWN_MS)
     const later = counter.count(["ddd"])
     threads[1]?.answer()
     expect(await later).toEqual([3])

@@ -33,7 +33,7 @@ describe("the kinds of places", () => {
       { kind: "nothing" },
       { kind: "nothing" },
     ])
-    expect(await here.putAway("bg_a", "/project")).toMatchObject({ files: [], unsaved: [] })
+    expect(await here.archive("bg_a", "/project")).toMatchObject({ files: [], unsaved: [] })
     expect(await here.show("bg_a", "/project", 10)).toMatchObject({ files: [], diff: "" })
     expect(await here.clear("/project", ["bg_a"])).toEqual([])
     expect(await here.sweep("/project", () => false)).toEqual([])

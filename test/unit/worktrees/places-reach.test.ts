@@ -21,7 +21,7 @@ beforeEach(() => {
     enter: async () => ({ directory: "/place", preface: "" }),
     reach: (_taskID: string, signal?: AbortSignal) =>
       new Promise<void>((resolve, reject) => void reaches.push({ resolve, reject, signal })),
-    putAway: () => {
+    archive: () => {
       calls.push("put away")
       return (putAways.shift() ?? (async () => CHANGED))()
     },

@@ -21,16 +21,16 @@ import { REPORTS_FOLDER, type Store } from "../store/store.ts"
 import type { BoardTask, PurseTerms } from "../task.ts"
 import {
   countsOf,
-  type KeptReport,
   type NamedReport,
   type ReportHead,
   type ReportTask,
   reportOf,
   reportText,
+  type StoredReport,
   titleOf,
 } from "./report.ts"
 
-type KeeperPorts = {
+type PurseManagerPorts = {
   readonly store: Pick<Store, "read" | "find" | "folder">
   readonly runs: Runs
   readonly opencode: Pick<OpencodeApi, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
@@ -47,10 +47,10 @@ type KeeperPorts = {
  * another process can continue at any point.
  */
 export class PurseManager {
-  readonly #ports: KeeperPorts
+  readonly #ports: PurseManagerPorts
   #isUsed = false
 
-  constructor(ports: KeeperPorts) {
+  constructor(ports: PurseManagerPorts) {
     this.#ports = ports
   }
 
@@ -68,7 +68,7 @@ export class PurseManager {
    */
   async look(
     given: BoardState,
-    moment: StatusContext,
+    context: StatusContext,
     flights: ReadonlyMap<string, { readonly id: string }>,
   ): Promise<{ readonly state: BoardState; readonly mayBegin: boolean }> {
     let state = await this.#openNightly(given)
@@ -81,7 +81,7 @@ export class PurseManager {
     const { purse } = state
     if (!purse) return { state, mayBegin: true }
     this.#use(purse)
-    const facts = this.#factsOf(state, purse, moment)
+    const facts = this.#factsOf(state, purse, context)
     const why = purse.ending ? undefined : rules.endOf(purse, facts)
     if (why) await this.#do({ type: "end purse", why, stopped: this.#stoppedBy(purse) })
     if (why || purse.ending) {
@@ -137,7 +137,7 @@ export class PurseManager {
     const { runs } = this.#ports
     const run = runs.of(threadId)
     const newest = run && (counts || !isInFlight(run)) ? { run: { began: beginOf(run), counts } } : {}
-    return this.#do({ type: "pay", id, threadId, before: runs.took(threadId), ...newest })
+    return this.#do({ type: "pay", id, threadId, before: runs.usageOf(threadId), ...newest })
   }
 
   #use(purse: Purse | undefined): void {
@@ -152,7 +152,7 @@ export class PurseManager {
     )
   }
 
-  #factsOf(state: BoardState, purse: Purse, moment: StatusContext): rules.PurseFacts {
+  #factsOf(state: BoardState, purse: Purse, context: StatusContext): rules.PurseFacts {
     const { runs, clock, lastWord } = this.#ports
     const { used, reserve } = runs.ofPurse()
     const views = Object.keys(purse.threads).flatMap((threadId) => runs.of(threadId) ?? [])
@@ -163,8 +163,8 @@ export class PurseManager {
       used: used.cost,
       reserve,
       atWork: going.filter(({ pause }) => pause === undefined).length,
-      goesOn: going.some(({ pause }) => pause !== undefined && mayResumeBefore(pause, until)),
-      ready: state.tasks.some((task) => wantsRun(state, task, moment) && state.pulses[task.id]?.budget === undefined),
+      hasResumable: going.some(({ pause }) => pause !== undefined && mayResumeBefore(pause, until)),
+      ready: state.tasks.some((task) => wantsRun(state, task, context) && state.pulses[task.id]?.budget === undefined),
       lastWord,
     }
   }
@@ -205,11 +205,11 @@ export class PurseManager {
     await this.#tell(await store.read())
   }
 
-  async #reportOf(state: BoardState, purse: Purse, ending: PurseEnd): Promise<KeptReport> {
+  async #reportOf(state: BoardState, purse: Purse, ending: PurseEnd): Promise<StoredReport> {
     const tasks: ReportTask[] = []
     for (const id of rules.reportedIn(state, purse)) tasks.push(await this.#rowOf(state, purse, id))
     const { max, until, openedAt, threads } = purse
-    const isLess = Object.keys(threads).some((threadId) => this.#ports.runs.took(threadId).atLeast)
+    const isLess = Object.keys(threads).some((threadId) => this.#ports.runs.usageOf(threadId).atLeast)
     const head = {
       max,
       until,
@@ -226,7 +226,7 @@ export class PurseManager {
     const open = findTask(state, id)
     const task = open ?? (await store.find(id))
     const own = Object.entries(purse.threads).filter(([, thread]) => thread.id === id)
-    const took = rules.taskUsage(purse, id, (threadId) => lessUsage(runs.took(threadId), beforeIn(purse, threadId)))
+    const took = rules.taskUsage(purse, id, (threadId) => lessUsage(runs.usageOf(threadId), beforeIn(purse, threadId)))
     const figures = {
       id,
       title: task?.title ?? "",
@@ -288,7 +288,7 @@ function nextOf(state: BoardState, task: BoardTask, result: ReportTask["result"]
 function messageFor(
   name: MessageIDFactory,
   sessionID: string,
-  report: KeptReport,
+  report: StoredReport,
   persona: Awaited<ReturnType<OpencodeApi["persona"]>>,
 ) {
   const at = Date.parse(report.endedAt)
@@ -310,7 +310,7 @@ function messageFor(
  * Writes a report into the board's folder for people. The plugin never reads these files, because anybody may change
  * them.
  */
-async function writeReport(board: string, { name, ...report }: KeptReport): Promise<void> {
+async function writeReport(board: string, { name, ...report }: StoredReport): Promise<void> {
   const folder = join(board, REPORTS_FOLDER)
   await mkdir(folder, { recursive: true })
   for (const [ending, content] of [
@@ -324,7 +324,7 @@ async function writeReport(board: string, { name, ...report }: KeptReport): Prom
 export type PurseApiPorts = {
   readonly read: () => Promise<BoardState>
   readonly change: (command: BoardCommand) => Promise<unknown>
-  readonly runs: Pick<Runs, "of" | "ofPurse" | "took">
+  readonly runs: Pick<Runs, "of" | "ofPurse" | "usageOf">
   readonly now: () => number
 }
 
@@ -369,7 +369,7 @@ export class PurseApi implements Purses {
     if (!purse) return undefined
     const { runs, now } = this.#ports
     const { max, openedAt, until, threads } = purse
-    const took = Object.entries(threads).map(([id, { before }]) => ({ usage: runs.took(id), before }))
+    const took = Object.entries(threads).map(([id, { before }]) => ({ usage: runs.usageOf(id), before }))
     const spent = took.reduce((sum, { usage, before }) => sum + usage.cost - before.cost, 0)
     const atLeast = took.some(({ usage }) => usage.atLeast)
     const going = Object.keys(threads)

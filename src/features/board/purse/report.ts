@@ -37,13 +37,13 @@ export type PurseReport = {
 }
 
 /** Stored report, named by the minute in which the purse ended. */
-export type KeptReport = PurseReport & { readonly name: string }
+export type StoredReport = PurseReport & { readonly name: string }
 
 /** Report without its tasks, for lists. */
-export type ReportHead = Omit<KeptReport, "tasks"> & { readonly tasks: number }
+export type ReportHead = Omit<StoredReport, "tasks"> & { readonly tasks: number }
 
 /** Report with its text. */
-export type NamedReport = KeptReport & { readonly text: string }
+export type NamedReport = StoredReport & { readonly text: string }
 
 const REASONS: Readonly<Record<PurseReport["why"], string>> = {
   closed: "it was closed",

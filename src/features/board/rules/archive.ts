@@ -81,22 +81,22 @@ export function wake(state: BoardState, id: string, cause: WakeCause, at: string
   return setRunState(state, id, wokenAt(runStateOf(state, id), cause, at))
 }
 
-export const wokenAt = (pulse: TaskRunState, cause: WakeCause, at: string): TaskRunState => ({
-  ...pulse,
-  wake: { at, cause: cause === "clock" ? (pulse.wake?.cause ?? cause) : cause },
+export const wokenAt = (runState: TaskRunState, cause: WakeCause, at: string): TaskRunState => ({
+  ...runState,
+  wake: { at, cause: cause === "clock" ? (runState.wake?.cause ?? cause) : cause },
 })
 
 /** Resets a task's failures and idle runs, so that a resting task may run again. */
 export function resetFailures(state: BoardState, id: string): BoardState {
-  const { failures: _failures, failure: _failure, idle: _idle, ...pulse } = runStateOf(state, id)
-  return setRunState(state, id, pulse)
+  const { failures: _failures, failure: _failure, idle: _idle, ...runState } = runStateOf(state, id)
+  return setRunState(state, id, runState)
 }
 
 /** Sets a task's stored run state. An empty run state is removed from the board. */
-export function setRunState(state: BoardState, id: string, pulse: TaskRunState): BoardState {
+export function setRunState(state: BoardState, id: string, runState: TaskRunState): BoardState {
   const { [id]: before, ...others } = state.pulses
-  if (Object.keys(pulse).length === 0) return before ? { ...state, pulses: others } : state
-  return { ...state, pulses: { ...others, [id]: pulse } }
+  if (Object.keys(runState).length === 0) return before ? { ...state, pulses: others } : state
+  return { ...state, pulses: { ...others, [id]: runState } }
 }
 
 function without(state: BoardState, ids: ReadonlySet<string>): BoardState {

@@ -1,7 +1,7 @@
 import { listed, nearest } from "../../../core/errors.ts"
 import type { Usage } from "../../../core/task.ts"
 import { head } from "../../../lib/text.ts"
-import type { KeptReport } from "../purse/report.ts"
+import type { StoredReport } from "../purse/report.ts"
 import { type Actor, type Archived, BoardError } from "../service.ts"
 import { type BoardState, findTask, frozen, keeping, type PurseEnd, subtasksOf } from "../state.ts"
 import type {
@@ -84,7 +84,7 @@ export type BoardCommand =
       readonly run?: { readonly began: string; readonly counts: boolean }
     }
   | { readonly type: "end purse"; readonly why: PurseEnd["why"]; readonly stopped: PurseEnd["stopped"] }
-  | { readonly type: "purse ended"; readonly report: KeptReport }
+  | { readonly type: "purse ended"; readonly report: StoredReport }
   | { readonly type: "purse told" }
   /**
    * Removes tasks from the board that history contains already, and archives tasks that an edit of the file has ended.

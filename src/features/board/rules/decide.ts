@@ -35,8 +35,8 @@ function notify(state: BoardState, { message: needs, by }: CommandOf<"notify">):
 function recordUserMessage(state: BoardState, threadId: string): BoardChange {
   const task = threadTask(state, threadId)
   if (!task) return changeTo(state)
-  const { needs: _needs, ...pulse } = runStateOf(resetFailures(state, task.id), task.id)
-  return { archived: [], task, state: setRunState(state, task.id, pulse) }
+  const { needs: _needs, ...runState } = runStateOf(resetFailures(state, task.id), task.id)
+  return { archived: [], task, state: setRunState(state, task.id, runState) }
 }
 
 function setThread(state: BoardState, id: string, threadId: string): BoardChange {
@@ -70,12 +70,12 @@ function recordRunEnd(
 ): BoardChange {
   const task = findTask(state, id)
   if (!task) return changeTo(state)
-  const { wake, failures = 0, failure, idle, needs = undefined, ...pulse } = runStateOf(state, id)
+  const { wake, failures = 0, failure, idle, needs = undefined, ...runState } = runStateOf(state, id)
   const owed = wake && (wake.at > startedAt || result.kind === "unbegun")
   const needed = result.needs ?? needs
   const still = result.kind === "unbegun" ? idle : idleAfter(state, task, startedAt, idle)
   const next = {
-    ...pulse,
+    ...runState,
     ran: startedAt,
     ...(owed && { wake: wake.at > now ? { ...wake, at: now } : wake }),
     ...failuresAfter(result, failures, failure),
@@ -97,9 +97,11 @@ function failuresAfter(result: RunResult, failures: number, failure?: string) {
  */
 function recordRefusals(state: BoardState, reasons: Readonly<Record<string, string>>): BoardChange {
   const next = state.tasks.reduce((now, { id }) => {
-    const { budget, ...pulse } = runStateOf(now, id)
+    const { budget, ...runState } = runStateOf(now, id)
     const reason = reasons[id]
-    return budget === reason ? now : setRunState(now, id, reason === undefined ? pulse : { ...pulse, budget: reason })
+    return budget === reason
+      ? now
+      : setRunState(now, id, reason === undefined ? runState : { ...runState, budget: reason })
   }, state)
   return changeTo(next)
 }

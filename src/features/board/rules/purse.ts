@@ -1,7 +1,7 @@
 import { addUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
 import { formatTime, SAME_USD, spentShort } from "../../../lib/format.ts"
 import { TIME_OF_DAY } from "../options.ts"
-import type { KeptReport } from "../purse/report.ts"
+import type { StoredReport } from "../purse/report.ts"
 import { BoardError } from "../service.ts"
 import {
   type BoardState,
@@ -19,7 +19,7 @@ import { type BoardChange, type BoardFacts, type CommandOf, changeTo, threadTask
 
 const DAY_MS = 86_400_000
 /** Share of a purse that is kept for last words. No run begins once only this share is left. */
-const KEPT = 0.1
+const RESERVE_SHARE = 0.1
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d/
 
 /** Facts about a purse's runs at one time. */
@@ -31,7 +31,7 @@ export type PurseFacts = {
   /** Number of active runs that are not paused. */
   readonly atWork: number
   /** Whether a paused run may continue before the purse ends. */
-  readonly goesOn: boolean
+  readonly hasResumable: boolean
   /** Whether a task could start now. */
   readonly ready: boolean
   /** How long before a time limit the plugin asks an agent for its last word, in ms. */
@@ -119,7 +119,7 @@ export function purseEnded(state: BoardState, { report }: CommandOf<"purse ended
 const MOST_REPORTS = 20
 const MOST_REPORT_CHARS = 200_000
 
-function newestOf(reports: readonly KeptReport[]): readonly KeptReport[] {
+function newestOf(reports: readonly StoredReport[]): readonly StoredReport[] {
   let chars = 0
   const tooMany = reports.findLastIndex((report, index) => {
     chars += JSON.stringify(report).length
@@ -171,17 +171,17 @@ export const isOver = (purse: Purse, { now, used, reserve, lastWord }: PurseFact
 
 /** Why a purse ends now; undefined while it goes on. */
 export function endOf(purse: Purse, facts: PurseFacts): PurseEnd["why"] | undefined {
-  const { now, used, atWork, goesOn, ready, lastWord } = facts
+  const { now, used, atWork, hasResumable, ready, lastWord } = facts
   if (purse.closed) return "closed"
   if (now >= timeOf(purse)) return "time"
   if (atWork > 0) return undefined
   if (isSpent(purse, used, 0)) return "money"
   if (now >= timeOf(purse) - lastWordIn(purse, lastWord)) return "time"
-  return goesOn || ready ? undefined : "nothing left"
+  return hasResumable || ready ? undefined : "nothing left"
 }
 
 const isSpent = ({ max }: Purse, used: number, reserve: number): boolean =>
-  used >= max - Math.max(max * KEPT, reserve) - SAME_USD
+  used >= max - Math.max(max * RESERVE_SHARE, reserve) - SAME_USD
 
 const timeOf = ({ until }: Purse): number => Date.parse(until)
 

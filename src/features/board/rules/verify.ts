@@ -13,36 +13,36 @@ export type EditedBoard = Pick<BoardState, "tasks" | "nextId"> | undefined
  * Merges an edited file into the trusted state, which alone provides threads, wakes and all other data. Unchanged tasks
  * stay trusted; changed tasks, new tasks and parents of removed tasks wait for a user.
  */
-export function verifyBoard(given: EditedBoard, kept: BoardState = EMPTY): BoardState {
-  if (given === undefined || (given.tasks.length === 0 && kept.tasks.length > 0)) return gone(given, kept)
-  const known = new Map([...kept.lost, ...kept.tasks].map((task) => [task.id, task]))
+export function verifyBoard(given: EditedBoard, trusted: BoardState = EMPTY): BoardState {
+  if (given === undefined || (given.tasks.length === 0 && trusted.tasks.length > 0)) return gone(given, trusted)
+  const known = new Map([...trusted.lost, ...trusted.tasks].map((task) => [task.id, task]))
   const present = new Set(given.tasks.map(({ id }) => id))
-  const lost = kept.lost.filter(({ id }) => !present.has(id))
+  const lost = trusted.lost.filter(({ id }) => !present.has(id))
   const ids = new Set([...present, ...lost.map(({ id }) => id)])
   const stays = (id: string) => ids.has(id)
   const changed = given.tasks.flatMap((task) => {
     const before = known.get(task.id)
     const isAsBefore = before !== undefined && isSame(task, before)
-    return isAsBefore || isUnverified(kept, task.id) ? [] : [[task.id, before ?? null] as const]
+    return isAsBefore || isUnverified(trusted, task.id) ? [] : [[task.id, before ?? null] as const]
   })
   const state: BoardState = {
-    ...kept,
+    ...trusted,
     tasks: given.tasks.map((task) => withOurs(task, known.get(task.id))),
-    nextId: Math.max(given.nextId, kept.nextId),
-    outside: { ...keeping(kept.outside, stays), ...Object.fromEntries(changed) },
+    nextId: Math.max(given.nextId, trusted.nextId),
+    outside: { ...keeping(trusted.outside, stays), ...Object.fromEntries(changed) },
     lost,
-    pulses: keeping(kept.pulses, stays),
+    pulses: keeping(trusted.pulses, stays),
   }
-  const taken = kept.tasks.filter(({ id }) => !present.has(id))
+  const taken = trusted.tasks.filter(({ id }) => !present.has(id))
   return taken.reduce((next, { id }) => withUnverifiedParent(next, id), state)
 }
 
 /** State for a missing or empty file: its former tasks are kept, so that a user can restore them. */
-const gone = (given: EditedBoard, kept: BoardState): BoardState => ({
-  ...kept,
+const gone = (given: EditedBoard, trusted: BoardState): BoardState => ({
+  ...trusted,
   tasks: [],
-  nextId: Math.max(given?.nextId ?? 1, kept.nextId),
-  lost: [...kept.lost, ...kept.tasks],
+  nextId: Math.max(given?.nextId ?? 1, trusted.nextId),
+  lost: [...trusted.lost, ...trusted.tasks],
 })
 
 /** Called when an outside edit has ended or removed a subtask: the parent becomes unverified and waits for a user. */

@@ -146,8 +146,8 @@ export class TrustedFile {
     const end = text.indexOf("\n")
     const body = text.slice(end + 1)
     const known = this.#signer.isSigned(body, text.slice(0, end)) ? parseJson(body) : undefined
-    const { version, board, ...kept } = (known ?? {}) as { version?: number; board?: string } & TrustedCopy
-    if (version === TRUSTED_VERSION && board === this.#board) return kept
+    const { version, board, ...trusted } = (known ?? {}) as { version?: number; board?: string } & TrustedCopy
+    if (version === TRUSTED_VERSION && board === this.#board) return trusted
     this.#warn(`${this.file} was not written by this installation: every task waits for a person.`)
     return undefined
   }
@@ -184,7 +184,7 @@ export type FilesPorts = {
 /** Board as it was read, with the signatures of both files. `cut`: an interrupted write must be completed. */
 export type Loaded = Omit<TrustedCopy, "before"> & {
   readonly signature: string
-  readonly kept: string
+  readonly trustedSignature: string
   readonly cut: boolean
 }
 
@@ -199,18 +199,18 @@ export type WriteResult = "written" | "again" | "half"
 export class BoardFiles {
   readonly #folder: string
   readonly #file: string
-  readonly #keep: TrustedFile
+  readonly #trusted: TrustedFile
   #loaded?: Loaded
 
   constructor({ folder, state, signer, warn }: FilesPorts) {
     this.#folder = folder
     this.#file = join(folder, BOARD_FILE)
-    this.#keep = new TrustedFile(state, folder, signer, warn)
+    this.#trusted = new TrustedFile(state, folder, signer, warn)
   }
 
   /** Folder in which this installation keeps its own files of the board. */
   get keptIn(): string {
-    return this.#keep.folder
+    return this.#trusted.folder
   }
 
   /** Last read state, without reading the files. */
@@ -223,9 +223,9 @@ export class BoardFiles {
   }
 
   async load(): Promise<Loaded> {
-    const [signature, kept] = await Promise.all([signatureOf(this.#file), this.#keep.signature()])
-    if (this.#loaded?.signature === signature && this.#loaded.kept === kept) return this.#loaded
-    this.#loaded = { ...(await this.#read(signature)), signature, kept }
+    const [signature, trustedSignature] = await Promise.all([signatureOf(this.#file), this.#trusted.signature()])
+    if (this.#loaded?.signature === signature && this.#loaded.trustedSignature === trustedSignature) return this.#loaded
+    this.#loaded = { ...(await this.#read(signature)), signature, trustedSignature }
     return this.#loaded
   }
 
@@ -248,7 +248,7 @@ export class BoardFiles {
       text: text === undefined ? loaded.text : digestOf(text),
       before: loaded.text,
     }
-    const ours = await this.#keep.aside(copy)
+    const ours = await this.#trusted.aside(copy)
     const theirs = text === undefined ? undefined : await this.#aside(target, text)
     const signature = theirs === undefined ? loaded.signature : await signatureOf(theirs)
     // Nothing is awaited from this check to the last rename, so that almost no edit can be lost.
@@ -256,10 +256,10 @@ export class BoardFiles {
       for (const file of [ours, theirs]) if (file !== undefined) await unlink(file)
       return hasArchived ? "half" : "again"
     }
-    renameSync(ours, this.#keep.file)
+    renameSync(ours, this.#trusted.file)
     if (theirs !== undefined) renameSync(theirs, target)
-    await Promise.all([flush(this.#keep.folder), theirs !== undefined && flush(dirname(target))])
-    this.#loaded = { ...copy, signature, kept: await this.#keep.signature(), cut: false }
+    await Promise.all([flush(this.#trusted.folder), theirs !== undefined && flush(dirname(target))])
+    this.#loaded = { ...copy, signature, trustedSignature: await this.#trusted.signature(), cut: false }
     return "written"
   }
 
@@ -274,7 +274,7 @@ export class BoardFiles {
   }
 
   async #read(signature: string): Promise<Pick<Loaded, "state" | "others" | "text" | "cut">> {
-    const copy = await this.#keep.read()
+    const copy = await this.#trusted.read()
     if (signature === MISSING)
       return { state: verifyBoard(undefined, copy?.state), others: copy?.others ?? {}, text: NO_TEXT, cut: false }
     const [given, { mtime }] = await Promise.all([boardText(this.#file), stat(this.#file)])

@@ -114,8 +114,8 @@ export type StoreFacts = Omit<BoardFacts, "ended">
 export class Store {
   readonly #ports: StorePorts
   readonly #files: BoardFiles
-  /** `kept`: the trusted history. `shown`: its copy in the project. */
-  readonly #history: { readonly kept: History; readonly shown: History }
+  /** `trusted`: the trusted history. `project`: its copy in the project. */
+  readonly #history: { readonly trusted: History; readonly project: History }
   readonly #lock: Lock
   readonly #lease: Lock
   /** Greater than every id read so far. Needed where the file was deleted, or somebody lowered its `nextId`. */
@@ -130,7 +130,7 @@ export class Store {
       const path = join(where, HISTORY_FILE)
       return new History(path, (offset) => warn(`${path}: the line at byte ${offset} cannot be read; skipped`))
     }
-    this.#history = { kept: historyIn(this.#files.keptIn), shown: historyIn(folder) }
+    this.#history = { trusted: historyIn(this.#files.keptIn), project: historyIn(folder) }
     this.#lock = new Lock(join(folder, LOCK_FOLDER), "board", processes)
     this.#lease = new Lock(join(folder, LOCK_FOLDER), "scheduler", processes)
   }
@@ -162,9 +162,9 @@ export class Store {
   newest(limit: number): Promise<readonly ArchivedTask[]> {
     return this.#guard(async () => {
       await this.#refreshHistory()
-      const shown = await this.#history.shown.newest(limit)
-      const ours = await this.#history.kept.findAll(shown.map(({ id }) => id))
-      return shown.map((task) => ours.get(task.id) ?? foreign(task))
+      const project = await this.#history.project.newest(limit)
+      const ours = await this.#history.trusted.findAll(project.map(({ id }) => id))
+      return project.map((task) => ours.get(task.id) ?? foreign(task))
     })
   }
 
@@ -209,7 +209,7 @@ export class Store {
       this.#locked(async () => {
         await this.#files.prepare()
         await this.#refreshHistory()
-        await this.#history.shown.takeFrom(this.#history.kept)
+        await this.#history.project.takeFrom(this.#history.trusted)
       }),
     )
   }
@@ -265,11 +265,11 @@ export class Store {
   async #write(loaded: Loaded, { state, archived }: Next, left: readonly ArchivedTask[]): Promise<WriteResult> {
     await this.#files.prepare()
     const tick = state.tick ?? new Date(this.#ports.now()).toISOString()
-    const { kept, shown } = this.#history
+    const { trusted, project } = this.#history
     const outcome = await this.#files.write(loaded, { ...state, tick }, async () => {
-      const missing = left.filter(({ id }) => !shown.has(id))
-      if (archived.length > 0) await kept.append(archived)
-      if (archived.length + missing.length > 0) await shown.append([...missing, ...archived])
+      const missing = left.filter(({ id }) => !project.has(id))
+      if (archived.length > 0) await trusted.append(archived)
+      if (archived.length + missing.length > 0) await project.append([...missing, ...archived])
       return archived.length > 0
     })
     await this.#refreshHistory()
@@ -286,14 +286,14 @@ export class Store {
 
   /** Raises `nextId` above every known id, so that no id is used twice, whatever happened to the files. */
   #numbered(state: BoardState): BoardState {
-    const { kept, shown } = this.#history
-    const least = Math.max(this.#nextId, kept.highestId + 1, shown.highestId + 1, highestId(state.tasks) + 1)
+    const { trusted, project } = this.#history
+    const least = Math.max(this.#nextId, trusted.highestId + 1, project.highestId + 1, highestId(state.tasks) + 1)
     return state.nextId >= least ? state : { ...state, nextId: least }
   }
 
   #hasRemaining(state: BoardState): boolean {
     return state.tasks.some(
-      ({ id, status }) => status === "done" || status === "canceled" || this.#history.kept.has(id),
+      ({ id, status }) => status === "done" || status === "canceled" || this.#history.trusted.has(id),
     )
   }
 
@@ -304,7 +304,7 @@ export class Store {
   async #settled(state: BoardState): Promise<Next & { readonly left: readonly ArchivedTask[] }> {
     if (!this.#hasRemaining(state)) return { state, archived: [], left: [] }
     // Tasks with an unreadable history line stay on the board.
-    const left = [...(await this.#history.kept.findAll(state.tasks.map(({ id }) => id))).values()]
+    const left = [...(await this.#history.trusted.findAll(state.tasks.map(({ id }) => id))).values()]
     const nobody = { now: new Date(this.#ports.now()).toISOString(), agents: [], isRunning: () => false }
     const facts = { ...nobody, ended: () => undefined }
     return { ...decide(state, { type: "settle", archived: left }, facts), left }
@@ -324,14 +324,14 @@ export class Store {
   }
 
   async #find(id: string): Promise<ArchivedTask | undefined> {
-    const ours = await this.#history.kept.find(id)
+    const ours = await this.#history.trusted.find(id)
     if (ours) return ours
-    const theirs = await this.#history.shown.find(id)
+    const theirs = await this.#history.project.find(id)
     return theirs && foreign(theirs)
   }
 
   async #refreshHistory(): Promise<void> {
-    await Promise.all([this.#history.kept.refresh(), this.#history.shown.refresh()])
+    await Promise.all([this.#history.trusted.refresh(), this.#history.project.refresh()])
   }
 
   async #locked<Value>(work: () => Promise<Value>): Promise<Value> {

@@ -12,11 +12,15 @@ import { type Rewrite, rewrites } from "./fork-rewrite.ts"
  */
 export async function rewriteCopy(
   client: OpencodeClient,
-  { sessionID, sources, room }: { sessionID: string; sources: readonly StoredMessage[]; room: number | undefined },
+  {
+    sessionID,
+    sources,
+    compactionLimit,
+  }: { sessionID: string; sources: readonly StoredMessage[]; compactionLimit: number | undefined },
   kept: readonly HistoryMessage[],
 ): Promise<void> {
   const weight = weightOf(kept)
-  if (room !== undefined && weight >= room)
+  if (compactionLimit !== undefined && weight >= compactionLimit)
     throw new OpencodeError(`copy the history: its ${weight} tokens leave no room, OpenCode would compact the copy`)
   const changes = rewrites(sources, await storedMessages(client, sessionID), kept)
   if (!changes) throw new OpencodeError("copy the history: OpenCode copied something else")

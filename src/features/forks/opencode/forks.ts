@@ -18,7 +18,7 @@ export type ForkParts = {
   readonly sessions: Sessions
   /** OpenCode's project directory. */
   readonly directory: string
-  readonly models: Pick<ModelFacts, "room">
+  readonly models: Pick<ModelFacts, "compactionLimit">
   /** Request prefixes; absent if the feature does not observe requests. */
   readonly prefixes?: RequestPrefixes
   /** Tool settings of messages that have no settings of their own. */
@@ -38,7 +38,7 @@ export class OpencodeForks implements ForkApi {
   readonly #client: OpencodeClient
   readonly #sessions: Sessions
   readonly #directory: string
-  readonly #models: Pick<ModelFacts, "room">
+  readonly #models: Pick<ModelFacts, "compactionLimit">
   readonly #usual: DefaultTools | undefined
   readonly #prefixes: RequestPrefixes | undefined
   /** Probe results by parent. A result is valid while the parent's prefix stays the same. */
@@ -138,7 +138,11 @@ export class OpencodeForks implements ForkApi {
       const own = { title, permission: [...rules], metadata: {} }
       await call("write a session", this.#client.session.update({ sessionID, ...own }))
       await this.#sessions.saveRecord(sessionID, { ...draft, sessionID })
-      await rewriteCopy(this.#client, { sessionID, sources, room: model && (await this.#models.room(model)) }, messages)
+      await rewriteCopy(
+        this.#client,
+        { sessionID, sources, compactionLimit: model && (await this.#models.compactionLimit(model)) },
+        messages,
+      )
       return sessionID
     } catch (error) {
       await this.#sessions.deleteSession(sessionID).catch(() => {})

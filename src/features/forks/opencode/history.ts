@@ -44,7 +44,7 @@ export function toHistoryMessage(stored: StoredMessage, usual: DefaultTools = {}
   const { info } = stored
   const parts = isHidden(stored) ? [] : stored.parts.map(toHistoryPart)
   if (info.role === "user") {
-    const asked = toAsked(stored.parts.some(isByHost) ? { ...info, tools: usual } : info, usual)
+    const asked = toAsked(stored.parts.some(isByOpencode) ? { ...info, tools: usual } : info, usual)
     return { id: info.id, role: "user", asked, parts, handle: stored }
   }
   return { id: info.id, role: "assistant", counted: providerCount(info), parts, handle: stored }
@@ -54,7 +54,7 @@ export function toHistoryMessage(stored: StoredMessage, usual: DefaultTools = {}
  * Whether OpenCode wrote this message to continue after a compaction. Such a message has no tool settings, so the usual
  * ones apply.
  */
-const isByHost = (part: Part): boolean => part.type === "text" && part.metadata?.compaction_continue === true
+const isByOpencode = (part: Part): boolean => part.type === "text" && part.metadata?.compaction_continue === true
 
 /** Settings of a user's message; undefined for an old message without a model. */
 function toAsked(

@@ -25,8 +25,8 @@ export const openRemote: OpenRemote = (fetch, baseUrl) =>
   guarded(new OpencodeRemote(createOpencodeClient({ baseUrl, fetch } as Parameters<typeof createOpencodeClient>[0])))
 
 /** Wraps a remote server, which is not trusted: an answer that cannot be read becomes an `OpencodeError`. */
-function guarded(far: RemoteServer): RemoteServer {
-  return new Proxy(far, {
+function guarded(server: RemoteServer): RemoteServer {
+  return new Proxy(server, {
     get(target, name) {
       const method = Reflect.get(target, name, target) as (...args: unknown[]) => Promise<unknown>
       return (...args: unknown[]) =>

@@ -48,9 +48,9 @@ const storeOf = ({ store }: HostRepositoryFolders): Checkout => ({ top: store, g
 
 /** Carries out an order on files, and sends its result. */
 export async function runFilesOrder(order: FilesOrder, call: Call, processes: Processes): Promise<CallEnd> {
-  const { rooms } = order
+  const { folders } = order
   const answer = (value: unknown) => call.send("data", bytesOf(JSON.stringify(value)))
-  if (order.do === "look") await answer(await look(rooms))
+  if (order.do === "look") await answer(await look(folders))
   if (order.do === "receive") await receive(order, call, processes)
   if (order.do === "copy") await copy(order, call)
   if (order.do === "commit") await answer((await commit(order)) ?? null)
@@ -61,16 +61,16 @@ export async function runFilesOrder(order: FilesOrder, call: Call, processes: Pr
 }
 
 /** Creates the store if needed; returns git's version and the commits of its refs. */
-async function look({ room, store }: HostRepositoryFolders): Promise<LookResult> {
+async function look({ root, store }: HostRepositoryFolders): Promise<LookResult> {
   const version = await gitLine(["--version"], { cwd: "/" }).catch((error) => {
     if (error instanceof GitError && error.missing) return undefined
     throw error
   })
   if (version === undefined) return {}
-  for (const name of ["work", "made"]) await mkdir(join(room, name), { recursive: true, mode: 0o700 })
+  for (const name of ["work", "made"]) await mkdir(join(root, name), { recursive: true, mode: 0o700 })
   if (!existsSync(store)) {
     const fresh = `${store}.${process.pid}`
-    await git(["init", "--quiet", "--bare", "--template=", fresh], { cwd: room })
+    await git(["init", "--quiet", "--bare", "--template=", fresh], { cwd: root })
     await appendFile(join(fresh, "config"), SETTINGS)
     // Another relay may have created the store meanwhile: then the fresh one is removed.
     await rename(fresh, store).catch(() => rm(fresh, { recursive: true, force: true }))
@@ -83,8 +83,8 @@ type Receive = Extract<FilesOrder, { do: "receive" }>
 
 /** Adds the bundle, if one was sent, and creates the task's folder from its commit. */
 async function receive(order: Receive, call: Call, processes: Processes): Promise<void> {
-  const { rooms, taskID, commit: wanted, ref, ignored = false, inPlace = false } = order
-  const store = storeOf(rooms)
+  const { folders, taskID, commit: wanted, ref, ignored = false, inPlace = false } = order
+  const store = storeOf(folders)
   const fetched = [
     ...(ref === undefined ? [] : [`+${ref}:${haveRef(taskID)}`]),
     ...(ignored ? [`+${refOf("ignored", taskID)}:${refOf("ignored", taskID)}`] : []),
@@ -92,20 +92,20 @@ async function receive(order: Receive, call: Call, processes: Processes): Promis
   if (fetched.length > 0) await takeBundle(order, fetched, call)
   if (ref === undefined) await git(["update-ref", haveRef(taskID), wanted], sharedGitOptions(store))
   await git(["cat-file", "-e", `${wanted}^{tree}`], sharedGitOptions(store))
-  const folder = folderIn(rooms, taskID)
-  if (inPlace) await goOn(rooms, taskID, wanted)
+  const folder = folderIn(folders, taskID)
+  if (inPlace) await updateFolder(folders, taskID, wanted)
   else {
-    await takeAway(rooms, taskID, processes)
+    await takeAway(folders, taskID, processes)
     const made = await addWorktree({ processes }, store, folder, wanted)
-    if (made.commonDir !== (await realpath(rooms.store))) throw new Error(`${folder} belongs to another repository`)
+    if (made.commonDir !== (await realpath(folders.store))) throw new Error(`${folder} belongs to another repository`)
     if (ignored) await bringIgnored(store, taskID, made)
   }
-  await writeFile(completeMarkerPath(rooms, taskID), "")
+  await writeFile(completeMarkerPath(folders, taskID), "")
 }
 
-async function takeBundle({ rooms, taskID, shallow }: Receive, refs: readonly string[], call: Call): Promise<void> {
-  const { room, store } = rooms
-  const file = join(room, `${taskID}.bundle`)
+async function takeBundle({ folders, taskID, shallow }: Receive, refs: readonly string[], call: Call): Promise<void> {
+  const { root, store } = folders
+  const file = join(root, `${taskID}.bundle`)
   try {
     await pipeline(Readable.from(call.input), createWriteStream(file))
     if (shallow.length > 0) {
@@ -114,16 +114,16 @@ async function takeBundle({ rooms, taskID, shallow }: Receive, refs: readonly st
       await replaceFile(join(store, "shallow"), [...lines, ""].join("\n"))
     }
     const args = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow", file]
-    await git([...args, ...refs], { ...sharedGitOptions(storeOf(rooms)), timeLimit: LONG_MS })
+    await git([...args, ...refs], { ...sharedGitOptions(storeOf(folders)), timeLimit: LONG_MS })
   } finally {
     await rm(file, { force: true })
   }
 }
 
 /** Updates a committed folder to another commit; ignored files stay. */
-async function goOn(rooms: HostRepositoryFolders, taskID: string, wanted: string): Promise<void> {
-  const { checkout, hasNotes = false } = (await folderOf(rooms, taskID)) ?? {}
-  if (!checkout || !hasNotes) throw new Error(`git does not know the folder ${folderIn(rooms, taskID)} any more`)
+async function updateFolder(folders: HostRepositoryFolders, taskID: string, wanted: string): Promise<void> {
+  const { checkout, hasNotes = false } = (await folderOf(folders, taskID)) ?? {}
+  if (!checkout || !hasNotes) throw new Error(`git does not know the folder ${folderIn(folders, taskID)} any more`)
   const run = { ...gitOptions(checkout), timeLimit: LONG_MS }
   // Detach HEAD first, so that branches of the agent stay unchanged.
   await git(["checkout", "--quiet", "--detach"], run)
@@ -134,8 +134,8 @@ async function goOn(rooms: HostRepositoryFolders, taskID: string, wanted: string
 }
 
 /** Unpacks the archive that follows. Existing files of any kind stay. */
-async function copy({ rooms, taskID }: Extract<FilesOrder, { do: "copy" }>, call: Call): Promise<void> {
-  const fresh = join(rooms.room, `${taskID}.copy`)
+async function copy({ folders, taskID }: Extract<FilesOrder, { do: "copy" }>, call: Call): Promise<void> {
+  const fresh = join(folders.root, `${taskID}.copy`)
   const archive = `${fresh}.tar`
   try {
     await mkdir(fresh, { recursive: true })
@@ -144,8 +144,8 @@ async function copy({ rooms, taskID }: Extract<FilesOrder, { do: "copy" }>, call
     const ended = await runBounded("tar", ["-xf", archive], options)
     if (ended.kind !== "exited") throw new Error(ended.kind === "timed out" ? "tar took too long" : ended.text)
     if (ended.code !== 0) throw new Error(ended.errors.trim())
-    await moveMissing(fresh, folderIn(rooms, taskID))
-    await writeFile(completeMarkerPath(rooms, taskID), "")
+    await moveMissing(fresh, folderIn(folders, taskID))
+    await writeFile(completeMarkerPath(folders, taskID), "")
   } finally {
     await rm(archive, { force: true })
     await removeFolder(fresh)
@@ -167,20 +167,20 @@ async function moveMissing(from: string, to: string): Promise<void> {
  * only the files are left.
  */
 async function folderOf(
-  rooms: HostRepositoryFolders,
+  folders: HostRepositoryFolders,
   taskID: string,
 ): Promise<{ readonly checkout: Checkout; readonly hasNotes: boolean } | undefined> {
-  const folder = folderIn(rooms, taskID)
-  if (!existsSync(folder) || !existsSync(completeMarkerPath(rooms, taskID))) return undefined
-  const [top, commonDir] = [await realpath(folder), await realpath(rooms.store)]
+  const folder = folderIn(folders, taskID)
+  if (!existsSync(folder) || !existsSync(completeMarkerPath(folders, taskID))) return undefined
+  const [top, commonDir] = [await realpath(folder), await realpath(folders.store)]
   // Find git's data from the store, not by the `.git` file, which the agent may have changed.
   const notes = await notesOf({ commonDir }, top)
   return { checkout: { top, gitDir: notes ?? commonDir, commonDir }, hasNotes: notes !== undefined }
 }
 
 /** Commits the state of a task's folder; undefined without one. The agent's index and branches do not change. */
-async function commit({ rooms, taskID }: Extract<FilesOrder, { do: "commit" }>): Promise<CommitResult | undefined> {
-  const found = await folderOf(rooms, taskID)
+async function commit({ folders, taskID }: Extract<FilesOrder, { do: "commit" }>): Promise<CommitResult | undefined> {
+  const found = await folderOf(folders, taskID)
   if (!found) return undefined
   const { checkout, hasNotes } = found
   const have = await gitLine(["rev-parse", "--verify", haveRef(taskID)], sharedGitOptions(checkout))
@@ -190,8 +190,8 @@ async function commit({ rooms, taskID }: Extract<FilesOrder, { do: "commit" }>):
   const { tree, nested, unreadable } = await filesOf(checkout, parents[0] ?? have, how)
   const made = await commitOf(checkout, tree, parents, "superagents: its work")
   await git(["update-ref", workRef(taskID), made], sharedGitOptions(checkout))
-  const store = storeOf(rooms)
-  const { mtimeMs } = await stat(completeMarkerPath(rooms, taskID))
+  const store = storeOf(folders)
+  const { mtimeMs } = await stat(completeMarkerPath(folders, taskID))
   if (hasNotes) await keepIgnored(store, taskID, checkout, mtimeMs + TICK_MS)
   const ignored = await readRef(store, "ignored", taskID)
   return { commit: made, ...(ignored !== undefined && { ignored }), unsaved: [...nested, ...unreadable] }
@@ -199,12 +199,12 @@ async function commit({ rooms, taskID }: Extract<FilesOrder, { do: "commit" }>):
 
 /** Files that a check reads and that are in no commit of the folder: see `hiddenIn`. */
 async function hidden({
-  rooms,
+  folders,
   taskID,
   tree,
   specs,
 }: Extract<FilesOrder, { do: "hidden" }>): Promise<readonly string[]> {
-  const { checkout } = (await folderOf(rooms, taskID)) ?? {}
+  const { checkout } = (await folderOf(folders, taskID)) ?? {}
   if (!checkout) return []
   const others = await gitList(["ls-files", "--others", "--exclude-standard", "-z"], gitOptions(checkout))
   const nested = others.filter((name) => name.endsWith("/")).map((name) => name.slice(0, -1))
@@ -213,15 +213,15 @@ async function hidden({
 }
 
 /** Sends a bundle of the folder's new commits. */
-async function bundle({ rooms, taskID }: Extract<FilesOrder, { do: "bundle" }>, call: Call): Promise<void> {
+async function bundle({ folders, taskID }: Extract<FilesOrder, { do: "bundle" }>, call: Call): Promise<void> {
   const take = async (chunk: Uint8Array) => {
     call.signal.throwIfAborted()
     await call.send("data", chunk)
   }
-  const ignored = await readRef(storeOf(rooms), "ignored", taskID)
+  const ignored = await readRef(storeOf(folders), "ignored", taskID)
   const refs = [workRef(taskID), ...(ignored === undefined ? [] : [refOf("ignored", taskID)]), `^${haveRef(taskID)}`]
   await git(["bundle", "create", "--quiet", "-", ...refs], {
-    ...sharedGitOptions(storeOf(rooms)),
+    ...sharedGitOptions(storeOf(folders)),
     take,
     timeLimit: LONG_MS,
   })
@@ -229,17 +229,17 @@ async function bundle({ rooms, taskID }: Extract<FilesOrder, { do: "bundle" }>, 
 
 /** Removes a task's folder and ref; with `commit`, only if this is the folder's last committed state. */
 async function remove(
-  { rooms, taskID, commit: kept }: Extract<FilesOrder, { do: "remove" }>,
+  { folders, taskID, commit: kept }: Extract<FilesOrder, { do: "remove" }>,
   processes: Processes,
 ): Promise<void> {
-  if (!existsSync(rooms.store)) return
-  const store = sharedGitOptions(storeOf(rooms))
+  if (!existsSync(folders.store)) return
+  const store = sharedGitOptions(storeOf(folders))
   if (kept !== undefined) {
     const args = ["for-each-ref", "--format=%(objectname)", workRef(taskID)]
     if ((await gitLine(args, store)) !== kept) return
   }
-  await takeAway(rooms, taskID, processes)
-  await removeFolder(`${folderIn(rooms, taskID)}.job`)
+  await takeAway(folders, taskID, processes)
+  await removeFolder(`${folderIn(folders, taskID)}.job`)
   const haves = ["for-each-ref", "--sort=-creatordate", "--format=%(refname)", "refs/have"]
   const old = (await gitLine(haves, store)).split("\n").slice(KEPT)
   for (const ref of [...old, workRef(taskID), refOf("ignored", taskID)]) await git(["update-ref", "-d", ref], store)
@@ -248,7 +248,7 @@ async function remove(
 /**
  * Removes a task's folder. The marker is removed first, so that an incomplete folder never counts as the agent's work.
  */
-async function takeAway(rooms: HostRepositoryFolders, taskID: string, processes: Processes): Promise<void> {
-  await rm(completeMarkerPath(rooms, taskID), { force: true })
-  await removeWorktree({ processes }, storeOf(rooms), folderIn(rooms, taskID))
+async function takeAway(folders: HostRepositoryFolders, taskID: string, processes: Processes): Promise<void> {
+  await rm(completeMarkerPath(folders, taskID), { force: true })
+  await removeWorktree({ processes }, storeOf(folders), folderIn(folders, taskID))
 }

@@ -48,7 +48,7 @@ export async function serve({ input, output }: Streams, settings: RelaySettings,
   const server = new Server(settings, processes)
   const calls = new Map<number, Open>()
   const over = new AbortController()
-  let heardAt = Date.now()
+  let lastMessageAt = Date.now()
   const write = (bytes: Uint8Array): Promise<void> =>
     over.signal.aborted || output.write(bytes) ? Promise.resolve() : drained(output, over.signal)
 
@@ -64,7 +64,7 @@ export async function serve({ input, output }: Streams, settings: RelaySettings,
   }
 
   const take = ({ kind, call, body }: Frame) => {
-    heardAt = Date.now()
+    lastMessageAt = Date.now()
     if (kind === "open") void perform(call, JSON.parse(textOf(body)) as Order)
     if (kind === "data") calls.get(call)?.feed(body)
     if (kind === "end") calls.get(call)?.feed(undefined)
@@ -81,7 +81,7 @@ export async function serve({ input, output }: Streams, settings: RelaySettings,
   output.write(MARKER)
   output.write(encode("hello", 0, bytesOf(JSON.stringify(hello()))))
   const watch = setInterval(() => {
-    if (Date.now() - heardAt > settings.patience) over.abort()
+    if (Date.now() - lastMessageAt > settings.patience) over.abort()
   }, 1000)
   await new Promise<void>((resolve) => {
     over.signal.addEventListener("abort", () => resolve())
@@ -116,7 +116,7 @@ async function carryOut(order: Order, call: Call, server: Server, processes: Pro
     case "listen":
       return listen(call, server)
     case "rest":
-      server.rest()
+      server.releaseLease()
       return {}
     default:
       return runFilesOrder(order, call, processes)

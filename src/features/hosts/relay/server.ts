@@ -114,7 +114,7 @@ export class Server {
   }
 
   /** Called when this client has no tasks any more: removes the client's lease. */
-  rest(): void {
+  releaseLease(): void {
     this.#hasTasks = false
     rmSync(this.#path("leases", this.#settings.client), { force: true })
   }
@@ -191,9 +191,9 @@ export class Server {
     const id = randomUUID()
     writeFileSync(this.#path("current"), id)
     const seconds = (ms: number) => String(Math.max(WATCH_S, Math.ceil(ms / 1000)))
-    const { unattended, kept } = this.#settings
+    const { unattended, kept: serverKeptMs } = this.#settings
     const binary = process.env.SUPERAGENTS_BINARY ?? "opencode"
-    const limits = [seconds(unattended), seconds(kept)]
+    const limits = [seconds(unattended), seconds(serverKeptMs)]
     const args = ["-c", WATCHER, "superagents", this.#folder, binary, String(port), ...limits, id, String(Date.now())]
     // Leave out these variables, so that OpenCode starts as itself, not as Bun.
     const { BUN_BE_BUN: _not, SUPERAGENTS_BINARY: _nor, ...env } = process.env
@@ -297,15 +297,15 @@ export async function listen(call: Call, server: Server, silentFor = SILENT_MS):
   const head: CallHead = { status: answer.status, headers: {} }
   if (!answer.ok || !answer.body) return { problem: `OpenCode there tells no events (${answer.status})` }
   await call.send("head", bytesOf(JSON.stringify(head)))
-  let heardAt = Date.now()
+  let lastMessageAt = Date.now()
   const watch = setInterval(() => {
-    if (Date.now() - heardAt >= silentFor) stop.abort()
+    if (Date.now() - lastMessageAt >= silentFor) stop.abort()
   }, silentFor / 3)
   try {
     const decoder = new TextDecoder()
     const read = eventReader(MOST_EVENT_CHARS)
     for await (const chunk of answer.body as AsyncIterable<Uint8Array>) {
-      heardAt = Date.now()
+      lastMessageAt = Date.now()
       const hints = read(decoder.decode(chunk, { stream: true })).flatMap(({ data }) => hintOf(data) ?? [])
       for (const hint of hints) await call.send("data", bytesOf(JSON.stringify(hint)))
     }

@@ -2,7 +2,7 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createSignal } from "solid-js"
 import { cents, formatTime, spentShort } from "../../../lib/format.ts"
 import { count, oneLine } from "../../../lib/text.ts"
-import type { KeptReport } from "../../board/purse/report.ts"
+import type { StoredReport } from "../../board/purse/report.ts"
 import { type BoardTask, headOf } from "../../board/task.ts"
 import { AnswerDialog, askForWords } from "../dialogs.tsx"
 import { choose, type MenuRow, type Terminal } from "../menu.tsx"
@@ -136,7 +136,7 @@ async function purseChoices(companion: BoardDialogPorts): Promise<() => readonly
     void board.act({ type: "close purse", by: { kind: "user" } })
   }
   const { reportText } = await import("../../board/purse/report.ts")
-  const read = (report: KeptReport) => {
+  const read = (report: StoredReport) => {
     const { name } = report
     const text = reportText(report)
     api.ui.dialog.replace(() => <AnswerDialog api={api} title={`Report ${name}`} text={text} />)

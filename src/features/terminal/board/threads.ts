@@ -71,7 +71,7 @@ export class BoardThreads {
     return {
       createdAt,
       state,
-      elsewhere: false,
+      isForeign: false,
       asks: this.asks(of).map(({ what }) => what),
       ...(pause && { pause }),
     }

@@ -41,8 +41,8 @@ export class BoardFeed implements PartFeed {
     const { list: read, problem, ended } = await readOf(board)
     const problemChange = this.#facts.changed("problem", problem)
     if (!read) return problemChange
-    const there = new Set(read.tasks.map(({ id }) => id))
-    const gone = [...this.#tasks.keys()].filter((id) => !there.has(id))
+    const present = new Set(read.tasks.map(({ id }) => id))
+    const gone = [...this.#tasks.keys()].filter((id) => !present.has(id))
     return {
       ...problemChange,
       ...this.#facts.changed("owners", read.agents),

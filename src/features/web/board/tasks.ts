@@ -80,19 +80,19 @@ function ended({ task, canceled, open }: Archived, board: Board): Ended {
 /** Routes that show, open and close the purse. */
 export function purseRoutes(source: () => Source): Hono {
   const routes = new Hono()
-  const stands = async (): Promise<PurseState> => {
+  const purseState = async (): Promise<PurseState> => {
     const purse = await requireBoard(source()).purse.view()
     return purse ? { open: true, ...purse } : { open: false }
   }
-  routes.get("/", async (context) => context.json(await stands()))
+  routes.get("/", async (context) => context.json(await purseState()))
   routes.put("/", async (context) => {
     const given = await bodyOf(context, purseSchema)
     await requireBoard(source()).purse.open(given, USER)
-    return context.json(await stands())
+    return context.json(await purseState())
   })
   routes.delete("/", async (context) => {
     await requireBoard(source()).purse.close(USER)
-    return context.json(await stands())
+    return context.json(await purseState())
   })
   return routes
 }
