@@ -19,7 +19,7 @@ export const DAY_MS = 86_400_000
 export function billOf(tasks: readonly Task[], summaryOf: (task: Task) => OwnUsage, now: number): Bill {
   const byID = new Map(tasks.map((task) => [task.id, task]))
   // `summaryOf` is called only once for each task: its result changes when a caller ends runs because of this bill.
-  const accounts = new Map(tasks.map((task) => [task, summaryOf(task)]))
+  const usages = new Map(tasks.map((task) => [task, summaryOf(task)]))
   const byParent = new Map<string, Task[]>()
   for (const task of tasks) {
     const siblings = byParent.get(task.parentID)
@@ -31,7 +31,7 @@ export function billOf(tasks: readonly Task[], summaryOf: (task: Task) => OwnUsa
     return below ? below.map(whole).reduce(addUsage, NO_USAGE) : NO_USAGE
   }
   const whole = (task: Task): Usage => {
-    const { lastRun, before } = accounts.get(task) as OwnUsage
+    const { lastRun, before } = usages.get(task) as OwnUsage
     const own = addUsage(lastRun, before)
     return byParent.has(task.sessionID) ? addUsage(own, session(task.sessionID)) : own
   }
@@ -41,7 +41,7 @@ export function billOf(tasks: readonly Task[], summaryOf: (task: Task) => OwnUsa
       return task ? whole(task) : NO_USAGE
     },
     session,
-    day: () => [...accounts].map(([task, { lastRun }]) => costOfDay(task, lastRun, now)).reduce(addUsage, NO_USAGE),
+    day: () => [...usages].map(([task, { lastRun }]) => costOfDay(task, lastRun, now)).reduce(addUsage, NO_USAGE),
   }
 }
 

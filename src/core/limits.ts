@@ -86,9 +86,9 @@ export function placeInQueue(
 ): number {
   let place = 1
   for (const other of active) {
-    const stands =
+    const isCandidate =
       isQueued(other) && slotSessionOf(other) === slotSessionOf(task) && !other.group && !waitsForOthers(other)
-    if (stands && byAdmissionOrder(other, task) < 0) place++
+    if (isCandidate && byAdmissionOrder(other, task) < 0) place++
   }
   return place
 }

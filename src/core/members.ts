@@ -267,14 +267,14 @@ export function itemsResult(
 /** Lines of the notification: counts, cost, reasons of failures, path of the rows. */
 export function itemLines(result: ItemsResult): readonly string[] {
   const { file, cost, groups, failed: failures } = result
-  const told = groups.reduce((sum, group) => sum + group.count, 0)
+  const listedCount = groups.reduce((sum, group) => sum + group.count, 0)
   return [
     `${itemsLine({ ...result, running: 0 })} ${dollars(cost)} in all.`,
     ...groups.map(({ why, count: many, first }) => {
       const more = many > first.length ? ` and ${formatInteger(many - first.length)} more` : ""
       return `- ${formatInteger(many)} failed (item ${first.map((index) => index + 1).join(", ")}${more}): ${why}`
     }),
-    ...(failures > told ? [`- ${formatInteger(failures - told)} failed for other reasons`] : []),
+    ...(failures > listedCount ? [`- ${formatInteger(failures - listedCount)} failed for other reasons`] : []),
     `Rows, one an item, of which the first has index 0: ${file}`,
   ]
 }

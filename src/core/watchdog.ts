@@ -251,7 +251,8 @@ function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly R
   const isOver = run.now >= lastWordEnds(run, lastWord)
   const isSpent = passed.some(({ byClock }) => !byClock)
   if (!isOver && !isSpent) return undefined
-  if (state === "requested" && againAt === undefined && isHeldUp(run.progress)) return { action: "interrupt", reason }
+  if (state === "requested" && againAt === undefined && hasOpenCalls(run.progress))
+    return { action: "interrupt", reason }
   const isComing = state === "speaking" || (state === "requested" && againAt !== undefined)
   return isOver || !isComing ? { action: "stop", reason: finalReason(run, reason) } : undefined
 }
@@ -324,7 +325,7 @@ const hasWorked = ({ toolCalls, lastText, usage }: Progress): boolean =>
   toolCalls > 0 || lastText !== "" || usage.output > 0
 
 /** True while a tool call or a question of the run is open: the agent cannot read messages then. */
-const isHeldUp = ({ openCalls, pendingCalls, asks, held = false }: Progress): boolean =>
+const hasOpenCalls = ({ openCalls, pendingCalls, asks, held = false }: Progress): boolean =>
   !held && openCalls + pendingCalls + asks.length > 0
 
 /**

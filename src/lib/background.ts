@@ -129,7 +129,7 @@ export class Ticker {
     this.#due = Number.POSITIVE_INFINITY
     this.#tickedAt = this.#clock.now()
     this.#ticking = true
-    this.#guard()
+    this.#watchSleep()
     await this.#tick(late)
     this.#ticking = false
     this.#overslept = 0
@@ -143,10 +143,10 @@ export class Ticker {
     return time > now ? time : Math.max(now, Math.min(this.#tickedAt, now) + PASSED_MS)
   }
 
-  #guard(): void {
+  #watchSleep(): void {
     this.#arm(this.#clock.now() + GUARD_MS, () => {
       this.#overslept = this.late
-      this.#guard()
+      this.#watchSleep()
     })
   }
 }

@@ -41,13 +41,13 @@ export class Lock {
     const deadline = performance.now() + ms
     const claim = await this.#claim()
     try {
-      for (let turn = 0; ; turn++) {
+      for (let attempt = 0; ; attempt++) {
         const others = await this.#others(claim)
         if (others.length === 0) return claim
         if (performance.now() > deadline) break
         // The older claim stays in the folder and gets the lock next; a later claim is withdrawn.
         if (others.some((name) => name < claim.name)) await claim.withdraw()
-        const pause = PAUSES_MS[Math.min(turn, PAUSES_MS.length - 1)] as number
+        const pause = PAUSES_MS[Math.min(attempt, PAUSES_MS.length - 1)] as number
         await sleep(pause * (0.5 + Math.random()))
         await claim.renew()
       }

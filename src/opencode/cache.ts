@@ -48,7 +48,7 @@ const MOST_MESSAGES = 256
  */
 export class EventCache {
   readonly #rows = new Map<string, Session>()
-  readonly #speakers = new Map<string, { readonly at: number; readonly persona: Persona }>()
+  readonly #personas = new Map<string, { readonly at: number; readonly persona: Persona }>()
   /** Stored parts of user messages, as sets, because OpenCode reports a part several times. */
   readonly #messages = new Map<string, Set<string>>()
 
@@ -65,10 +65,10 @@ export class EventCache {
       if (info) addBounded(this.#rows, info.id, info as Session, MOST_SESSIONS)
     } else if (type === "session.deleted" && info) {
       this.#rows.delete(info.id)
-      this.#speakers.delete(info.id)
+      this.#personas.delete(info.id)
     } else if (type === "message.updated") {
       const message = info as Message | undefined
-      if (message?.role === "user") this.#spoke(message)
+      if (message?.role === "user") this.#recordPersona(message)
     } else if (type === "message.part.updated" && part) {
       this.#messages.get(part.messageID)?.add(part.id)
       const awaited = this.#awaited.get(part.messageID)
@@ -101,7 +101,7 @@ export class EventCache {
 
   /** Agent and model of the newest user message. */
   persona(sessionID: string): Persona | undefined {
-    return this.#speakers.get(sessionID)?.persona
+    return this.#personas.get(sessionID)?.persona
   }
 
   /** Number of stored parts of a user message; -1 for an unknown message. */
@@ -113,11 +113,11 @@ export class EventCache {
    * Takes agent and model from a user message. OpenCode reports old messages again, too, so only a newer message
    * counts.
    */
-  #spoke({ id, sessionID, agent, model, time }: Extract<Message, { role: "user" }>): void {
+  #recordPersona({ id, sessionID, agent, model, time }: Extract<Message, { role: "user" }>): void {
     addBounded(this.#messages, id, this.#messages.get(id) ?? new Set(), MOST_MESSAGES)
-    if ((this.#speakers.get(sessionID)?.at ?? 0) > time.created) return
+    if ((this.#personas.get(sessionID)?.at ?? 0) > time.created) return
     const persona = { agent, model: { provider: model.providerID, id: model.modelID, variant: model.variant } }
-    addBounded(this.#speakers, sessionID, { at: time.created, persona }, MOST_SESSIONS)
+    addBounded(this.#personas, sessionID, { at: time.created, persona }, MOST_SESSIONS)
   }
 }
 

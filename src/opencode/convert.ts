@@ -15,7 +15,7 @@ const FINISHES: ReadonlyMap<string, Finish> = new Map([
   ["unknown", "unknown"],
 ])
 
-export const finishOf = (word: string): Finish => FINISHES.get(word) ?? `other: ${word}`
+export const finishOf = (finish: string): Finish => FINISHES.get(finish) ?? `other: ${finish}`
 
 /** Error of a turn that was aborted. */
 const ABORTED = "MessageAbortedError"
@@ -33,8 +33,8 @@ export const errorOf = ({ name, message }: { readonly name: string; readonly mes
  * How a message ended. After a tool call whose result goes to the model, OpenCode continues, whatever the provider
  * reports.
  */
-export const finishIn = (word: string, parts: readonly MessagePart[]): Finish =>
-  parts.some((part) => part.type === "tool" && !part.final) ? "called" : finishOf(word)
+export const finishIn = (finish: string, parts: readonly MessagePart[]): Finish =>
+  parts.some((part) => part.type === "tool" && !part.final) ? "called" : finishOf(finish)
 
 type Call = Extract<MessagePart, { type: "tool" }>
 

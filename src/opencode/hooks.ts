@@ -181,9 +181,9 @@ function eventRouter({ opencode }: OpencodeConnection, { manager }: App, native:
   const events = new EventReader()
   return (event: RawEvent, folder: string): void => {
     opencode.handleEvent(event, folder)
-    const heard: OpencodeEvent | undefined = events.read(event, Date.now())
-    if (heard?.type === "idle") native?.idle(heard.sessionID)
-    if (heard) manager.handle(heard)
+    const converted: OpencodeEvent | undefined = events.read(event, Date.now())
+    if (converted?.type === "idle") native?.idle(converted.sessionID)
+    if (converted) manager.handle(converted)
   }
 }
 

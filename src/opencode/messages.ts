@@ -176,10 +176,10 @@ export class Transcripts {
     const asked = messages.findLast(({ info }) => info.role === "user")?.info
     if (last?.role !== "assistant" || last.parentID !== asked?.id) return undefined
     if (last.error || last.time.completed === undefined) return undefined
-    const told = messages.map(({ info, parts }) => toCoreMessage(info, [...parts.values()].flat()))
-    if (told.at(-1)?.finish !== "done" || !told.every(isWhole)) return undefined
+    const converted = messages.map(({ info, parts }) => toCoreMessage(info, [...parts.values()].flat()))
+    if (converted.at(-1)?.finish !== "done" || !converted.every(isWhole)) return undefined
     this.#sessions.delete(sessionID)
-    return told
+    return converted
   }
 }
 

@@ -59,7 +59,7 @@ export class Archive {
     const owed = [...store.entries()]
       .map(({ task }) => task)
       .filter((task) => task.place?.kind === name && holdsPlace(task))
-    const teams = new Set(
+    const groupIDs = new Set(
       owed.flatMap(({ member }) => (member && store.get(member.of)?.outcome?.work ? [member.of] : [])),
     )
     for (const { id } of owed) {
@@ -70,7 +70,7 @@ export class Archive {
         opencode.log("warn", "work could not be merged", { task: id, error: messageOf(error) }),
       )
     }
-    for (const id of teams) await this.#archiveLosers(id)
+    for (const id of groupIDs) await this.#archiveLosers(id)
   }
 
   /** Archives work of losing tries that was still missing when the winner's work was merged. */

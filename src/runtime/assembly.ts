@@ -172,8 +172,8 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
   const { scheduler, resuming, bodies, dependencies, queue, allowance, foreignCosts, ledgers } = inside
   const { store } = services
   const tell = (task: Task, text: string) => tellTask(services, dispatcher, task, text)
-  const forgetting = new TaskRemover(services, { dispatcher, ledger, reschedule: () => scheduler.reschedule() })
-  const forget = (task: Task) => forgetting.forget(task)
+  const remover = new TaskRemover(services, { dispatcher, ledger, reschedule: () => scheduler.reschedule() })
+  const forget = (task: Task) => remover.forget(task)
   const limitOf = (task: Task) => {
     const model = modelOf(task)
     return model && pauser?.limitOf(model, task)

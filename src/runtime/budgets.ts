@@ -163,7 +163,7 @@ export class CostLedger {
       return took.cost < before.cost ? NO_USAGE : lessUsage(took, before)
     })
     const paid = store.active().filter((task) => !isQueued(task) && !isPaused(task) && this.purseOf(task))
-    const reserve = paid.reduce((sum, { id }) => sum + dearestStep(store.run(id)), 0)
+    const reserve = paid.reduce((sum, { id }) => sum + costliestStep(store.run(id)), 0)
     return { used: used.reduce(addUsage, NO_USAGE), reserve }
   }
 
@@ -204,7 +204,7 @@ export class CostLedger {
   }
 }
 
-const dearestStep = (run: ActiveRun | undefined): number =>
+const costliestStep = (run: ActiveRun | undefined): number =>
   Math.max(0, ...[...(run?.observed.answers.values() ?? [])].map(({ usage }) => usage?.cost ?? 0))
 
 /** Checks the limits on new runs: cost, tokens, and rate of launches. */

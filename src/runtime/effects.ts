@@ -169,10 +169,10 @@ export class Effects {
   }
 
   async #prompt(task: Task, { text, preface }: Of<"prompt">): Promise<Input> {
-    const asked = runPrompt(task, text, preface)
+    const basePrompt = runPrompt(task, text, preface)
     // A stored prompt has its files; attaching them again would duplicate them. A prompt without files is sent at once,
     // since an input that arrives before the send may end the run.
-    const prompt = asked.again || !task.run.files ? asked : await this.#withFiles(task, asked)
+    const prompt = basePrompt.again || !task.run.files ? basePrompt : await this.#withFiles(task, basePrompt)
     await sayTo(this.#services, task, () => this.#services.opencode.prompt(prompt))
     return { type: "prompted" }
   }

@@ -1,7 +1,7 @@
 import { batchProgress } from "../core/dependencies.ts"
 import type { EndOptions } from "../core/run/active-run.ts"
 import { type Delivery, hasPendingNotification, isMember, isUnattended, type Task } from "../core/task.ts"
-import { deferredWakeOf, isToldLast } from "./mailbox/notification-items.ts"
+import { deferredWakeOf, isNotifiedLast } from "./mailbox/notification-items.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import { notificationID } from "./mailbox/sender.ts"
 import type { Services } from "./parts.ts"
@@ -55,7 +55,7 @@ export class EndAnnouncer {
     const due = parentState.pendingNotifications.filter(({ endIndex }) => endIndex < first)
     parentState.pendingNotifications = parentState.pendingNotifications.filter((news) => !due.includes(news))
     for (const { task, maybeDelivered } of due.toSorted((a, b) => a.endIndex - b.endIndex)) {
-      if (isToldLast(task, store, options.wake, (other) => this.#outbox.holds(other)))
+      if (isNotifiedLast(task, store, options.wake, (other) => this.#outbox.holds(other)))
         this.#wakeAgain(task, maybeDelivered)
       if (hasPendingNotification(task)) this.#outbox.post(task, maybeDelivered)
       else this.#over(task)

@@ -128,7 +128,7 @@ export function refuseUntellable(services: Pick<Services, "store" | "options">, 
   const { store } = services
   const task = store.get(id)
   // No model reads the session of a group.
-  if (task?.group) throw new CallError(ofTeam(id))
+  if (task?.group) throw new CallError(groupRefusal(id))
   if (!task || !isActive(task) || !store.run(id)) throw endedError(services, id)
   if (store.isForeign(id)) throw new CallError(`Task ${id} is run by another OpenCode process. Tell it there.`)
 }
@@ -138,7 +138,7 @@ function endedError({ store, options }: Pick<Services, "store" | "options">, id:
   return new CallError(now ? endedText(now, options.resumable) : `Task ${id} was cleared: it was told nothing.`)
 }
 
-const ofTeam = (id: string): string =>
+const groupRefusal = (id: string): string =>
   `Task ${id} is a group of tasks; you cannot message it. Cancel it, and launch it again with another prompt.`
 
 function endedText({ id, status }: Task, resumable: readonly string[]): string {

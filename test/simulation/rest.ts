@@ -111,7 +111,9 @@ function checkAnswer({ watch, history, opencode }: World, task: Task, told: stri
   const since = messages.findIndex(({ id }) => id === task.run.promptID)
   let isFull = false
   for (const message of since < 0 ? [] : messages.slice(since)) {
-    const isByOpencode = message.parts.some((part) => part.type === "compaction" || (part.type === "text" && part.continues))
+    const isByOpencode = message.parts.some(
+      (part) => part.type === "compaction" || (part.type === "text" && part.continues),
+    )
     if (message.role === "user" && !isByOpencode) isFull = false
     isFull ||= message.role === "assistant" && message.finish === "stop" && says(message, FULL)
   }

@@ -321,7 +321,11 @@ describe("an answer to be verified", () => {
 
   test("a verified answer does not end the run before it has read messages sent meanwhile", () => {
     const waits = checking({ sentMessages: [wordOf()] }).takes(by("checks", passing({ check })))
-    expect(waits).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW, check, pendingEnding: undefined } })
+    expect(waits).toMatchObject({
+      stage: "working",
+      does: [],
+      run: { missingSince: NOW, check, pendingEnding: undefined },
+    })
   })
 
   test("an answer that fails its verifier is requested again while retries are left or a message is pending", () => {
@@ -339,7 +343,11 @@ describe("an answer to be verified", () => {
 
   test("a run whose verifier was stopped or whose answer is lost goes on without a new read", () => {
     const stopped = checking({ check }).takes(by("checks"))
-    expect(stopped).toMatchObject({ stage: "working", does: [], run: { check, pendingEnding: undefined, lastSignAt: NOW } })
+    expect(stopped).toMatchObject({
+      stage: "working",
+      does: [],
+      run: { check, pendingEnding: undefined, lastSignAt: NOW },
+    })
     const lost = checking({ pendingEnding: undefined }).takes(by("checks", passing({ check })))
     expect(lost).toMatchObject({ stage: "working", does: [] })
   })

@@ -1,6 +1,11 @@
 import { expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
-import { deferredWakeOf, isToldLast, mayWake, notificationFacts } from "../../src/runtime/mailbox/notification-items.ts"
+import {
+  deferredWakeOf,
+  isNotifiedLast,
+  mayWake,
+  notificationFacts,
+} from "../../src/runtime/mailbox/notification-items.ts"
 import { TaskStore } from "../../src/runtime/tasks/store.ts"
 import { deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
@@ -110,13 +115,13 @@ test("a task that ends after the waking one is reported last, even while that me
   const waking = named("bg_2", { delivery: deliveryOf() })
   const store = storeOf(late, waking)
   expect(
-    isToldLast(late, store, "last", () => false),
+    isNotifiedLast(late, store, "last", () => false),
     "the other comes behind it",
   ).toBe(false)
-  expect(isToldLast(late, store, "last", ({ id }) => id === "bg_2")).toBe(true)
+  expect(isNotifiedLast(late, store, "last", ({ id }) => id === "bg_2")).toBe(true)
   store.add(named("bg_3", { status: "running" }), 0)
   expect(
-    isToldLast(late, store, "last", () => true),
+    isNotifiedLast(late, store, "last", () => true),
     "another still runs",
   ).toBe(false)
 })

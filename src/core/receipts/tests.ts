@@ -141,7 +141,9 @@ const ofAll = (run: Figure, failed: number, skipped: number): TestCount =>
 export function testsIn(output: string): TestCount | undefined {
   const lines = output.replace(COLOURS, "").replaceAll("\r\n", "\n").split("\n")
   const short = lines.map((line) => (line.length > MOST_LINE_CHARS ? "" : line))
-  const found = [...apart(short).values()].flatMap((own) => (isReplayed(own) ? [] : reportsIn(`${own.join("\n")}\n`)))
+  const found = [...byPrefix(short).values()].flatMap((own) =>
+    isReplayed(own) ? [] : reportsIn(`${own.join("\n")}\n`),
+  )
   return found.length > 0 ? found.reduce(add) : undefined
 }
 
@@ -152,7 +154,7 @@ export function testsIn(output: string): TestCount | undefined {
 const MARKS = [/^([\w@/.-]+:[\w:.-]+): ?/, /^([\w@/.-]+ [\w:.-]+): ?/, /^\[([^\]\s]{1,60})\]:? /]
 
 /** Lines by the prefix of their program, prefix removed; lines without one under "". */
-function apart(lines: readonly string[]): ReadonlyMap<string, readonly string[]> {
+function byPrefix(lines: readonly string[]): ReadonlyMap<string, readonly string[]> {
   const own = new Map<string, string[]>([["", [...lines]]])
   for (const line of lines)
     for (const [kind, mark] of MARKS.entries()) {

@@ -48,7 +48,7 @@ export function end(run: ActiveRun, ending: Ending, options: EndOptions, context
     ...(isWithoutAgent(run) ? ([{ do: "abort" }] as const) : []),
     { do: "close", ...(stops && { asks }), read: began && options.messages === undefined },
     ...(write === "now" ? ([{ do: "write", later: false }] as const) : []),
-    ...unsaid(run),
+    ...undelivered(run),
     { do: "ended", silent: options.silent ?? false },
   ]
   const calls = run.calls + (stops ? 1 : 0)
@@ -56,7 +56,7 @@ export function end(run: ActiveRun, ending: Ending, options: EndOptions, context
 }
 
 /** Reports to the senders of messages that waited for the prompt that the run has ended: the prompt is never sent. */
-const unsaid = ({ sentMessages: words }: ActiveRun): readonly MachineCommand[] =>
+const undelivered = ({ sentMessages: words }: ActiveRun): readonly MachineCommand[] =>
   words.flatMap(({ held, reply }: SentMessage) =>
     held && reply ? [{ do: "answer", reply, with: "ended" } as const] : [],
   )

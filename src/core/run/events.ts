@@ -74,14 +74,14 @@ export const event: Handler<"event"> = (given, { event }, context) => {
     return andThen(next, (rested) => readMessages(rested, context))
   }
   const alive = recordActivity(run, context.now)
-  if (!own) return ofAny(alive, event)
-  return ofItsOwn(ANSWERS.includes(event.type) ? { ...alive, failing: undefined } : alive, event, context)
+  if (!own) return anyEvent(alive, event)
+  return ownEvent(ANSWERS.includes(event.type) ? { ...alive, failing: undefined } : alive, event, context)
 }
 
 /** Events that prove an answer of the run's model. */
 const ANSWERS: readonly SessionEvent["type"][] = ["began", "thinking", "text", "text-delta", "tool", "answered"]
 
-function ofItsOwn(run: ActiveRun, event: SessionEvent, context: RunContext): MachineStep {
+function ownEvent(run: ActiveRun, event: SessionEvent, context: RunContext): MachineStep {
   switch (event.type) {
     case "active":
       return stay(recordRetry(run, event.activity, context.now))
@@ -106,7 +106,7 @@ function ofItsOwn(run: ActiveRun, event: SessionEvent, context: RunContext): Mac
     case "error":
       return readMessages({ ...run, error: { ...event.error, at: context.now } }, context)
   }
-  return ofAny(run, event)
+  return anyEvent(run, event)
 }
 
 /**
@@ -118,7 +118,7 @@ const lastWordRequested = (run: ActiveRun): ActiveRun =>
 /** Warns an agent that repeats one call, and ends its run if the agent goes on to repeat the call. */
 function called(run: ActiveRun, event: SessionEvent & { type: "tool" }, context: RunContext): MachineStep {
   const { observed } = run
-  const { run: next } = ofAny(run, event)
+  const { run: next } = anyEvent(run, event)
   const { tool, call } = event
   if (!next || !call || callsIn(next.observed, "ended") === callsIn(observed, "ended")) return stay(next ?? run)
   const after = { ...next, observed: withRepeatedCall(next.observed, tool, call) }
@@ -129,7 +129,7 @@ function called(run: ActiveRun, event: SessionEvent & { type: "tool" }, context:
   return checkLimits(after, context)
 }
 
-function ofAny(run: ActiveRun, event: SessionEvent): MachineStep {
+function anyEvent(run: ActiveRun, event: SessionEvent): MachineStep {
   switch (event.type) {
     case "tool": {
       const { callID: id, tool, state, messageID } = event
@@ -207,9 +207,9 @@ function classified(run: ActiveRun, found: SessionRead, waited: boolean, context
   const { replacementID: promptID } = found
   if (promptID === undefined) return classifiedSince(run, found, waited, context)
   const event = { type: "prompt replaced", generation: run.generation, promptID } as const
-  const anew = { ...context, task: transition(context.task, event) }
+  const updatedContext = { ...context, task: transition(context.task, event) }
   // The run's first prompt is not sent again, because a user has replaced it.
-  const step = classifiedSince({ ...run, prompt: undefined, stuckSince: undefined }, found, waited, anew)
+  const step = classifiedSince({ ...run, prompt: undefined, stuckSince: undefined }, found, waited, updatedContext)
   return { run: step.run, commands: [{ do: "record", event, write: true }, ...step.commands] }
 }
 
@@ -308,7 +308,7 @@ function concluded(
   const { messages, openTodos } = found
   const run = missing(given, context)
   if (hasPendingMessages(run, context)) return stay(run)
-  const ending = endAfter(judgement, inTheEnd(run, context), messages)
+  const ending = endAfter(judgement, finalLastWord(run, context), messages)
   // An answer given before the notifications of the task's children is not final: the session is read again.
   const isOld = judgement.type === "completed" && waited && !waitsForOwn(context)
   if (ending.type !== "completed" && !isOld) return ended(run, ending, messages, openTodos, context)
@@ -323,7 +323,7 @@ function concluded(
   return verifies({ ...moved(todos, "verifying"), pendingEnding: { ending, messages, openTodos } }, messages, first)
 }
 
-const inTheEnd = (run: ActiveRun, context: RunContext): LastWord | undefined =>
+const finalLastWord = (run: ActiveRun, context: RunContext): LastWord | undefined =>
   run.lastWord && { ...run.lastWord, reason: finalReason(watchedAs(run, context), run.lastWord.reason) }
 
 const verifies = (run: ActiveRun, messages: readonly Message[], by: string): MachineStep => ({

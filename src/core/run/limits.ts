@@ -90,7 +90,7 @@ export function checkLimits(run: ActiveRun, context: RunContext): MachineStep {
 
 /** Checks limits after shared spending has changed, or children were paused or resumed. */
 export const spending: Handler<"spending"> = (given, _input, context) =>
-  timed(given, context, (run, counted) => checkLimits(run, counted))
+  withClock(given, context, (run, counted) => checkLimits(run, counted))
 
 /** Time since when the run's clock is stopped: all active children are paused, or the run waits for a person. */
 function clockStoppedSince(
@@ -103,7 +103,7 @@ function clockStoppedSince(
   return Math.min(...asks.map(({ askedAt }) => askedAt))
 }
 
-function timed(
+function withClock(
   given: ActiveRun,
   context: RunContext,
   next: (run: ActiveRun, context: RunContext) => MachineStep,
@@ -191,7 +191,7 @@ const hasCall = (message: Message | undefined, state: "pending" | "running"): bo
 
 /** Checks limits and questions, and reads the session where the session seems idle. */
 export const tick: Handler<"tick"> = (given, input, context) =>
-  timed(given, context, (run, counted) => ticked(run, input, counted))
+  withClock(given, context, (run, counted) => ticked(run, input, counted))
 
 const ticked: Handler<"tick"> = (given, { doing }, context) => {
   if (given.stage === "held") return checkLimits(given, context)

@@ -50,11 +50,11 @@ export class RoundTimer {
 
   /** Time of the last round. Without a valid one, rounds count from now on. */
   #last(tick: string | undefined, now: number): number {
-    const told = tick === undefined ? Number.NaN : Date.parse(tick)
+    const parsed = tick === undefined ? Number.NaN : Date.parse(tick)
     // A small correction of the clock must not repeat a round.
-    const isTrue = told <= now + LATE_MS
+    const isTrue = parsed <= now + LATE_MS
     this.#countedFrom = isTrue ? Number.POSITIVE_INFINITY : Math.min(this.#countedFrom, now)
-    return isTrue ? told : this.#countedFrom
+    return isTrue ? parsed : this.#countedFrom
   }
 
   #sayMissed(due: number, now: number): void {

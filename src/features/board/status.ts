@@ -43,24 +43,27 @@ export function stateOf(state: BoardState, task: BoardTask, context: StatusConte
   const run = context.runOf(task)
   const [ask] = run?.asks ?? []
   if (run && isInFlight(run)) {
-    if (ask !== undefined) return told("needs you", ask)
+    if (ask !== undefined) return withReason("needs you", ask)
     if (run.pause) return pausedAs(run.pause, Date.parse(context.now))
     return plain(run.state === "queued" ? "queued" : "running")
   }
-  if (waits) return told("waiting for a person", CHANGED_OUTSIDE)
+  if (waits) return withReason("waiting for a person", CHANGED_OUTSIDE)
   const { wake, needs, failures = 0, failure, budget } = runStateOf(state, task.id)
-  if (!context.agents.includes(task.owner)) return told("rests", `no agent "${task.owner}"`)
+  if (!context.agents.includes(task.owner)) return withReason("rests", `no agent "${task.owner}"`)
   if (failures >= MOST_FAILURES)
-    return told("rests", `${failures} runs failed, the last one: ${failure ?? "no reason given"}`)
-  if ((wake || isReady(state, task)) && budget !== undefined) return told("rests", `budget: ${budget}`)
-  if (isIdle(state, task.id)) return told("rests", "no progress")
+    return withReason("rests", `${failures} runs failed, the last one: ${failure ?? "no reason given"}`)
+  if ((wake || isReady(state, task)) && budget !== undefined) return withReason("rests", `budget: ${budget}`)
+  if (isIdle(state, task.id)) return withReason("rests", "no progress")
   if (isUsedUp(state, context.now) && wake?.cause !== "hand")
-    return told("rests", `the purse is used up until ${untilText(state.quiet ?? { until: context.now }, context.now)}`)
+    return withReason(
+      "rests",
+      `the purse is used up until ${untilText(state.quiet ?? { until: context.now }, context.now)}`,
+    )
   if (wake || isReady(state, task)) return plain("queued")
-  if (needs !== undefined) return told("needs you", needs)
+  if (needs !== undefined) return withReason("needs you", needs)
   const subtask = waitsFor(state, task)
   if (subtask) return { state: "waits", reason: `#${subtask.id}`, text: `waits for #${subtask.id}` }
-  if (context.nextTick === "") return told("rests", "the schedule has no further time")
+  if (context.nextTick === "") return withReason("rests", "the schedule has no further time")
   const after = failure === undefined ? "" : ` (the last run failed: ${clipped(failure)})`
   return { state: "next run", reason: `${context.nextTick}${after}`, text: `next run ${context.nextTick}${after}` }
 }
@@ -129,7 +132,7 @@ const byWake = (state: BoardState) => (a: BoardTask, b: BoardTask) => {
 
 const plain = (state: "queued" | "running"): TaskState => ({ state, reason: "", text: state })
 
-const told = (state: "needs you" | "rests" | "waiting for a person", reason: string): TaskState => ({
+const withReason = (state: "needs you" | "rests" | "waiting for a person", reason: string): TaskState => ({
   state,
   reason: clipped(reason),
   text: `${state}: ${clipped(reason)}`,

@@ -37,15 +37,15 @@ export async function digest(
 
 const gap = (lines: number): string => `[… ${count(lines, "line")} not shown …]`
 
-type Shown = Extract<HistoryPart, { type: "text" | "file" | "tool" }>
+type ShownPart = Extract<HistoryPart, { type: "text" | "file" | "tool" }>
 
-const isShown = (part: HistoryPart): part is Shown =>
+const isShown = (part: HistoryPart): part is ShownPart =>
   part.type === "file" || part.type === "tool" || (part.type === "text" && /\S/.test(part.text))
 
-const lineOf = ({ role, part }: { role: HistoryMessage["role"]; part: Shown }): string =>
+const lineOf = ({ role, part }: { role: HistoryMessage["role"]; part: ShownPart }): string =>
   escapeForTag(DIGEST_TAG, plainLine(role, part))
 
-function plainLine(role: HistoryMessage["role"], part: Shown): string {
+function plainLine(role: HistoryMessage["role"], part: ShownPart): string {
   const label = role === "user" ? "User:" : "Agent:"
   if (part.type === "text") return `${label} ${brief(part.text, TEXT_CHARS)}`
   if (part.type === "file") return `${label} [File: ${flat(part.name)}]`

@@ -111,7 +111,7 @@ async function inheritance({ forks, models, isThread }: ForkPorts, request: Fork
     draft.model && models.prices(draft.model),
   ])
   if (whole.choice === "asked") {
-    const problem = why ?? (await apart(forks, request, whole, { messages: history, tokens: uncut.tokens }))
+    const problem = why ?? (await beginsDifferently(forks, request, whole, { messages: history, tokens: uncut.tokens }))
     if (problem === undefined) return uncutFork(history, uncut, whole, prices)
     const fork = await trimmed(models, request, history, pause)
     return { ...fork, info: { ...fork.info, why: problem } }
@@ -120,26 +120,26 @@ async function inheritance({ forks, models, isThread }: ForkPorts, request: Fork
   const { tokens, before, isCacheReported } = uncut
   if (why !== undefined || !prices || !isCacheReported || !isCheaper(tokens, before + fork.info.tokens, prices))
     return fork
-  if (await apart(forks, request, whole, { messages: history, tokens })) return fork
-  const ride = uncutFork(history, uncut, whole, prices)
-  return { ...ride, info: { ...ride.info, why: CHOSEN } }
+  if (await beginsDifferently(forks, request, whole, { messages: history, tokens })) return fork
+  const wholeFork = uncutFork(history, uncut, whole, prices)
+  return { ...wholeFork, info: { ...wholeFork.info, why: CHOSEN } }
 }
 
 /**
  * Returns why the fork's requests would not begin as the parent's do; undefined if they would, or if nothing is known.
  * Called last, because the comparison creates a session.
  */
-async function apart(
+async function beginsDifferently(
   forks: ForkApi,
   { draft: { parentID, agent, model }, title }: ForkRequest,
   { rules, briefed }: WholeRequest,
   history: WeighedMessages,
 ): Promise<string | undefined> {
   const isAlike = await forks.beginsAlike?.({ parentID, title, agent, model, rules }, history, briefed)
-  return isAlike === false ? APART : undefined
+  return isAlike === false ? DIFFERS : undefined
 }
 
-const APART =
+const DIFFERS =
   "Another plugin changes the system prompt or the messages of this conversation, but not those of a fork of it, so little of it would be read from the cache: this fork is trimmed."
 const THREAD =
   "The system prompt of a thread of the board has its task, which is no other session's: this fork is trimmed."

@@ -19,7 +19,7 @@ export const NOT_FOUND = "superagents: no opencode"
 
 /** Folders into which OpenCode's installers put the program. The host's shell searches them after PATH. */
 const FOLDERS = [".opencode/bin", ".local/bin", ".bun/bin"]
-const ELSEWHERE = ["/usr/local/bin", "/opt/homebrew/bin"]
+const SYSTEM_FOLDERS = ["/usr/local/bin", "/opt/homebrew/bin"]
 
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
@@ -31,7 +31,7 @@ const inHome = (path: string): string => (path.startsWith("~/") ? `"$HOME"/${quo
  * JavaScript. The relay reads all bytes after them.
  */
 export function bootstrapLines(relay: string, settings: unknown, opencode: string): string {
-  const path = [...FOLDERS.map((folder) => `$HOME/${folder}`), ...ELSEWHERE].join(":")
+  const path = [...FOLDERS.map((folder) => `$HOME/${folder}`), ...SYSTEM_FOLDERS].join(":")
   const wanted = opencode === "" ? "opencode" : opencode
   const shell = [
     // Print something first, to show that the connection works: the next steps may take long on a busy host.

@@ -149,9 +149,9 @@ export class HostConnection {
   #cancelPause: () => void = () => {}
   #heartbeat: Heartbeat | undefined
   readonly #eventStream: RemoteEventStream
-  #cancelRest: () => void = () => {}
+  #cancelClose: () => void = () => {}
   /** True while the connection is kept without users. OpenCode's server on the host may end in this time. */
-  #rests = false
+  #isUnused = false
 
   constructor(settings: LinkSettings, ports: LinkPorts) {
     this.#settings = settings
@@ -175,16 +175,16 @@ export class HostConnection {
 
   /** Facts about the host; undefined without contact, and while the connection has no users. */
   get contact(): Contact | undefined {
-    return this.#state.phase === "contact" && !this.#rests ? this.#contact : undefined
+    return this.#state.phase === "contact" && !this.#isUnused ? this.#contact : undefined
   }
 
   /** Adds a user of the connection. `known`: there was contact before, so attempts never end. */
   use(user: string, known = false): void {
     this.#users.add(user)
-    this.#cancelRest()
-    if (this.#rests && this.#channel) void this.#startServer(this.#channel)
-    this.#rests = false
-    this.#put({ type: "wanted", known })
+    this.#cancelClose()
+    if (this.#isUnused && this.#channel) void this.#startServer(this.#channel)
+    this.#isUnused = false
+    this.#apply({ type: "wanted", known })
   }
 
   /** Removes a user. Some time after the last one has left, the connection is closed. */
@@ -192,8 +192,8 @@ export class HostConnection {
     if (!this.#users.delete(user) || this.#users.size > 0) return
     this.#eventStream.stopListening()
     if (this.contact) void this.call({ do: "rest" }).catch(() => {})
-    this.#rests = true
-    this.#cancelRest = this.#ports.clock.after(KEPT_MS, () => this.close())
+    this.#isUnused = true
+    this.#cancelClose = this.#ports.clock.after(KEPT_MS, () => this.close())
   }
 
   /** Resolves at contact. Rejects with `NoContact` where attempts end, or `signal` is aborted. */
@@ -233,15 +233,15 @@ export class HostConnection {
   }
 
   close(): void {
-    this.#cancelRest()
+    this.#cancelClose()
     this.#cancelPause()
     const channel = this.#channel
-    this.#leave()
-    this.#put({ type: "unwanted" })
+    this.#forgetChannel()
+    this.#apply({ type: "unwanted" })
     channel?.close()
   }
 
-  #put(input: ConnectionInput): void {
+  #apply(input: ConnectionInput): void {
     const { clock, changed } = this.#ports
     const before = this.#state
     this.#state = step(before, input, clock.now())
@@ -261,7 +261,7 @@ export class HostConnection {
       return
     }
     this.#cancelPause = clock.after(pause, () => {
-      this.#put({ type: "due" })
+      this.#apply({ type: "due" })
       if (this.#state.phase !== "contact" && !this.#channel) void this.#open()
     })
   }
@@ -294,7 +294,7 @@ export class HostConnection {
         closed: ({ complaint, byItself }) => {
           cancel()
           if (this.#channel !== channel) return
-          this.#leave()
+          this.#forgetChannel()
           log(`connection closed: ${lastLine(complaint)}`)
           this.#lost({ type: "closed", byItself, ...reasonOf(complaint, this.#settings.name) })
         },
@@ -333,7 +333,7 @@ export class HostConnection {
       if (!server) return this.#refuse(channel, "what it says of its OpenCode cannot be read")
       this.#contact = { ...this.#hostFacts, server }
       const known = this.#state
-      this.#put({ type: "opened" })
+      this.#apply({ type: "opened" })
       // Report contact to the new user of an idle connection as after a loss. The report also starts pending cleanups.
       if (known.phase === "contact") this.#ports.changed(this.#state, known)
       for (const look of [...this.#waiting]) look()
@@ -346,13 +346,13 @@ export class HostConnection {
   /** Closes the channel to a host that answers but cannot be used. `why`: the reason. */
   #refuse(channel: ChannelApi, why: string): void {
     if (this.#channel !== channel) return
-    this.#leave()
+    this.#forgetChannel()
     channel.close()
-    this.#put({ type: "closed", byItself: true, why: `${this.#settings.name} cannot be used: ${why}` })
+    this.#apply({ type: "closed", byItself: true, why: `${this.#settings.name} cannot be used: ${why}` })
   }
 
   /** Forgets the channel, and stops its pings and events. */
-  #leave(): void {
+  #forgetChannel(): void {
     this.#channel = undefined
     this.#heartbeat?.stop()
     this.#eventStream.stopListening()
@@ -361,14 +361,14 @@ export class HostConnection {
   #drop(why: string): void {
     const channel = this.#channel
     if (!channel) return
-    this.#leave()
+    this.#forgetChannel()
     channel.close()
     this.#lost({ type: "closed", byItself: false, why: `${this.#settings.name}: ${why}` })
   }
 
   /** Handles the loss of a connection, which is opened again only if it has users. */
   #lost(closed: ConnectionInput): void {
-    if (this.#users.size > 0) this.#put(closed)
+    if (this.#users.size > 0) this.#apply(closed)
     else this.close()
   }
 }

@@ -74,9 +74,9 @@ export const fetchOver =
         return isWanted
       }
       const head = (text: string) => {
-        const { status, headers: told } = JSON.parse(text) as CallHead
+        const { status, headers: hostHeaders } = JSON.parse(text) as CallHead
         // Drop headers that no longer apply: the body arrives decoded.
-        const { "content-encoding": _encoding, "content-length": _length, ...rest } = told
+        const { "content-encoding": _encoding, "content-length": _length, ...rest } = hostHeaders
         const empty = status === 204 || status === 304
         resolve(new Response(empty ? null : stream, { status, headers: rest }))
       }

@@ -194,7 +194,7 @@ export class HostPlace implements Place {
     const remoteFolder = folderIn(repositoryHost.folders, taskID)
     // Abort the remote session: the process that ended the run may not have reached the host.
     if (!remote.rules) remote.abortPending = true
-    await this.#hosts.regain(remote)
+    await this.#hosts.findAgain(remote)
     this.#hosts.fetches(remote, true)
     const unsaved = await this.#machine
       .inTurn(async () => {

@@ -328,13 +328,13 @@ export class Hosts {
   }
 
   /** Called at contact: finds the sessions of earlier processes, reports contact, then runs the cleanups. */
-  async #arrive(name: string, remotes: readonly RemoteSession[]): Promise<void> {
+  async #onContact(name: string, remotes: readonly RemoteSession[]): Promise<void> {
     const { link } = this.machine(name)
     for (const remote of remotes) {
       try {
         if (!link.contact) return
         if (!remote.promptSent) continue
-        await this.regain(remote)
+        await this.findAgain(remote)
         this.tell(remote, { type: "contact", lost: undefined })
       } catch (error) {
         this.#ports.log(`a task on ${name} could not be found again: ${messageOf(error)}`, { task: remote.taskID })
@@ -357,7 +357,7 @@ export class Hosts {
   }
 
   /** Finds the remote session that an earlier process created. Aborts the session if this is still pending. */
-  async regain(remote: RemoteSession): Promise<void> {
+  async findAgain(remote: RemoteSession): Promise<void> {
     const { link, server } = this.machine(remote.host)
     if (!link.contact) return
     remote.location ??= await this.#find(remote, link.contact.cache, server)
@@ -372,7 +372,7 @@ export class Hosts {
     if (now.phase === "idle") this.#toldLost.delete(name)
     if (now.phase === "contact") {
       if (this.#toldLost.delete(name)) toast(`${name}: contact again`, "")
-      void this.#arrive(name, remotes)
+      void this.#onContact(name, remotes)
     }
     if (now.phase === "no contact" || now.phase === "ended") {
       const lost = now.phase === "no contact" ? now.since : this.#ports.clock.now()

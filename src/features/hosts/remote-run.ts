@@ -208,7 +208,7 @@ export async function runJob(
   const deadline = timeLimit > 0 ? Date.now() + timeLimit : Number.POSITIVE_INFINITY
   const look = `f=${files}; [ "$(cat "$f/id" 2>/dev/null)" = ${quoted(id)} ] || { echo none; exit 0; }; if [ -e "$f/code" ]; then echo "ended $(cat "$f/code")"; tail -c ${MOST_OUTPUT_BYTES} "$f/out"; else echo running; fi`
   const kill = `f=${files}; p=$(cat "$f/pid" 2>/dev/null); [ "$p" -gt 1 ] 2>/dev/null && { kill -- -"$p" 2>/dev/null || kill "$p"; sleep 1; kill -9 -- -"$p" 2>/dev/null; }; tail -c ${MOST_OUTPUT_BYTES} "$f/out" 2>/dev/null; rm -rf "$f"`
-  const asked = async (what: string): Promise<string | undefined> => {
+  const runRemote = async (what: string): Promise<string | undefined> => {
     try {
       return textOf((await machine.run(what)).out)
     } catch (error) {
@@ -217,17 +217,17 @@ export async function runJob(
     }
   }
   for (;;) {
-    const said = (await asked(look)) ?? ""
+    const said = (await runRemote(look)) ?? ""
     const [first = "", ...rest] = said.split("\n")
     if (first.startsWith("ended ")) {
-      await asked(`rm -rf ${files}`)
+      await runRemote(`rm -rf ${files}`)
       return { exitCode: Number(first.slice("ended ".length)), output: tail(rest.join("\n"), MOST_OUTPUT_BYTES) }
     }
     if (signal.aborted || Date.now() >= deadline) {
-      const output = (await asked(kill)) ?? ""
+      const output = (await runRemote(kill)) ?? ""
       return { why: signal.aborted ? "stopped" : "time", output }
     }
-    if (first === "none") await asked(line)
+    if (first === "none") await runRemote(line)
     await sleep(LOOK_MS, undefined, { ref: false })
   }
 }

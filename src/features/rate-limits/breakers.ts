@@ -211,7 +211,7 @@ export class Breakers implements FeatureBody, Pauser {
     if (modelKeyOf(task) !== model) return this.#switched(task)
     const breaker = recordRefusal(this.#breakers.get(model), { kind, why, until }, at, at)
     this.#breakers.set(model, breaker)
-    this.#notices.wasTold(model, { at, opensAt: breaker.opensAt })
+    this.#notices.recordReport(model, { at, opensAt: breaker.opensAt })
     this.#runtime.wakeAt(breaker.opensAt)
   }
 

@@ -113,7 +113,7 @@ function timeOf(refusal: Refusal, now: number): number | undefined {
     () => (RETRY_FIELDS.some((name) => isZero(headers[name])) ? now + SOONEST_MS : undefined),
     () => after(headers["retry-after-ms"], at, 1),
     () => after(headers["retry-after"], at, SECOND_MS) ?? dateOf(headers["retry-after"]),
-    () => moment(fieldIn(body, "resets_at|reset_at")),
+    () => timestampIn(fieldIn(body, "resets_at|reset_at")),
     () => after(fieldIn(body, "resets_in_seconds|retry_after"), at, SECOND_MS),
     () => span(fieldIn(body, "retryDelay"), at),
     () => inLimits(headers, at),
@@ -148,7 +148,7 @@ const fieldIn = (body: string, names: string): string | undefined =>
   new RegExp(`"(?:${names})"\\s*:\\s*"?([^",}\\]]+)"?`, "i").exec(body)?.[1]?.trim()
 
 /** Time given as seconds or milliseconds since the epoch, or as a date. */
-function moment(value: string | undefined): number | undefined {
+function timestampIn(value: string | undefined): number | undefined {
   if (value === undefined) return undefined
   if (!/^\d+(\.\d+)?$/.test(shortened(value))) return dateOf(value)
   const number = Number(value)
@@ -170,7 +170,7 @@ function inLimits(headers: Readonly<Record<string, string>>, now: number): numbe
     const left = headers[anthropic ? `anthropic-ratelimit-${anthropic}-remaining` : `x-ratelimit-remaining-${other}`]
     if (left !== undefined && Number(left) > 0) return []
     if (ALLOWED.test(headers[`anthropic-ratelimit-${anthropic}-status`] ?? "")) return []
-    const time = span(value, now) ?? (isSpanInSeconds(value) ? after(value, now, SECOND_MS) : moment(value))
+    const time = span(value, now) ?? (isSpanInSeconds(value) ? after(value, now, SECOND_MS) : timestampIn(value))
     return time === undefined ? [] : [time]
   })
   return times.length === 0 ? undefined : Math.max(...times)

@@ -41,7 +41,7 @@ export class LimitNotices {
   }
 
   /** Called when an earlier process has reported this limit. */
-  wasTold(model: string, report: { readonly at: number; readonly opensAt: number }): void {
+  recordReport(model: string, report: { readonly at: number; readonly opensAt: number }): void {
     this.#reports.set(model, report)
   }
 

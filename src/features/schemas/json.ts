@@ -67,7 +67,7 @@ class Reader {
 
   read(): void {
     do this.#value()
-    while (this.#goesOn())
+    while (this.#hasMore())
   }
 
   /** Reads opening brackets and the scalar after them, or the start of an empty container. */
@@ -91,7 +91,7 @@ class Reader {
   }
 
   /** Closes finished containers. True where another value must follow. */
-  #goesOn(): boolean {
+  #hasMore(): boolean {
     for (let top = this.#open.at(-1); top; top = this.#open.at(-1)) {
       this.#take(SPACE)
       const sign = this.#text[this.at]

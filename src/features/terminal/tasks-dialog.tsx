@@ -131,7 +131,7 @@ function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly C
       description: "it reads it at its next step",
       run: () => openPrompt(companion, seen, "tell"),
     }
-    const goOn = task.run.parked && {
+    const retryNow = task.run.parked && {
       title: "Go on now",
       description: "whatever its provider's limit",
       run: close(() => actions.request(sessionID, { action: "unpark" })),
@@ -141,7 +141,7 @@ function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly C
       ...answers,
       open,
       { title: "Read what it has written so far", run: () => void readAnswer(companion, seen) },
-      ...(settings().actions ? [...(goOn ? [goOn] : []), tell, cancel] : []),
+      ...(settings().actions ? [...(retryNow ? [retryNow] : []), tell, cancel] : []),
     ]
   }
   const read = { title: "Read the answer", run: () => void readAnswer(companion, seen) }

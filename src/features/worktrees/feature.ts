@@ -18,8 +18,16 @@ const worktreeKind = (settings: Options["worktree"], { processes, commands, conf
   mayHaveLeft: () => existsSync(WORKTREES),
   async open() {
     const { Worktrees } = await import("./worktrees.ts")
-    const { ownerMark: ownerMark, isOthers } = commands
-    return new Worktrees({ root: WORKTREES, settings, processes, commands, configFolder, ownerMark: ownerMark, isOthers })
+    const { ownerMark, isOthers } = commands
+    return new Worktrees({
+      root: WORKTREES,
+      settings,
+      processes,
+      commands,
+      configFolder,
+      ownerMark: ownerMark,
+      isOthers,
+    })
   },
 })
 

@@ -43,7 +43,7 @@ export type GitOutput = {
   readonly out: string
   readonly cut: boolean
   /** Warnings that git wrote although it succeeded. */
-  readonly complaints: string
+  readonly warnings: string
 }
 
 const TIME_LIMIT_MS = 120_000
@@ -193,7 +193,7 @@ async function runGit(args: readonly string[], options: GitOptions): Promise<Git
   }
   if (ended.kind === "timed out") throw new GitError(args, `did not end within ${timeLimit / 1000} s and was stopped`)
   const { code, out, cut, errors } = ended
-  if (cut || code === 0 || accept.includes(code)) return { code, out, cut, complaints: errors }
+  if (cut || code === 0 || accept.includes(code)) return { code, out, cut, warnings: errors }
   throw new GitError(args, errors.trim().slice(-MOST_ERROR_CHARS) || `exit code ${code}`)
 }
 

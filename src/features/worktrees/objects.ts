@@ -157,11 +157,11 @@ export async function readBlobs(checkout: Checkout, oids: readonly string[]): Pr
   const found = new Map<string, string>()
   const wanted = [...new Set(oids)]
   if (wanted.length === 0) return found
-  const told = (await git(["cat-file", "--batch-check"], { ...gitOptions(checkout), input: lines(wanted) })).out.split(
-    "\n",
-  )
+  const records = (
+    await git(["cat-file", "--batch-check"], { ...gitOptions(checkout), input: lines(wanted) })
+  ).out.split("\n")
   const small = wanted.filter((_, nth) => {
-    const [, type, size] = (told[nth] ?? "").split(" ")
+    const [, type, size] = (records[nth] ?? "").split(" ")
     return type === "blob" && Number(size) <= MOST_TEXT_BYTES
   })
   if (small.length === 0) return found
@@ -228,10 +228,10 @@ export async function missingFilterNote(checkout: Checkout): Promise<string | un
   const absent = await absentFilters(gitOptions(checkout))
   if (absent.length === 0) return undefined
   const input = (await git(["ls-files", "-z"], gitOptions(checkout))).out
-  const told = await gitList(["check-attr", "-z", "--stdin", "filter"], { ...gitOptions(checkout), input })
+  const records = await gitList(["check-attr", "-z", "--stdin", "filter"], { ...gitOptions(checkout), input })
   const files = new Map<string, string>()
-  for (let next = 0; next + 2 < told.length; next += 3)
-    if (absent.includes(told[next + 2] ?? "")) files.set(told[next] ?? "", told[next + 2] ?? "")
+  for (let next = 0; next + 2 < records.length; next += 3)
+    if (absent.includes(records[next + 2] ?? "")) files.set(records[next] ?? "", records[next + 2] ?? "")
   if (files.size === 0) return undefined
   const filters = [...new Set(files.values())].join(", ")
   return `The program of the git filter ${filters} is not installed, so these files are as git stores them: ${named([...files.keys()], MOST_NAMES)}`
@@ -242,6 +242,6 @@ const MOST_NAMES = 3
 /** Those paths for which the user has set a git filter, such as Git LFS. */
 export async function filtered(checkout: Checkout, paths: readonly string[]): Promise<ReadonlySet<string>> {
   const input = paths.map((path) => `${path}\0`).join("")
-  const told = await gitList(["check-attr", "-z", "--stdin", "filter"], { ...gitOptions(checkout), input })
-  return new Set(paths.filter((_, nth) => !/^(unspecified|unset|set)$/.test(told[3 * nth + 2] ?? "unset")))
+  const records = await gitList(["check-attr", "-z", "--stdin", "filter"], { ...gitOptions(checkout), input })
+  return new Set(paths.filter((_, nth) => !/^(unspecified|unset|set)$/.test(records[3 * nth + 2] ?? "unset")))
 }

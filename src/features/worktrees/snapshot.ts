@@ -178,10 +178,10 @@ async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
   const placed = await withoutPlaced(checkout, index)
   const scope = await scopeOf(checkout)
   const listing = ["ls-files", "--others", "--exclude-standard", "-z", "--", ...scope.untracked, ...placed]
-  const { out, complaints } = scope.untracked.length === 0 ? NOTHING : await git(listing, run)
+  const { out, warnings } = scope.untracked.length === 0 ? NOTHING : await git(listing, run)
   const others = out.split("\0").filter((name) => name !== "")
   const nested = others.filter((name) => name.endsWith("/")).map((name) => name.slice(0, -1))
-  const folders = [...complaints.matchAll(NOT_OPENED)].map(([, folder = ""]) => folder)
+  const folders = [...warnings.matchAll(NOT_OPENED)].map(([, folder = ""]) => folder)
   const large = await tooLarge(checkout, others)
   const refused: string[] = []
   const add = async (without: readonly string[]): Promise<void> => {
@@ -218,7 +218,7 @@ async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
   }
 }
 
-const NOTHING = { out: "", complaints: "" }
+const NOTHING = { out: "", warnings: "" }
 
 /** Most bytes of untracked files in one state. */
 const MOST_UNTRACKED_BYTES = 512 * 1024 * 1024

@@ -100,8 +100,8 @@ async function secondsOf(file: string): Promise<number | undefined> {
 
 /** Existing checkouts of a repository, except this one. */
 async function checkoutsBeside(repository: Repository, { gitDir }: Checkout): Promise<readonly Checkout[]> {
-  const told = await gitList(["worktree", "list", "--porcelain", "-z"], sharedGitOptions(repository))
-  const folders = told.flatMap((line) => (line.startsWith("worktree ") ? [line.slice("worktree ".length)] : []))
+  const listing = await gitList(["worktree", "list", "--porcelain", "-z"], sharedGitOptions(repository))
+  const folders = listing.flatMap((line) => (line.startsWith("worktree ") ? [line.slice("worktree ".length)] : []))
   const found = await Promise.all(folders.map((folder) => findCheckout(folder).catch(() => undefined)))
   return found.flatMap((checkout) => (checkout && checkout.gitDir !== gitDir ? [checkout] : []))
 }

@@ -113,8 +113,11 @@ export async function threeWay(checkout: Checkout, sides: Sides): Promise<Merged
   const swallowed = await swallowedIn(checkout, tree, sides)
   if (code === 0) return { tree, conflicts: swallowed }
   const end = items.indexOf("", 1)
-  const told = conflictsIn(items.slice(1, end), sides)
-  const conflicts = [...told, ...swallowed.filter(({ path }) => !told.some((each) => each.path === path))]
+  const listedConflicts = conflictsIn(items.slice(1, end), sides)
+  const conflicts = [
+    ...listedConflicts,
+    ...swallowed.filter(({ path }) => !listedConflicts.some((each) => each.path === path)),
+  ]
   // Some conflicts concern folders alone, such as files moved to two folders. Git names them only in its messages.
   return { tree, conflicts: conflicts.length > 0 ? conflicts : inMessages(items.slice(end + 1), sides) }
 }

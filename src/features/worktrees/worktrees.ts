@@ -234,38 +234,38 @@ const statesIn = (ports: WorktreePorts): StoredStates => ({
 
 const MOST_CHARS = 300
 
-type KnownError = { readonly pattern: RegExp; readonly told: (found: RegExpExecArray, error: Error) => string }
+type KnownError = { readonly pattern: RegExp; readonly text: (found: RegExpExecArray, error: Error) => string }
 
 /** Errors of git and the file system that the plugin knows, each with advice for the reader. */
 const KNOWN_ERRORS: readonly KnownError[] = [
   {
     pattern: /detected dubious ownership in repository at '(.+?)'/,
-    told: ([, folder]) =>
+    text: ([, folder]) =>
       `the repository at ${folder} belongs to another user, so git refuses to work in it. If you trust it: git config --global --add safe.directory ${folder}.`,
   },
   {
     pattern: /fatal: (.+): (?:clean|smudge) filter '?(.+?)'? failed/,
-    told: ([, file, filter], error) =>
+    text: ([, file, filter], error) =>
       `the program of the git filter ${filter} failed at ${file}. Mend it, or take it out of .gitattributes. Git said: ${oneLine(error.message, MOST_CHARS)}`,
   },
   {
     pattern:
       /repository database (\S+)|(?:unable to create|cannot create|could not create|cannot mkdir|cannot open|cannot lock ref)[^\n]*?'?(\/[^'\n:]+)?'?[^\n]*(?:Permission denied|Read-only file system)/i,
-    told: ([, objects, path], error) =>
+    text: ([, objects, path], error) =>
       `the repository's own folder may not be written to (${objects ?? path ?? oneLine(error.message, MOST_CHARS)}). Let OpenCode's user write to it, then try again.`,
   },
   {
     pattern: /^(?:EACCES|EPERM|EROFS): .*'([^']+)'/,
-    told: ([, path]) => `${path} may not be written to. Let OpenCode's user write to it, then try again.`,
+    text: ([, path]) => `${path} may not be written to. Let OpenCode's user write to it, then try again.`,
   },
 ]
 
 /** Turns a known error into a `CallError` with advice. Any other error is returned as it is. */
 function explained(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof CallError) return error
-  for (const { pattern, told } of KNOWN_ERRORS) {
+  for (const { pattern, text } of KNOWN_ERRORS) {
     const found = pattern.exec(error.message)
-    if (found) return new CallError(told(found, error))
+    if (found) return new CallError(text(found, error))
   }
   return error
 }

@@ -95,10 +95,10 @@ export class GroupArchive {
     const aside = tries.filter(isAside).map((each) => ({ taskID: each.id, name: asideName(each) }))
     const refs = await shared.settle(folder, task.id, winner, aside)
     if (winner === undefined) return { work: NO_WORK, refs }
-    const { notes: told, held } = works.get(winner) ?? {}
+    const { notes: winnerNotes, held } = works.get(winner) ?? {}
     const work = toWork(await place.archive(task.id, folder))
     // The group has taken over the winner's refs, so the notes must name the group's task.
-    const notes = told?.map((note) => note.replaceAll(`/${winner} `, `/${task.id} `))
+    const notes = winnerNotes?.map((note) => note.replaceAll(`/${winner} `, `/${task.id} `))
     return { work: { ...work, ...(notes && { notes }), ...(held && { held }) }, refs }
   }
 

@@ -54,11 +54,11 @@ function meanCost(store: Services["store"], { agent, model }: Pick<Task, "agent"
 async function leastCost(models: ModelFacts, model: Model | undefined, items: Items): Promise<number | undefined> {
   if (!model) return undefined
   try {
-    const anew = await models.inputPrice(model)
-    if (anew === undefined) return undefined
+    const inputPrice = await models.inputPrice(model)
+    if (inputPrice === undefined) return undefined
     const [prices, tokens] = await Promise.all([models.prices(model), models.countTokens(items.texts())])
     const [common = 0, own = 0] = tokens ?? []
-    const least = (common + own) * anew + common * (items.all.length - 1) * (prices?.cached ?? anew)
+    const least = (common + own) * inputPrice + common * (items.all.length - 1) * (prices?.cached ?? inputPrice)
     return tokens && least
   } catch {
     return undefined
@@ -68,7 +68,7 @@ async function leastCost(models: ModelFacts, model: Model | undefined, items: It
 /**
  * Prompt of a group's later run. A former winner gets only `more`, because its session already holds the first prompt.
  */
-export const askedAgain = (group: Group, more: string): string =>
+export const laterPrompt = (group: Group, more: string): string =>
   chosenIn(group) !== undefined ? more : more === "" ? group.prompt : `${group.prompt}\n\n${more}`
 
 /** True for a group without a winner: its unfinished members can be resumed without a new prompt. */

@@ -253,7 +253,7 @@ export const deniedAt = (
   ...opencode.primaryTools(),
 ]
 
-const RIDER_REFUSAL =
+const SHARED_TOOL_REFUSAL =
   "Refused: you are a background agent; these tools are here only because your parent has them. Do the work yourself."
 
 /**
@@ -269,7 +269,7 @@ export function refusalTo(
   const isDenied = deniedAt(ports, depth).some((name) =>
     name.endsWith("*") ? tool.startsWith(name.slice(0, -1)) : name === tool,
   )
-  return isDenied ? RIDER_REFUSAL : undefined
+  return isDenied ? SHARED_TOOL_REFUSAL : undefined
 }
 
 const isInherited = (rule: Rule): boolean => rule.action === "deny" || rule.permission === "external_directory"

@@ -6,7 +6,7 @@ import { withSchema } from "../../core/outcome.ts"
 import { isActive, type Run, type Task } from "../../core/task.ts"
 import type { Allowance, ForeignCosts } from "../budgets.ts"
 import type { Dispatcher } from "../dispatcher.ts"
-import { askedAgain, refuseUnlessRemaining } from "../groups/plans.ts"
+import { laterPrompt, refuseUnlessRemaining } from "../groups/plans.ts"
 import type { Services } from "../parts.ts"
 import { HERE } from "../places/here.ts"
 import { kindOf, type PlaceKind } from "../places/place.ts"
@@ -93,7 +93,7 @@ export class TaskResumer {
     const change = store.apply(task.id, { type: "resumed", run: next }, now)
     if (!change) throw alreadyResumed(task.id)
     toaster.launched(change.after)
-    const prompt = task.group ? askedAgain(task.group, request.prompt) : withSchema(request.prompt, schema)
+    const prompt = task.group ? laterPrompt(task.group, request.prompt) : withSchema(request.prompt, schema)
     await this.#ports.queue.enqueue(change.after, prompt)
     return store.get(task.id) ?? change.after
   }

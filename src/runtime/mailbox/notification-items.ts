@@ -13,7 +13,7 @@ export function notificationFacts(task: Task, store: TaskStore): NotificationFac
     running: others.filter(isActive),
     pendingTasks: others.filter(hasPendingNotification),
     together: togetherWith(task, others),
-    notFetched: others.filter((other) => !isUntold(other) && isUnread(other)),
+    notFetched: others.filter((other) => !isPending(other) && isUnread(other)),
   }
 }
 
@@ -44,7 +44,7 @@ function togetherWith(task: Task, others: readonly Task[]): number {
 }
 
 /** True if no other task of the session is active or still owes a notification. */
-export const isLastNotification = (task: Task, store: TaskStore): boolean => !othersOf(task, store).some(isUntold)
+export const isLastNotification = (task: Task, store: TaskStore): boolean => !othersOf(task, store).some(isPending)
 
 /**
  * How long a notification waits for other tasks that end at the same moment, in ms. The parent then has one turn for
@@ -95,7 +95,7 @@ const endOf = ({ id }: Task, store: TaskStore): number => store.handle(id)?.endI
  * With the option `wake: "last"`: whether this notification is the last of its batch although another run ended later,
  * because the merge of this one took longer. `isPosted`: the other notification is sent before this one.
  */
-export function isToldLast(
+export function isNotifiedLast(
   task: Task,
   store: TaskStore,
   wake: Options["wake"],
@@ -130,7 +130,7 @@ function inSameRun({ id, run }: Task, store: TaskStore): Task | undefined {
 }
 
 /** True for a task that is active, or whose notification is still to be sent. */
-const isUntold = (task: Task): boolean => isActive(task) || hasPendingNotification(task)
+const isPending = (task: Task): boolean => isActive(task) || hasPendingNotification(task)
 
 /** True for a task whose answer the parent has not read. Cancelled tasks are left out. */
 const isUnread = (task: Task): boolean => task.retrievedAt === undefined && task.outcome?.reason?.code !== "cancelled"

@@ -24,7 +24,7 @@ const HELD_LOOK_MS = 2000
 /** Interval where only notes wait. */
 const NOTE_LOOK_MS = 10_000
 /** Most times that a message is sent again because the parent did not answer it. */
-const MOST_NUDGES = 3
+const MOST_REPEATS = 3
 
 export type OutboxPorts = SenderPorts & {
   readonly clock: Clock
@@ -358,9 +358,9 @@ export class Outbox {
 
   async #checkAnswered(parentID: string, lane: Lane, waking: Required<Lane>["waking"]): Promise<void> {
     const { wakesAgain } = waking
-    const nudge = lane.waking === waking && wakesAgain < MOST_NUDGES && (await this.#sender.isIgnored(waking))
+    const isRepeated = lane.waking === waking && wakesAgain < MOST_REPEATS && (await this.#sender.isIgnored(waking))
     if (!this.#isOpen(parentID, lane) || lane.waking !== waking || waking.wakesAgain !== wakesAgain) return
-    if (nudge) {
+    if (isRepeated) {
       waking.wakesAgain++
       waking.isPassed = false
       return this.#sender.start(waking, lane)

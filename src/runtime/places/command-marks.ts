@@ -20,7 +20,7 @@ const MOST_ROUNDS = 5
  * Writes the mark synchronously, so that a crash leaves no unmarked command. If the write fails, the command still
  * runs.
  */
-export function putMark({ folder, ownerMark: ownerMark }: CommandMarks, mark: string, command: string): void {
+export function putMark({ folder, ownerMark }: CommandMarks, mark: string, command: string): void {
   try {
     writeJson(jsonFile(folder, mark), { keeper: ownerMark(), command })
   } catch {
@@ -33,7 +33,7 @@ export const takeMark = ({ folder }: CommandMarks, mark: string): Promise<void> 
 
 /** Kills commands whose own OpenCode process is gone. Returns those that were still running. Never rejects. */
 export async function endLeftovers(marks: CommandMarks): Promise<readonly string[]> {
-  const { folder, ownerMark: ownerMark, isOthers } = marks
+  const { folder, ownerMark, isOthers } = marks
   const ended: string[] = []
   for (const mark of await jsonNames(folder).catch(() => [])) {
     const left = readMark(jsonFile(folder, mark))

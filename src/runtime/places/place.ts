@@ -241,4 +241,4 @@ export type PlacePorts = {
 }
 
 /** Test hook with the name of a step at which the process is killed. */
-export type Fault = (moment: string) => void
+export type Fault = (step: string) => void

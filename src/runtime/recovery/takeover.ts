@@ -110,8 +110,8 @@ function promptFromMessages(task: Task, messages: readonly Message[]) {
   const texts = asked.parts.flatMap((part) => (part.type === "text" ? [part] : []))
   const textOf = (synthetic: boolean) => texts.find((part) => part.synthetic === synthetic)?.text ?? ""
   // The constraints are removed here, because they are appended again when the prompt is sent.
-  const [told, constraints] = [textOf(true), constraintsOf(task)]
-  const preface = told.endsWith(constraints) ? told.slice(0, told.length - constraints.length) : told
+  const [hidden, constraints] = [textOf(true), constraintsOf(task)]
+  const preface = hidden.endsWith(constraints) ? hidden.slice(0, hidden.length - constraints.length) : hidden
   return { prompt: textOf(false), preface: preface.trim() }
 }
 

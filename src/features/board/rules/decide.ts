@@ -71,15 +71,15 @@ function recordRunEnd(
   const task = findTask(state, id)
   if (!task) return changeTo(state)
   const { wake, failures = 0, failure, idle, needs = undefined, ...runState } = runStateOf(state, id)
-  const owed = wake && (wake.at > startedAt || result.kind === "unbegun")
+  const isDue = wake && (wake.at > startedAt || result.kind === "unbegun")
   const needed = result.needs ?? needs
-  const still = result.kind === "unbegun" ? idle : idleAfter(state, task, startedAt, idle)
+  const idleRuns = result.kind === "unbegun" ? idle : idleAfter(state, task, startedAt, idle)
   const next = {
     ...runState,
     ran: startedAt,
-    ...(owed && { wake: wake.at > now ? { ...wake, at: now } : wake }),
+    ...(isDue && { wake: wake.at > now ? { ...wake, at: now } : wake }),
     ...failuresAfter(result, failures, failure),
-    ...(still !== undefined && { idle: still }),
+    ...(idleRuns !== undefined && { idle: idleRuns }),
     ...(needed !== undefined && { needs: needed }),
   }
   return { ...changeTo(setRunState(state, id, next)), task }

@@ -364,6 +364,6 @@ async function realOf(path: string): Promise<string> {
 }
 
 function isWithin(folder: string, path: string): boolean {
-  const way = relative(folder, path)
-  return !isAbsolute(way) && way.split(/[/\\]/)[0] !== ".."
+  const relativePath = relative(folder, path)
+  return !isAbsolute(relativePath) && relativePath.split(/[/\\]/)[0] !== ".."
 }

@@ -20,7 +20,7 @@ import {
 } from "./files.ts"
 import { History } from "./history.ts"
 
-const MOMENT_MS = 100
+const DEBOUNCE_MS = 100
 
 /** A watch of folders. Changes are reported until the watch is closed. */
 export type Watch = { readonly close: () => void }
@@ -73,7 +73,7 @@ function watchFolder(folder: string, changed: () => void): FSWatcher {
     timer ??= setTimeout(() => {
       timer = undefined
       changed()
-    }, MOMENT_MS)
+    }, DEBOUNCE_MS)
     timer.unref?.()
   })
   watcher.on("close", () => clearTimeout(timer))
@@ -137,13 +137,13 @@ export class Store {
 
   /** Reads the board from the files, after completing interrupted moves of tasks to history. */
   async read(): Promise<BoardState> {
-    const { state, cut } = await this.#guard(() => this.#load())
+    const { state, cut } = await this.#wrapErrors(() => this.#load())
     return cut || this.#hasRemaining(state) ? this.change(async (settled) => same(settled, settled)) : state
   }
 
   /** Board from the files. Writes nothing. */
   look(): Promise<BoardState> {
-    return this.#guard(async () => (await this.#files.load()).state)
+    return this.#wrapErrors(async () => (await this.#files.load()).state)
   }
 
   /** Last read state, without reading the files. */
@@ -152,7 +152,7 @@ export class Store {
   }
 
   find(id: string): Promise<ArchivedTask | undefined> {
-    return this.#guard(async () => {
+    return this.#wrapErrors(async () => {
       await this.#refreshHistory()
       return this.#find(id)
     })
@@ -160,7 +160,7 @@ export class Store {
 
   /** Archived tasks of the project's file, newest first, in their trusted version. */
   newest(limit: number): Promise<readonly ArchivedTask[]> {
-    return this.#guard(async () => {
+    return this.#wrapErrors(async () => {
       await this.#refreshHistory()
       const project = await this.#history.project.newest(limit)
       const ours = await this.#history.trusted.findAll(project.map(({ id }) => id))
@@ -187,7 +187,7 @@ export class Store {
   /** Returns the change that a command would make now. Writes nothing. */
   async preview(command: BoardCommand, facts: StoreFacts): Promise<BoardChange> {
     const state = await this.read()
-    return this.#guard(async () => decide(state, command, await this.#facts(state, command, facts)))
+    return this.#wrapErrors(async () => decide(state, command, await this.#facts(state, command, facts)))
   }
 
   /** Reserves a unique id for a new task. */
@@ -200,12 +200,12 @@ export class Store {
    * moves are completed.
    */
   change<Value>(work: Work<Value>): Promise<Value> {
-    return this.#queue.take(() => this.#guard(() => this.#locked(() => this.#change(work))))
+    return this.#queue.take(() => this.#wrapErrors(() => this.#locked(() => this.#change(work))))
   }
 
   /** Copies archived tasks that the project's history lacks from the trusted history. */
   restoreHistory(): Promise<void> {
-    return this.#guard(() =>
+    return this.#wrapErrors(() =>
       this.#locked(async () => {
         await this.#files.prepare()
         await this.#refreshHistory()
@@ -221,11 +221,11 @@ export class Store {
 
   /** Takes the lease to run the board's tasks. Undefined while another live process has the lease. */
   lease(): Promise<Claim | undefined> {
-    return this.#guard(() => this.#lease.attempt())
+    return this.#wrapErrors(() => this.#lease.attempt())
   }
 
   isLeased(): Promise<boolean> {
-    return this.#guard(() => this.#lease.isTaken())
+    return this.#wrapErrors(() => this.#lease.isTaken())
   }
 
   /** The board's folder in the project. */
@@ -356,7 +356,7 @@ export class Store {
     await refuseOutside(project, folder, NAMES)
   }
 
-  async #guard<Value>(work: () => Promise<Value>): Promise<Value> {
+  async #wrapErrors<Value>(work: () => Promise<Value>): Promise<Value> {
     try {
       await this.#refuseUnusable()
       return await work()

@@ -16,7 +16,7 @@ const LEAST_SHARE = 0.9
 type System = { readonly system: readonly string[] }
 /** A request as sent: its system prompt, and the shape of each message by its id. */
 export type RequestPrefix = { readonly system: string; readonly shapes: ReadonlyMap<string, string> }
-type Probe = { readonly briefed: boolean; readonly told: (beginning: RequestPrefix) => void }
+type Probe = { readonly briefed: boolean; readonly resolve: (beginning: RequestPrefix) => void }
 
 /**
  * Lengths of the parts of a message that a model reads; they change if a plugin rewrites the message. A part may lack
@@ -94,7 +94,7 @@ export class RequestPrefixes {
     const beginning = { system: only.system.join("\n"), shapes }
     const probe = this.#probes.get(sessionID)
     if (!probe) return addBounded(this.#sent, sessionID, beginning, MOST_SESSIONS)
-    probe.told(beginning)
+    probe.resolve(beginning)
     await new Promise<never>(() => {})
   }
 
@@ -117,7 +117,7 @@ export class RequestPrefixes {
     try {
       return await new Promise<RequestPrefix | undefined>((resolve, reject) => {
         timer = setTimeout(() => resolve(undefined), PROBE_LIMIT_MS)
-        this.#probes.set(sessionID, { briefed, told: resolve })
+        this.#probes.set(sessionID, { briefed, resolve: resolve })
         ask().catch(reject)
       })
     } finally {

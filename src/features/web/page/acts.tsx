@@ -58,11 +58,11 @@ export function Acts(props: Acting) {
 }
 
 function ActsWhileRunning(props: Acting) {
-  const goOn = async () => props.onSaid((await api.unpark(props.agent.id)).text)
+  const retryNow = async () => props.onSaid((await api.unpark(props.agent.id)).text)
   return (
     <>
       <Show when={props.agent.stands}>
-        <Action label="Go on now" run={goOn} onError={props.onError} />
+        <Action label="Go on now" run={retryNow} onError={props.onError} />
       </Show>
       <Stop
         {...props}

@@ -89,11 +89,11 @@ export function NotificationUpdater() {
 }
 
 function notify(tag: string, title: string, body: string, href: string): void {
-  const told = new Notification(title, { body, tag })
-  told.onclick = () => {
+  const notification = new Notification(title, { body, tag })
+  notification.onclick = () => {
     window.focus()
     location.hash = href
-    told.close()
+    notification.close()
   }
 }
 

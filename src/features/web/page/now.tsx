@@ -112,7 +112,7 @@ function LaneRow(props: {
 }
 
 function BarLink(props: { agent: AgentRow; bar: Bar | undefined; mark?: string; reachable: boolean }) {
-  const told = () => {
+  const detailText = () => {
     const { agent, cost, atLeast, batch, place } = props.agent
     const more = [batch && `batch ${batch}`, place].filter(Boolean).map((each) => `, ${each}`)
     return `, ${agent}, ${agentState(props.agent).text}, ${ranFor(props.agent, now())}, ${costText(cost, atLeast)}${more.join("")}`
@@ -141,7 +141,7 @@ function BarLink(props: { agent: AgentRow; bar: Bar | undefined; mark?: string; 
         </Show>
         <span>
           {props.agent.description}
-          <span class="u-hidden">{told()}</span>
+          <span class="u-hidden">{detailText()}</span>
         </span>
       </a>
     </li>

@@ -22,8 +22,8 @@ export function waitingFor(
   const asked = new Set(asking.map(({ boardTask }) => boardTask))
   const waiting = tasks.filter(({ state, id }) => state === "needs you" && !asked.has(id)).sort(byId)
   const resting = tasks.filter(isStuck).sort(byId)
-  const told = new Set([...waiting, ...resting].map(({ id }) => id))
-  const failed = failures.filter(({ boardTask }) => boardTask === undefined || !told.has(boardTask))
+  const listedIDs = new Set([...waiting, ...resting].map(({ id }) => id))
+  const failed = failures.filter(({ boardTask }) => boardTask === undefined || !listedIDs.has(boardTask))
   const asks = asking.reduce((sum, agent) => sum + agent.asks.length, 0)
   const count = asks + waiting.length + resting.length + failed.length + (lost > 0 ? 1 : 0)
   return { asking, waiting, resting, failed, lost, count }

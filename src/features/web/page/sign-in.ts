@@ -67,7 +67,7 @@ export async function enter(
   const said = proofText({ origin: String(hello.origin), boot, state }, nonce)
   if (!(await crypto.subtle.verify(HMAC, key, bytesOf(proof), new TextEncoder().encode(said))))
     throw new UntrustedServer(UNKNOWN)
-  if (hello.origin !== origin) throw new UntrustedServer(elsewhere(String(hello.origin), origin))
+  if (hello.origin !== origin) throw new UntrustedServer(otherAddress(String(hello.origin), origin))
   if (state === "ended") return { ended: true }
   const access = await crypto.subtle.sign(HMAC, key, new TextEncoder().encode(accessText(boot)))
   return { bearer: `${id}.${base64url(new Uint8Array(access))}` }
@@ -90,7 +90,7 @@ export async function signIn(code: string, around: SignInPorts, signal: AbortSig
 const UNKNOWN =
   "What answers at this address cannot prove that it is the OpenCode that this page, or its link, is from. Nothing was sent to it. The page comes back by itself when that OpenCode does. If the link was not copied whole, or the page is at another address now, type /board in OpenCode's terminal for a new link."
 
-const elsewhere = (served: string, here: string): string =>
+const otherAddress = (served: string, here: string): string =>
   `OpenCode serves this page at ${served}, and this is ${here}. Open it there. Through a tunnel, forward the same port: ssh -L ${new URL(served).port}:${new URL(served).host} <the machine>.`
 
 const hex = (bytes: Uint8Array): string => [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")
