@@ -104,7 +104,7 @@ export class Effects {
       case "refuse":
         return this.#refuse(command.ask, command.text)
       case "hint":
-        return this.#hint(task, () => back({ type: "hint dropped" }))
+        return this.#hint(task, (sent) => sent || back({ type: "hint dropped" }))
       case "check idle":
         if (!(await this.#services.opencode.activity()).has(task.sessionID)) back({ type: "idle" })
         return
@@ -204,14 +204,14 @@ export class Effects {
   }
 
   /** Tells the session that launched the task of an open question. */
-  #hint(task: Task, dropped: () => void): void {
+  #hint(task: Task, done: (sent: boolean) => void): void {
     const { store, presence, clock } = this.#services
     const group = task.member && store.get(task.member.of)
     const compose = () => {
       const [ask] = store.runs(task) ? (store.run(task.id)?.asks ?? []) : []
       return ask && askNote(task, ask, group, presence.refusedAt(ask), clock.now())
     }
-    this.#ports.note(slotSessionOf(task), compose, dropped)
+    this.#ports.note(slotSessionOf(task), compose, done)
   }
 
   #messages({ sessionID, run }: Task) {

@@ -94,7 +94,7 @@ describe("an event of the run's session", () => {
     const answered = heard({ type: "answered", messageID: "msg_a", usage: BILLED, finish: "called" })
     const state = (lastWord: object | undefined, observed = NOTHING_OBSERVED) =>
       working({
-        observed: observed,
+        observed,
         ...(lastWord && { lastWord: { reason: timeout, at: NOW, ...lastWord } as never }),
       }).takes(answered).run?.lastWord?.state
     expect(state({ state: "speaking" })).toBe("done")

@@ -396,7 +396,8 @@ describe("a run's open questions", () => {
     expect(asking({ hintAt: NOW + 1 }).does).toEqual([])
     expect(asking({ hintAt: undefined }).does).toEqual([])
     expect(asking({ hintAt: Number.POSITIVE_INFINITY }).does).toEqual([])
-    expect(asking({ hintAt: NOW }, { task: { parentID: NOBODY } }).does).toEqual([])
+    const unattended = asking({ hintAt: NOW }, { task: { parentID: NOBODY } })
+    expect(unattended).toMatchObject({ does: [], run: { hintAt: Number.POSITIVE_INFINITY } })
     expect(asking({ hintAt: NOW, asks: [old, young] }).does).toEqual(["hint"])
   })
 

@@ -111,6 +111,8 @@ describe.each(AT_WORK)("a run in the stage %s", (stage) => {
     expect(hinting).toMatchObject({ stage, does: ["hint"], run: { hintAt: Number.POSITIVE_INFINITY } })
     const later = here({ run: { hintAt: Number.POSITIVE_INFINITY } }).takes({ type: "hint dropped" })
     expect(later.run).toMatchObject({ stage, hintAt: undefined })
+    const again = here({ run: { asks: [old], hintAt: Number.POSITIVE_INFINITY } }).takes({ type: "hint dropped" })
+    expect(again.run).toMatchObject({ stage, hintAt: NOW + 10_000 })
     const refused = here({ run: { asks: [old] }, options: { permissionTimeout: 1000 } })
     expect(refused.takes({ type: "tick", doing: undefined })).toMatchObject({
       does: ["refuse"],
@@ -357,6 +359,8 @@ describe("a parked run", () => {
     expect(takes({ type: "slept", ms: 1000 }).run).toBe(run)
     const told = takes({ type: "tell", text: "MORE", reply: () => {} })
     expect(told).toMatchObject({ stage: "parked", does: ["store"] })
+    const hinted = at("parked", { ...scene, run: { hintAt: Number.POSITIVE_INFINITY } }).takes({ type: "hint dropped" })
+    expect(hinted.run).toMatchObject({ stage: "parked", hintAt: undefined })
     expect(told.run && at("parked", { run: told.run }).takes({ type: "sent", message: wordOf() }).stage).toBe("parked")
     expect(takes({ type: "stopped" }).run).toMatchObject({ stage: "parked", calls: -1 })
     expect(takes({ type: "prompted" }).run).toMatchObject({ stage: "parked", calls: -1 })

@@ -348,6 +348,8 @@ describe("a note", () => {
     outbox.note(PARENT, () => note())
     await clock.advance(60_000)
     expect(sent).toEqual([])
+    // A parent that is a task may end meanwhile.
+    expect(outbox.hasPending(PARENT)).toBe(false)
     world.busy = false
     outbox.parentIdle(PARENT)
     await clock.advance(10)
@@ -356,7 +358,6 @@ describe("a note", () => {
     ])
     await clock.advance(60_000)
     expect(sent).toHaveLength(1)
-    expect(outbox.hasPending(PARENT)).toBe(false)
   })
 
   test("a waiting note asks OpenCode every ten seconds whether the session is idle, should its event be lost", async () => {
@@ -384,27 +385,68 @@ describe("a note", () => {
     expect(told()).toEqual(["visible bg_bbbbbbbb", "shown (no reply)"])
   })
 
-  test("a note with nothing left to say when the session is idle is dropped, and so is a note to nobody", async () => {
+  test("a note with nothing left to say is dropped while the session is busy, and a note to nobody at once", async () => {
     const { clock, outbox, sent, world } = setUp()
-    const dropped: string[] = []
+    const done: string[] = []
     world.busy = true
-    let composed = 0
+    let isOpen = true
     outbox.note(
       PARENT,
-      () => void composed++,
-      () => dropped.push("over"),
+      () => (isOpen ? note() : undefined),
+      (isSent) => done.push(`over ${isSent}`),
     )
     outbox.note(
       NOBODY,
       () => note(),
-      () => dropped.push("nobody"),
+      (isSent) => done.push(`nobody ${isSent}`),
     )
     await clock.advance(100)
-    expect({ composed, dropped }).toEqual({ composed: 0, dropped: ["nobody"] })
+    isOpen = false
+    await clock.advance(10_000)
+    expect({ done, sent }).toEqual({ done: ["nobody false", "over false"], sent: [] })
+    const { looks } = world
+    await clock.advance(60_000)
+    expect(world.looks).toBe(looks)
+  })
+
+  test("a note waits until a parent that was just woken is idle again, although OpenCode does not show its turn yet", async () => {
+    const { clock, outbox, told } = setUp()
+    outbox.post(cleanup("bg_bbbbbbbb"))
+    await clock.advance(300)
+    outbox.note(PARENT, () => ({ ...note(), visible: "shown" }))
+    await clock.advance(1000)
+    expect(told()).toEqual(["visible bg_bbbbbbbb"])
+    outbox.parentIdle(PARENT)
+    await clock.advance(100)
+    expect(told()).toEqual(["visible bg_bbbbbbbb", "shown (no reply)"])
+  })
+
+  test("a note is composed anew at each look until it was sent for the first time", async () => {
+    const { clock, outbox, told, world } = setUp()
+    world.busy = true
+    let text = "first"
+    outbox.note(PARENT, () => ({ ...note(), visible: text }))
+    await clock.advance(100)
+    text = "second"
     world.busy = false
     outbox.parentIdle(PARENT)
     await clock.advance(100)
-    expect({ composed, dropped, sent }).toEqual({ composed: 1, dropped: ["nobody", "over"], sent: [] })
+    expect(told()).toEqual(["second (no reply)"])
+  })
+
+  test("a note of a deleted session is dropped, and its waits end", async () => {
+    const { clock, outbox, sent, world } = setUp()
+    const done: boolean[] = []
+    world.busy = true
+    outbox.note(
+      PARENT,
+      () => note(),
+      (isSent) => done.push(isSent),
+    )
+    await clock.advance(100)
+    outbox.parentDeleted(PARENT)
+    await clock.advance(60_000)
+    expect({ done, sent, looks: world.looks }).toEqual({ done: [false], sent: [], looks: 1 })
   })
 
   test("a note that OpenCode does not accept is sent again as the same message, and given up after five repeats", async () => {
@@ -416,7 +458,7 @@ describe("a note", () => {
     outbox.note(
       PARENT,
       () => ({ ...note(), at: at++ }),
-      () => dropped.push(clock.now()),
+      (isSent) => isSent || dropped.push(clock.now()),
     )
     outbox.note(PARENT, () => ({ ...note("bg_bbbbbbbb"), visible: "the next" }))
     await clock.advance(10)
@@ -426,7 +468,7 @@ describe("a note", () => {
     world.stores = true
     await clock.advance(5000)
     expect(new Set(sent.slice(0, 6).map(({ messageID }) => messageID)).size).toBe(1)
-    expect({ at, dropped: dropped.length, logs: logs.length }).toEqual({ at: 1, dropped: 1, logs: 6 })
+    expect({ dropped: dropped.length, logs: logs.length }).toEqual({ dropped: 1, logs: 6 })
     expect(sent.slice(6).map(({ parts }) => parts[0]?.text)).toEqual(["the next"])
   })
 
@@ -437,7 +479,7 @@ describe("a note", () => {
     outbox.note(
       PARENT,
       () => note(),
-      () => dropped.push("gone"),
+      (isSent) => isSent || dropped.push("gone"),
     )
     await clock.advance(100)
     expect({ dropped, sent: sent.length }).toEqual({ dropped: ["gone"], sent: 1 })

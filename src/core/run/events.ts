@@ -51,7 +51,7 @@ function withObserved(run: ActiveRun, observed: Observed): ActiveRun {
   const { lastWord } = run
   const isLastWordDone =
     observed.ended > run.observed.ended && (lastWord?.state === "speaking" || lastWord?.againAt !== undefined)
-  return { ...run, observed: observed, ...(isLastWordDone && lastWord && { lastWord: { ...lastWord, state: "done" } }) }
+  return { ...run, observed, ...(isLastWordDone && lastWord && { lastWord: { ...lastWord, state: "done" } }) }
 }
 
 const withReadMessages = (run: ActiveRun, messages: readonly Message[]): ActiveRun =>

@@ -1,7 +1,7 @@
 import { classify } from "../outcome.ts"
 import type { Message } from "../ports.ts"
 import { NOTHING_SPENT, needsBill } from "../spending.ts"
-import { type Ask, isUnattended, type LostContact, type Reason, type Task } from "../task.ts"
+import { type Ask, type LostContact, NOBODY, type Reason, slotSessionOf, type Task } from "../task.ts"
 import { transition } from "../transition.ts"
 import {
   askTimeoutAt,
@@ -235,12 +235,17 @@ function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task, presence }: R
       commands: [{ do: "refuse", ask, text: unansweredAskText(ask) }],
     }
   }
-  if (run.hintAt === undefined || now < run.hintAt || isUnattended(task)) return stay(run)
-  return { run: { ...run, hintAt: Number.POSITIVE_INFINITY }, commands: [{ do: "hint" }] }
+  if (run.hintAt === undefined || now < run.hintAt) return stay(run)
+  const isToNobody = slotSessionOf(task) === NOBODY
+  return { run: { ...run, hintAt: Number.POSITIVE_INFINITY }, commands: isToNobody ? [] : [{ do: "hint" }] }
 }
 
-/** The parent was not told of an open question, for example since it was answered before: the next one may be told. */
-export const hintDropped: Handler<"hint dropped"> = (run) => stay({ ...run, hintAt: undefined })
+/** Time until the next try where a question is open of which the parent could not be told. */
+const HINT_AGAIN_MS = 10_000
+
+/** The parent was not told of an open question, for example because it was answered before. The next one may be told. */
+export const hintDropped: Handler<"hint dropped"> = (run, _input, { now }) =>
+  stay({ ...run, hintAt: run.asks.length > 0 ? now + HINT_AGAIN_MS : undefined })
 
 /** Keeps a question open that could not be refused. */
 export const refuseFailed: Handler<"refuse failed"> = (run, { ask }) => stay({ ...run, asks: [...run.asks, ask] })

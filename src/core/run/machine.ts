@@ -102,6 +102,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     sent: ["parked", "closing"],
     prompted: ["parked"],
     stopped: ["parked"],
+    "hint dropped": ["parked"],
     admitted: ["prompting", "preparing", "parked"],
     end: ["closing"],
   },

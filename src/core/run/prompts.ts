@@ -83,7 +83,7 @@ export function release(run: ActiveRun): MachineStep {
   const held = run.sentMessages.filter((message) => message.held)
   const sentMessages = run.sentMessages.map((message) => ({ ...message, held: false }))
   return sending(
-    { ...run, sentMessages: sentMessages },
+    { ...run, sentMessages },
     held.map((message) => ({ do: "send", message: { ...message, held: false } })),
   )
 }
@@ -99,7 +99,7 @@ export const sent: Handler<"sent"> = (given, { message, problem }, context) => {
     const sentMessages = run.sentMessages.map((each) => (each.id === message.id ? { ...each, taken: true } : each))
     // The message is accepted: the time in which it may be absent from the session begins now.
     const missingSince = run.missingSince === undefined ? undefined : now
-    return { run: { ...run, sentMessages: sentMessages, missingSince }, commands: [...answer("accepted"), ...commands] }
+    return { run: { ...run, sentMessages, missingSince }, commands: [...answer("accepted"), ...commands] }
   }
   if (kind === "last-word" && run.lastWord)
     return end(run, { type: "failed", reason: run.lastWord.reason }, {}, context)

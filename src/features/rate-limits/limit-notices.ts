@@ -22,6 +22,8 @@ export class LimitNotices {
   readonly #breakerOf: (model: string) => Breaker | undefined
   /** Last report for each model: the time of the report, and the opening time that it stated. */
   readonly #reports = new Map<string, { readonly at: number; readonly opensAt: number }>()
+  /** Notes that wait until their session is idle, by model and session. */
+  readonly #queued = new Set<string>()
   /** Models with a report in preparation. */
   readonly #gathering = new Set<string>()
 
@@ -68,8 +70,19 @@ export class LimitNotices {
     const title = headline(model, breaker, now)
     const message = `${count(parked.length, "task")} ${are(parked)} parked and ${go(parked)} on by ${themselves(parked)}. /tasks: Go on now.`
     if (options.toasts) opencode.toast({ title, message, variant: "warning" })
-    for (const sessionID of new Set(parked.map(slotSessionOf)))
-      this.#runtime.note(sessionID, () => this.#noteTo(sessionID, model))
+    for (const sessionID of new Set(parked.map(slotSessionOf))) this.#tell(sessionID, model)
+  }
+
+  /** Queues the note for a session, unless one about this model is queued already. */
+  #tell(sessionID: string, model: string): void {
+    const key = `${model} ${sessionID}`
+    if (this.#queued.has(key)) return
+    this.#queued.add(key)
+    this.#runtime.note(
+      sessionID,
+      () => this.#noteTo(sessionID, model),
+      () => this.#queued.delete(key),
+    )
   }
 
   /** Undefined where the limit has passed since, or no task of the session is affected any more. */

@@ -80,12 +80,12 @@ export class Outbox {
     this.#start(task.parentID, lane)
   }
 
-  /** Queues a note for a session. `dropped` is called where the note will not be sent. */
-  note(sessionID: string, compose: PendingNote["compose"], dropped?: () => void): void {
-    if (sessionID === NOBODY) return dropped?.()
+  /** Queues a note for a session. `done` is called once the note is sent or dropped. */
+  note(sessionID: string, compose: PendingNote["compose"], done?: PendingNote["done"]): void {
+    if (sessionID === NOBODY) return done?.(false)
     const lane = this.#lane(sessionID)
-    lane.notes.push({ compose, dropped, attempts: 0 })
-    this.#start(sessionID, lane)
+    lane.notes.push({ compose, done, attempts: 0 })
+    if (lane.notes.length === 1) this.#ports.run("send notes", () => this.#drainNotes(sessionID, lane))
   }
 
   /** Whether the notification of this run is queued or is being sent. */
@@ -131,10 +131,10 @@ export class Outbox {
     return this.#lanes.get(parentID)?.isTelling === true
   }
 
-  /** Whether a message to this session is queued, or the session is to be woken later. */
+  /** Whether a notification to this session is queued, or the session is to be woken later. Notes do not count. */
   hasPending(parentID: string): boolean {
-    const { state = "idle", items = [] } = this.#lanes.get(parentID) ?? {}
-    return state !== "idle" || items.length > 0 || this.#deferred.has(parentID)
+    const { items = [], pendingWake } = this.#lanes.get(parentID) ?? {}
+    return items.length > 0 || pendingWake !== undefined || this.#deferred.has(parentID)
   }
 
   /**
@@ -146,7 +146,9 @@ export class Outbox {
     if (!lane) return
     lane.idled = true
     if (lane.waking) lane.waking.isPassed = true
+    lane.sentAt = Number.NEGATIVE_INFINITY
     lane.release()
+    lane.releaseNotes()
     if (lane.state === "idle") this.#checkSoon(parentID, lane)
   }
 
@@ -165,6 +167,8 @@ export class Outbox {
     this.#lanes.delete(parentID)
     this.#deferred.delete(parentID)
     lane?.release()
+    for (const { done } of lane?.notes.splice(0) ?? []) done?.(false)
+    lane?.releaseNotes()
   }
 
   #start(parentID: string, lane: Lane): void {
@@ -188,18 +192,17 @@ export class Outbox {
     try {
       while (this.#isOpen(parentID, lane)) {
         const [item] = lane.items
-        const [note] = lane.notes
         if (item) {
           const { task } = item
           if (item.wake && !this.#ports.isLast(task)) await this.#gather(task, lane)
           await this.#persist(task, lane, (attempt) => this.#tell(task, item, lane, attempt))
           lane.items.shift()
         } else if (lane.pendingWake) await this.#wake(parentID, lane, lane.pendingWake)
-        else if (note) await this.#tellNote(parentID, lane, note)
         else break
       }
     } finally {
       lane.state = "idle"
+      lane.sentAt = this.#ports.clock.now()
       if (lane.waking?.isPassed) this.#checkSoon(parentID, lane)
       if (!lane.waking) this.#forget(parentID, lane)
       if (!this.#ports.stopped.aborted) this.#ports.drained(parentID, lane.waking !== undefined)
@@ -214,32 +217,72 @@ export class Outbox {
   }
 
   #forget(parentID: string, lane: Lane): void {
-    if (this.#lanes.get(parentID) === lane && lane.wakeRequests.size === 0) this.#lanes.delete(parentID)
+    if (this.#lanes.get(parentID) === lane && lane.wakeRequests.size + lane.notes.length === 0)
+      this.#lanes.delete(parentID)
   }
 
-  /** Sends a note once the session is idle, unless another message is queued until then: that one is sent first. */
-  async #tellNote(sessionID: string, lane: Lane, note: PendingNote): Promise<void> {
+  /** Sends notes, one at a time, each when the session is idle and no notification is queued. */
+  async #drainNotes(sessionID: string, lane: Lane): Promise<void> {
+    for (;;) {
+      const [note] = lane.notes
+      if (!note || !this.#isOpen(sessionID, lane)) break
+      const wait = await this.#tellNote(sessionID, lane, note)
+      if (wait === 0) lane.notes.shift()
+      else
+        await this.#pauses.for(wait, (release) => {
+          lane.releaseNotes = release
+        })
+    }
+    if (lane.state === "idle" && !lane.waking) this.#forget(sessionID, lane)
+  }
+
+  /** Sends or drops the note. Returns how long to wait before the next attempt, in ms; 0 where none is needed. */
+  async #tellNote(sessionID: string, lane: Lane, note: PendingNote): Promise<number> {
     const { opencode } = this.#ports
-    await this.#untilFree(sessionID, lane)
-    if (!this.#isOpen(sessionID, lane) || lane.items.length > 0 || lane.pendingWake) return
+    const composed = note.compose()
+    const finish = (sent: boolean): number => {
+      note.done?.(sent)
+      return 0
+    }
+    if (!composed) return finish(false)
     try {
-      // A repeated send has the same text and id.
-      note.composed ??= note.compose()
-      const { composed } = note
-      if (composed) {
-        const persona = await this.#sender.persona(sessionID, note.attempts)
-        if (await this.#sender.isReverted(sessionID)) return
-        const prompt = notePrompt(opencode.messageID, sessionID, composed, persona)
-        await this.#sender.send({ prompt, task: composed.task }, lane)
-      } else note.dropped?.()
+      const persona = await this.#sender.persona(sessionID, note.attempts)
+      if (!(await this.#isFree(sessionID, lane))) return NOTE_LOOK_MS
+      note.sent ??= composed
+      await this.#exclusively(sessionID, lane, () =>
+        this.#sender.send(
+          { prompt: notePrompt(opencode.messageID, sessionID, note.sent ?? composed, persona), task: composed.task },
+          lane,
+        ),
+      )
+      return finish(true)
     } catch (error) {
       const delay = RETRY_DELAYS_MS[note.attempts++]
       opencode.log("warn", "note not accepted", { session: sessionID, attempt: note.attempts, error: String(error) })
       const isGone = error instanceof OpencodeError && error.notFound
-      if (delay !== undefined && !isGone) return void (await this.#pauses.in(lane, delay))
-      note.dropped?.()
+      return delay === undefined || isGone ? finish(false) : delay
     }
-    lane.notes.shift()
+  }
+
+  /** Whether a note may be sent now: it must neither cause another step of a turn nor delete undone messages. */
+  async #isFree(sessionID: string, lane: Lane): Promise<boolean> {
+    const { opencode, clock } = this.#ports
+    if (await this.#sender.isReverted(sessionID)) return false
+    const isBusy = (await opencode.activity()).has(sessionID)
+    const isJustWoken = clock.now() - lane.sentAt < HELD_LOOK_MS
+    return !isBusy && !isJustWoken && lane.state === "idle" && this.#isOpen(sessionID, lane)
+  }
+
+  /** Sends a note while no notification is sent. Notifications that are queued meanwhile are sent right after it. */
+  async #exclusively(sessionID: string, lane: Lane, send: () => Promise<void>): Promise<void> {
+    lane.state = "sending"
+    try {
+      await send()
+    } finally {
+      lane.state = "idle"
+      if (lane.items.length > 0 || lane.pendingWake) this.#start(sessionID, lane)
+      else if (!this.#ports.stopped.aborted) this.#ports.drained(sessionID, lane.waking !== undefined)
+    }
   }
 
   /** Starts the parent's model with a stored message, where no later message in the lane does so. */
@@ -306,7 +349,7 @@ export class Outbox {
       } catch {
         lane.state = "until idle"
       }
-      await this.#pauses.in(lane, lane.items.length > 0 || lane.pendingWake ? HELD_LOOK_MS : NOTE_LOOK_MS)
+      await this.#pauses.in(lane, HELD_LOOK_MS)
       lane.state = "sending"
     }
   }
@@ -363,6 +406,7 @@ export class Outbox {
     if (isRepeated) {
       waking.wakesAgain++
       waking.isPassed = false
+      lane.sentAt = this.#ports.clock.now()
       return this.#sender.start(waking, lane)
     }
     lane.waking = undefined

@@ -24,14 +24,14 @@ export type LaneItem = {
 }
 
 /**
- * A note that waits until its session is idle, and until no notification waits. `compose` is called right before the
- * note is sent, and returns undefined where there is nothing to say any more. `dropped` is called where the note will
- * not be sent.
+ * A note that waits until its session is idle, and until no notification waits. `compose` is called at each look, and
+ * returns undefined where there is nothing to say any more. `done` is called once the note is sent or dropped.
  */
 export type PendingNote = {
   readonly compose: () => Note | undefined
-  readonly dropped?: () => void
-  composed?: Note
+  readonly done?: (sent: boolean) => void
+  /** Set by the first send, so that a repeated send has the same text and id. */
+  sent?: Note
   attempts: number
 }
 
@@ -48,6 +48,10 @@ export type Lane = {
   state: LaneState
   readonly items: LaneItem[]
   readonly notes: PendingNote[]
+  /** Ends the current wait of the notes. */
+  releaseNotes: () => void
+  /** Time of the last send before the parent was idle: OpenCode may not yet report the turn that it started. */
+  sentAt: number
   /** The parent became idle after the last send began. */
   idled: boolean
   /** Tasks whose queued notification must wake the parent. The lane is kept until they are sent. */
@@ -74,6 +78,8 @@ export const newLane = (): Lane => ({
   state: "idle",
   items: [],
   notes: [],
+  releaseNotes: () => {},
+  sentAt: Number.NEGATIVE_INFINITY,
   wakeRequests: new Set(),
   idled: false,
   isTelling: false,
