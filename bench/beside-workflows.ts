@@ -8,7 +8,7 @@ import { type Opencode, startOpencode } from "../test/support/opencode.ts"
 import { notified, startPlugged } from "../test/support/plugin.ts"
 
 /**
- * The same six items, of which two fail, given to opencode-workflows and to `each`, on the same host with the same
+ * The same six items, of which two fail, given to opencode-workflows and to `each`, on the same OpenCode with the same
  * scripted model: prints what the parent's model is told. The other plugin is installed into a folder of its own that
  * goes with this run. `RIVAL` names another source of it, whatever npm takes.
  */

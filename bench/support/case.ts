@@ -2,7 +2,7 @@ import type { Built } from "./build.ts"
 import type { Row } from "./rows.ts"
 
 type Context = {
-  /** How often each measurement is repeated, each time on fresh hosts. */
+  /** How often each measurement is repeated, each time on a fresh OpenCode. */
   readonly runs: number
   /** Small numbers, to see that everything works: not for figures. */
   readonly short: boolean

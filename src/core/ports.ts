@@ -19,7 +19,7 @@ export interface Clock {
 export const MAX_TIMER_MS = 2_147_483_647
 
 /**
- * How an answer ended. OpenCode goes on by itself after `called` (tool calls) and `untold`. An answer with calls whose
+ * How an answer ended. OpenCode goes on by itself after `called` (tool calls) and `unknown`. An answer with calls whose
  * results the model is to see is `called`, whatever its provider says.
  */
 export type Finish = "done" | "cut short" | "called" | "unknown" | `other: ${string}`

@@ -158,7 +158,7 @@ const run = (z: Zod) =>
     schema: z
       .custom<Schema>((given) => typeof given === "object" && given !== null && !Array.isArray(given))
       .optional(),
-    /** Present pause, and duration and number of earlier ones. Each kind in `PAUSE_KINDS` has these three fields. */
+    /** Present pause, and duration in ms and number of earlier ones. */
     parked: parked(z).optional(),
     parkedMs: z.number().optional(),
     parkedTimes: z.number().optional(),

@@ -32,7 +32,7 @@ export type Peer = {
   readonly handler: RequestHandler
 }
 
-const KEY = Symbol.for("superagents.guests")
+const KEY = Symbol.for("superagents.guests.2")
 
 /**
  * Owning instances by the folder of their tasks. Kept on `globalThis`, because a process may load the plugin as two

@@ -38,10 +38,7 @@ export class EndAnnouncer {
   /** Adds an end, whose notification is queued when its turn comes. */
   note({ endIndex }: TaskHandle, { task, maybeDelivered }: Omit<PendingNotification, "endIndex">): void {
     const parentState = this.#services.store.parentState(task.parentID)
-    parentState.pendingNotifications = [
-      ...parentState.pendingNotifications,
-      { task, maybeDelivered, endIndex: endIndex },
-    ]
+    parentState.pendingNotifications = [...parentState.pendingNotifications, { task, maybeDelivered, endIndex }]
   }
 
   /** Queues the notifications of ends that need not wait for an earlier end of this parent's tasks any more. */

@@ -270,7 +270,7 @@ export class TaskManager {
     return this.#all.retention.droppedUnread(sessionID)
   }
 
-  /** Cancels the selected tasks; see `Cancelling`. Returns the tasks that the call ended or stopped. */
+  /** Cancels the selected tasks; see `TaskCanceller`. Returns the tasks that the call ended or stopped. */
   async cancel(selector: CancelSelector, { sessionID }: Caller): Promise<readonly TaskView[]> {
     return (await this.#all.cancelling.cancel(selector, sessionID)).map((task) => this.#view(task))
   }

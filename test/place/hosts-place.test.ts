@@ -138,15 +138,15 @@ beforeEach(() => {
     keyOf: () => "key",
     tell: (_stub: RemoteSession, event: PlaceEvent) => void (event.type === "preparing" && doing.push(event.what)),
     keep: async () => {},
-    rest: () => Object.assign(remote, { live: false }),
+    markLocal: () => Object.assign(remote, { live: false }),
     cleanup: {
-      owe: async ({ taskID }: RemoteSession) => void owed.push(taskID),
-      forgive: async () => {
+      schedule: async ({ taskID }: RemoteSession) => void owed.push(taskID),
+      cancel: async () => {
         remote.home = undefined
         owed = []
       },
     },
-    regain: async ({ abortPending: owesAbort }: RemoteSession) => void stops.push(owesAbort && existsSync(folder())),
+    findAgain: async ({ abortPending }: RemoteSession) => void stops.push(abortPending && existsSync(folder())),
     fetches: (_stub: RemoteSession, now: boolean) => void fetching.push(now),
   } as unknown as Hosts
   place = new HostPlace(hosts, machine, bench.places, "")
@@ -280,7 +280,7 @@ test("a resumed task on a host sees the parent's current files, as in a local wo
   there().write("a", "ONE\ntwo\nthree\n")
   await place.archive(ID, user.top)
   user.write("b", "changed since\n")
-  Object.assign(remote, { asked: true })
+  remote.promptSent = true
   const { preface } = await enter({ again: true, bringIn: true })
   // Nobody looks at it before its prompt is sent: its folder was not there.
   expect(remote.promptSent).toBe(false)
@@ -552,6 +552,6 @@ test("the record of a group of tries marks its remote session as absent", () => 
     bare: true,
     live: true,
     sent: true,
-    asked: false,
+    promptSent: false,
   })
 })

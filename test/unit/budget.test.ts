@@ -272,7 +272,7 @@ describe("the budget of a day", () => {
   })
 })
 
-test("budgets and an unneeded last word cause no additional host calls", async () => {
+test("budgets and an unneeded last word cause no additional calls of OpenCode", async () => {
   const calls = async (options: object) => {
     const rig = new Rig({ options })
     await rig.ended((await rig.launch()).id)

@@ -341,7 +341,7 @@ describe("failed requests to OpenCode", () => {
     expect((await rig.ended(id)).status).toBe("completed")
   })
 
-  test("polls of a slow host do not pile up", async () => {
+  test("polls of a slow OpenCode do not pile up", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     await rig.launch()

@@ -38,7 +38,7 @@ describe("a run between two steps", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("a run is interrupted when its host dies between two steps", async () => {
+  test("a run is interrupted when its OpenCode dies between two steps", async () => {
     const { rig, id } = await between()
     rig.restart()
     await rig.manager.recover()

@@ -158,7 +158,7 @@ export class Hosts {
   readonly #machines = new Map<string, Machine>()
   readonly #bySession = new Map<string, RemoteSession>()
   readonly #byTask = new Map<string, RemoteSession>()
-  /** Stores the answer of a run in the local session. `RemoteHost` sets this function. */
+  /** Stores the answer of a run in the local session. `RemoteApi` sets this function. */
   keep: (remote: RemoteSession) => Promise<void> = async () => {}
   /** Fetches and removes what a task left on a host. */
   performCleanup: (remote: RemoteSession) => Promise<unknown> = async () => {}
@@ -271,7 +271,7 @@ export class Hosts {
     return this.#byTask.get(taskID)
   }
 
-  /** Calls `there` with the server of the host on which a question was asked; undefined for local questions. */
+  /** Calls `work` with the server of the host on which a question was asked; undefined for local questions. */
   askHost<Value>(ask: Ask, work: (server: RemoteServer, ask: Ask) => Promise<Value>): Promise<Value> | undefined {
     const remote = this.remote(ask.sessionID)
     if (!remote?.live || !remote.location) return undefined

@@ -22,7 +22,7 @@ export type Order =
   | { readonly do: "rest" }
   | FilesOrder
 
-/** Orders on a task's files. `rooms`: the host's folders for the task's repository. */
+/** Orders on a task's files. `folders`: the host's folders for the task's repository. */
 export type FilesOrder = {
   readonly folders: HostRepositoryFolders
 } & (

@@ -175,7 +175,8 @@ export class RemoteApi {
   async #prompt(prompt: Prompt): Promise<void> {
     const remote = this.#hosts.remote(prompt.sessionID)
     if (!remote) return this.#local.prompt(prompt)
-    Object.assign(remote, { live: true, owesAbort: false })
+    remote.live = true
+    remote.abortPending = false
     await this.#stored(prompt)
     const machine = this.#hosts.machine(remote.host)
     machine.link.use(remote.taskID)

@@ -193,7 +193,7 @@ async function markedFiles(
   )
   const now = given.flatMap((each) => {
     const entry = entries.get(each.path)
-    return entry && !isLink(entry) ? [{ ...each, entry: entry }] : []
+    return entry && !isLink(entry) ? [{ ...each, entry }] : []
   })
   const plain = now.filter((each) => !each.filtered)
   const texts = await readBlobs(

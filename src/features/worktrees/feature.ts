@@ -25,7 +25,7 @@ const worktreeKind = (settings: Options["worktree"], { processes, commands, conf
       processes,
       commands,
       configFolder,
-      ownerMark: ownerMark,
+      ownerMark,
       isOthers,
     })
   },

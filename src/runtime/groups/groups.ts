@@ -56,7 +56,7 @@ export class GroupMembers {
   next(task: Task, { generation, creatingMembers: coming, done }: ActiveRun): GroupStep {
     const { store, clock } = this.#services
     const freeSlots = this.#ports.launching().scheduler.freeSlotsFor(task)
-    const groupState = { coming, done, generation, freeSlots: freeSlots, now: clock.now() }
+    const groupState = { coming, done, generation, freeSlots, now: clock.now() }
     return this.#rulesOf(task)?.next(membersOf(store, task), groupState) ?? { begin: [] }
   }
 

@@ -110,7 +110,7 @@ export type StoredStates = {
 }
 
 /**
- * A place where tasks work; `folder` is the parent's current folder. Order of calls: capture, enter, run, putAway,
+ * A place where tasks work; `folder` is the parent's current folder. Order of calls: capture, enter, run, archive,
  * show, merge; after a crash each may be called again and must then continue its work. Errors are sentences for the
  * parent's agent, and a `CallError` where the agent can act.
  */

@@ -115,3 +115,10 @@ test("the last wanted message of a remote session is found behind others, with l
   const wanted = await opencode.lastMessage("ses_1", ({ role, createdAt }) => role === "user" && createdAt === 5)
   expect(wanted?.id).toBe("msg_19a000000001abcdefghijklmn")
 })
+
+test("a new prompt takes back an abort that a stop without contact has left", async () => {
+  const { opencode, remote } = start([question])
+  remote.abortPending = true
+  await opencode.prompt({ sessionID: "ses_1" } as Prompt).catch(() => {})
+  expect(remote).toMatchObject({ live: true, abortPending: false })
+})

@@ -43,7 +43,7 @@ test("the terminal sends no notification about board runs, because OpenCode itse
   expect(notify).not.toHaveBeenCalled()
 })
 
-test("desktop notifications are off by default, and a failing host does not stop the plugin", () => {
+test("desktop notifications are off by default, and a failing OpenCode does not stop the plugin", () => {
   const { notify, attention } = setUp(false)
   attention.onChange({ seen: { task: completed }, before: running })
   expect(notify).not.toHaveBeenCalled()

@@ -397,7 +397,7 @@ describe("the routes of background tasks", () => {
     expect([status, json.error]).toEqual([409, expect.stringContaining("another OpenCode process")])
   })
 
-  test("a background task whose host fails returns that error", async () => {
+  test("a background task whose OpenCode fails returns that error", async () => {
     agents.set(ended)
     agents.answer = () => Promise.reject(new OpencodeError("messages: no answer within 30 s"))
     const { status, json } = await ask("GET", "/api/agents/bg_ended000")

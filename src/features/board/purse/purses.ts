@@ -8,7 +8,7 @@ import type { Clock, OpencodeApi } from "../../../core/ports.ts"
 import { AUTOMATIC } from "../../../core/run/prompts.ts"
 import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
 import { replaceFile } from "../../../lib/atomic-file.ts"
-import { cents, spentShort, formatTime as timeText } from "../../../lib/format.ts"
+import { spentShort, formatTime as timeText } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
 import type { BoardOptions } from "../options.ts"
 import type { BoardCommand } from "../rules/command.ts"
@@ -387,7 +387,7 @@ export class PurseApi implements Purses {
 export function purseText(view: PurseView | undefined, last: ReportHead | undefined): string {
   if (view) return `A purse is open: ${view.text}.`
   const before = last
-    ? ` The last one took ${cents(last.spent)} of ${cents(last.max)} for ${count(last.tasks, "task")}: report ${last.name}.`
+    ? ` The last one took ${spentShort(last.spent, last.max)} for ${count(last.tasks, "task")}: report ${last.name}.`
     : ""
   return `No purse is open.${before}`
 }

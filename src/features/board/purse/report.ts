@@ -3,7 +3,7 @@ import { capital, count, formatInteger, oneLine } from "../../../lib/text.ts"
 
 /** This module makes a purse's report from records, without a model. */
 
-/** Results that a task can have in a report. The result of a paused task is the kind of its pause. */
+/** Results that a task can have in a report. The result of a paused task is `parked`. */
 const RESULTS = ["done", "partial", "blocked", "parked", "not begun"] as const
 
 export type ReportTask = {

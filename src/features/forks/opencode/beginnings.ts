@@ -117,7 +117,7 @@ export class RequestPrefixes {
     try {
       return await new Promise<RequestPrefix | undefined>((resolve, reject) => {
         timer = setTimeout(() => resolve(undefined), PROBE_LIMIT_MS)
-        this.#probes.set(sessionID, { briefed, resolve: resolve })
+        this.#probes.set(sessionID, { briefed, resolve })
         ask().catch(reject)
       })
     } finally {

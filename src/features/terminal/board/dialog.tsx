@@ -1,6 +1,6 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createSignal } from "solid-js"
-import { cents, formatTime, spentShort } from "../../../lib/format.ts"
+import { budget, formatTime, spentShort } from "../../../lib/format.ts"
 import { count, oneLine } from "../../../lib/text.ts"
 import type { StoredReport } from "../../board/purse/report.ts"
 import { type BoardTask, headOf } from "../../board/task.ts"
@@ -153,7 +153,7 @@ async function purseChoices(companion: BoardDialogPorts): Promise<() => readonly
     const until = purse && formatTime(Date.parse(purse.until), Date.now())
     const stands = purse && {
       title: purse.closed || purse.ending ? "The purse ends: its report is written" : "Close the purse",
-      description: `${spent === undefined ? cents(purse.max) : spentShort(spent, purse.max)} until ${until}`,
+      description: `${spent === undefined ? budget(purse.max) : spentShort(spent, purse.max)} until ${until}`,
       category,
       run: close,
     }

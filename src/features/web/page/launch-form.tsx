@@ -1,6 +1,5 @@
 import { createResource, createSignal, createUniqueId, For, Show } from "solid-js"
-import { dayTime } from "../../../lib/format.ts"
-import { costText } from "../../../present/figures.ts"
+import { budget, dayTime } from "../../../lib/format.ts"
 import type { AgentDetail, Choices } from "../wire.ts"
 import { api, type Launch } from "./api.ts"
 import { Field, Form, Picker, textIn } from "./form.tsx"
@@ -114,7 +113,7 @@ function More(props: { choices: Choices; like?: AgentDetail; chosen: boolean }) 
           <For each={props.choices.models}>{(model) => <option value={model} />}</For>
         </datalist>
       </Show>
-      <Field label="Budget in dollars" hint={most() > 0 ? `at most ${costText(most())}` : "it is stopped beyond that"}>
+      <Field label="Budget in dollars" hint={most() > 0 ? `at most ${budget(most())}` : "it is stopped beyond that"}>
         {(id) => <input id={id} name="max_cost" type="number" min="0" step="any" inputmode="decimal" />}
       </Field>
       <Field label="Time limit in minutes">
