@@ -228,10 +228,10 @@ export type Runtime = {
   /** Whether a run waits for other tasks before it asks its model. */
   waitsForTasks(task: Task): boolean
   /**
-   * Sends a note once the session is idle. `compose` is called at each look, and returns undefined where there is
-   * nothing to say any more; `done` is called once the note is sent or dropped.
+   * Sends a note once the session is idle. `compose` is called at each look: it returns undefined where there is nothing
+   * to say any more, and "later" where there may be again. `done` is called once the note is sent or dropped.
    */
-  note(sessionID: string, compose: () => Note | undefined, done?: (sent: boolean) => void): void
+  note(sessionID: string, compose: () => Note | "later" | undefined, done?: (sent: boolean) => void): void
   /** Stores a task's result in the project. Returns the file, or undefined where the result could not be stored. */
   keep(taskID: string, json: string): Promise<string | undefined>
 }

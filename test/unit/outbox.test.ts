@@ -484,4 +484,41 @@ describe("a note", () => {
     await clock.advance(100)
     expect({ dropped, sent: sent.length }).toEqual({ dropped: ["gone"], sent: 1 })
   })
+
+  test("a notification that is queued in the very moment in which a note would go is sent once, and the note after it", async () => {
+    const { clock, outbox, world, told, states } = setUp()
+    let many = 0
+    world.meanwhile = () => {
+      if (many++ > 0) return
+      const soon = Promise.resolve().then(() => {})
+      void soon.then(() => outbox.post(cleanup("bg_bbbbbbbb", false)))
+    }
+    outbox.note(PARENT, () => ({ ...note(), visible: "shown" }))
+    await clock.advance(30_000)
+    expect(told().toSorted()).toEqual(["shown (no reply)", "visible bg_bbbbbbbb (no reply)"])
+    expect(states.filter((state) => state.endsWith("confirmed"))).toEqual(["bg_bbbbbbbb confirmed"])
+  })
+
+  test("a note that has to wait is asked for again at the next look", async () => {
+    const { clock, outbox, told, world } = setUp()
+    let isLater = true
+    outbox.note(PARENT, () => (isLater ? "later" : { ...note(), visible: "shown" }))
+    await clock.advance(15_000)
+    expect({ told: told(), looks: world.looks }).toEqual({ told: [], looks: 0 })
+    isLater = false
+    await clock.advance(10_000)
+    expect(told()).toEqual(["shown (no reply)"])
+  })
+
+  test("a note goes right after a notification that does not wake, once both may go", async () => {
+    const { clock, outbox, told, world } = setUp()
+    world.busy = true
+    outbox.note(PARENT, () => ({ ...note(), visible: "shown" }))
+    outbox.post(cleanup("bg_bbbbbbbb", false))
+    await clock.advance(1000)
+    world.busy = false
+    outbox.parentIdle(PARENT)
+    await clock.advance(100)
+    expect(told()).toEqual(["visible bg_bbbbbbbb (no reply)", "shown (no reply)"])
+  })
 })

@@ -85,12 +85,13 @@ export class LimitNotices {
     )
   }
 
-  /** Undefined where the limit has passed since, or no task of the session is affected any more. */
-  #noteTo(sessionID: string, model: string): Note | undefined {
+  /** Undefined where the limit has passed; "later" while a probe or a wave may show that it has. */
+  #noteTo(sessionID: string, model: string): Note | "later" | undefined {
     const breaker = this.#breakerOf(model)
     const own = concerned(this.#runtime, model).filter((task) => slotSessionOf(task) === sessionID)
     const [task] = own
-    if (!breaker || breaker.recovery || !task) return undefined
+    if (!breaker) return undefined
+    if (breaker.recovery || !task) return "later"
     const at = this.#runtime.clock.now()
     return {
       task,

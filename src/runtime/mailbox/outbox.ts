@@ -148,8 +148,9 @@ export class Outbox {
     if (lane.waking) lane.waking.isPassed = true
     lane.sentAt = Number.NEGATIVE_INFINITY
     lane.release()
-    lane.releaseNotes()
-    if (lane.state === "idle") this.#checkSoon(parentID, lane)
+    // An unread message is sent again before any note.
+    if (lane.state === "idle" && lane.waking) this.#checkSoon(parentID, lane)
+    else lane.releaseNotes()
   }
 
   /**
@@ -202,7 +203,8 @@ export class Outbox {
       }
     } finally {
       lane.state = "idle"
-      lane.sentAt = this.#ports.clock.now()
+      if (lane.waking) lane.sentAt = this.#ports.clock.now()
+      else lane.releaseNotes()
       if (lane.waking?.isPassed) this.#checkSoon(parentID, lane)
       if (!lane.waking) this.#forget(parentID, lane)
       if (!this.#ports.stopped.aborted) this.#ports.drained(parentID, lane.waking !== undefined)
@@ -226,51 +228,53 @@ export class Outbox {
     for (;;) {
       const [note] = lane.notes
       if (!note || !this.#isOpen(sessionID, lane)) break
-      const wait = await this.#tellNote(sessionID, lane, note)
-      if (wait === 0) lane.notes.shift()
-      else
-        await this.#pauses.for(wait, (release) => {
+      const result = await this.#tellNote(sessionID, lane, note)
+      if (typeof result === "number")
+        await this.#pauses.for(result, (release) => {
           lane.releaseNotes = release
         })
+      // The notes of a deleted session are dropped already.
+      else if (lane.notes[0] === note) {
+        lane.notes.shift()
+        this.#ports.run("finish a note", async () => note.done?.(result))
+      }
     }
     if (lane.state === "idle" && !lane.waking) this.#forget(sessionID, lane)
   }
 
-  /** Sends or drops the note. Returns how long to wait before the next attempt, in ms; 0 where none is needed. */
-  async #tellNote(sessionID: string, lane: Lane, note: PendingNote): Promise<number> {
+  /** Sends or drops the note. Returns whether the note was sent, or how long to wait before the next attempt, in ms. */
+  async #tellNote(sessionID: string, lane: Lane, note: PendingNote): Promise<boolean | number> {
     const { opencode } = this.#ports
-    const composed = note.compose()
-    const finish = (sent: boolean): number => {
-      note.done?.(sent)
-      return 0
-    }
-    if (!composed) return finish(false)
     try {
+      const composed = note.compose()
+      if (composed === undefined) return false
+      if (composed === "later") return NOTE_LOOK_MS
       const persona = await this.#sender.persona(sessionID, note.attempts)
-      if (!(await this.#isFree(sessionID, lane))) return NOTE_LOOK_MS
+      const isIdle = await this.#isIdle(sessionID)
+      // No await may come between this test and the send.
+      if (!isIdle || !this.#isQuiet(sessionID, lane)) return NOTE_LOOK_MS
       note.sent ??= composed
-      await this.#exclusively(sessionID, lane, () =>
-        this.#sender.send(
-          { prompt: notePrompt(opencode.messageID, sessionID, note.sent ?? composed, persona), task: composed.task },
-          lane,
-        ),
-      )
-      return finish(true)
+      const prompt = notePrompt(opencode.messageID, sessionID, note.sent, persona)
+      await this.#exclusively(sessionID, lane, () => this.#sender.send({ prompt, task: composed.task }, lane))
+      return true
     } catch (error) {
       const delay = RETRY_DELAYS_MS[note.attempts++]
       opencode.log("warn", "note not accepted", { session: sessionID, attempt: note.attempts, error: String(error) })
       const isGone = error instanceof OpencodeError && error.notFound
-      return delay === undefined || isGone ? finish(false) : delay
+      return isGone ? false : (delay ?? false)
     }
   }
 
-  /** Whether a note may be sent now: it must neither cause another step of a turn nor delete undone messages. */
-  async #isFree(sessionID: string, lane: Lane): Promise<boolean> {
-    const { opencode, clock } = this.#ports
+  /** Whether a message would neither cause another step of a turn nor delete undone messages. */
+  async #isIdle(sessionID: string): Promise<boolean> {
     if (await this.#sender.isReverted(sessionID)) return false
-    const isBusy = (await opencode.activity()).has(sessionID)
-    const isJustWoken = clock.now() - lane.sentAt < HELD_LOOK_MS
-    return !isBusy && !isJustWoken && lane.state === "idle" && this.#isOpen(sessionID, lane)
+    return !(await this.#ports.opencode.activity()).has(sessionID)
+  }
+
+  /** Whether the lane sends nothing, and has not just started a turn. */
+  #isQuiet(sessionID: string, lane: Lane): boolean {
+    const isJustWoken = this.#ports.clock.now() - lane.sentAt < HELD_LOOK_MS
+    return !isJustWoken && lane.state === "idle" && this.#isOpen(sessionID, lane)
   }
 
   /** Sends a note while no notification is sent. Notifications that are queued meanwhile are sent right after it. */
@@ -280,6 +284,7 @@ export class Outbox {
       await send()
     } finally {
       lane.state = "idle"
+      if (lane.waking?.isPassed) this.#checkSoon(sessionID, lane)
       if (lane.items.length > 0 || lane.pendingWake) this.#start(sessionID, lane)
       else if (!this.#ports.stopped.aborted) this.#ports.drained(sessionID, lane.waking !== undefined)
     }
@@ -410,6 +415,7 @@ export class Outbox {
       return this.#sender.start(waking, lane)
     }
     lane.waking = undefined
+    lane.releaseNotes()
     if (lane.state === "idle" && lane.items.length === 0) this.#forget(parentID, lane)
   }
 }

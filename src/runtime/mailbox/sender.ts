@@ -24,11 +24,12 @@ export type LaneItem = {
 }
 
 /**
- * A note that waits until its session is idle, and until no notification waits. `compose` is called at each look, and
- * returns undefined where there is nothing to say any more. `done` is called once the note is sent or dropped.
+ * A note that waits until its session is idle, and until no notification waits. `compose` is called at each look: it
+ * returns undefined where there is nothing to say any more, and "later" where there may be again. `done` is called once
+ * the note is sent or dropped.
  */
 export type PendingNote = {
-  readonly compose: () => Note | undefined
+  readonly compose: () => Note | "later" | undefined
   readonly done?: (sent: boolean) => void
   /** Set by the first send, so that a repeated send has the same text and id. */
   sent?: Note
