@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { defineConfig, type UserConfig } from "tsdown"
 import { buildPage, solid } from "../scripts/page.ts"
 
-/** What the terminal's host gives to its plugins: it rewrites these imports to its own copies when it loads one. */
+/** What the terminal's OpenCode gives to its plugins: it rewrites these imports to its own copies when it loads one. */
 const HOST_RUNTIME = /^(@opentui\/|solid-js)/
 
 const shared: UserConfig = {

@@ -48,41 +48,41 @@ function next(task_id: string, block: string): Reply {
 }
 
 /** The board in one text, as it changes. */
-function shown(host: Opencode): string[] {
-  const all = [...historyFile(host), ...openTasks(host)].sort((a, b) => Number(a.id) - Number(b.id))
+function shown(opencode: Opencode): string[] {
+  const all = [...historyFile(opencode), ...openTasks(opencode)].sort((a, b) => Number(a.id) - Number(b.id))
   return all.flatMap(({ id, title, owner, status, steps }) => [
     `#${id} ${title} (${owner}): ${status}`,
     ...steps.map((step) => `   [${step.done ? "x" : " "}] ${step.title}${step.taskId ? ` -> #${step.taskId}` : ""}`),
   ])
 }
 
-function openTasks(host: Opencode) {
+function openTasks(opencode: Opencode) {
   try {
-    return boardFile(host).tasks
+    return boardFile(opencode).tasks
   } catch {
     return []
   }
 }
 
 /** Shows each state of the board until the task has ended. */
-async function follow(stage: Stage, host: Opencode): Promise<void> {
+async function follow(stage: Stage, opencode: Opencode): Promise<void> {
   let before = ""
-  await stage.until(host, LIMIT_MS, () => {
-    const lines = shown(host)
+  await stage.until(opencode, LIMIT_MS, () => {
+    const lines = shown(opencode)
     const text = lines.join("\n")
     if (text !== "" && text !== before) stage.tell("The board:", text)
     before = text
-    return historyFile(host).some(({ id }) => id === "1") || undefined
+    return historyFile(opencode).some(({ id }) => id === "1") || undefined
   })
 }
 
 await perform(
   () => play,
   async (stage) => {
-    const host = await stage.openBoard()
-    await stage.ask(host, PROMPT)
-    await follow(stage, host)
-    const guide = await archived(host, "1", LIMIT_MS)
+    const opencode = await stage.openBoard()
+    await stage.ask(opencode, PROMPT)
+    await follow(stage, opencode)
+    const guide = await archived(opencode, "1", LIMIT_MS)
     const runs = stage.model.requests.filter(
       (request) => taskOf(request) !== undefined && request.sinceUser.length === 0,
     )

@@ -3,7 +3,7 @@ import { openSession } from "../test/support/drive.ts"
 import { startModel } from "../test/support/model.ts"
 import { type Opencode, startOpencode } from "../test/support/opencode.ts"
 import { Problem, playToEnd } from "./ending.ts"
-import { makeHome, ownHost } from "./home.ts"
+import { makeHome, ownOpencode } from "./home.ts"
 import { bill, quoted, Screen } from "./screen.ts"
 import { PLUGIN } from "./stage.ts"
 import { PROMPT, scriptedPlay } from "./story.ts"
@@ -27,16 +27,16 @@ type Afterwards = (undo: () => unknown) => void
 async function main(ownModel: string | undefined, afterwards: Afterwards): Promise<void> {
   const home = makeHome(afterwards)
   screen.log("Starting OpenCode with the plugin, in a throw-away project.")
-  const host = await start(home, ownModel, afterwards)
+  const opencode = await start(home, ownModel, afterwards)
   afterwards(() => screen.close())
-  if (ownModel) await refuseUnknownModel(host, ownModel)
-  await refuseWithoutPlugin(host)
-  const sessionID = await openSession(host, { title: "Demo" })
+  if (ownModel) await refuseUnknownModel(opencode, ownModel)
+  await refuseWithoutPlugin(opencode)
+  const sessionID = await openSession(opencode, { title: "Demo" })
   screen.log("", screen.paint("bold", "You:"), ...quoted(PROMPT, screen.width))
-  const { error } = await host.client.session.promptAsync({ sessionID, parts: [{ type: "text", text: PROMPT }] })
+  const { error } = await opencode.client.session.promptAsync({ sessionID, parts: [{ type: "text", text: PROMPT }] })
   if (error) throw new Problem(`OpenCode did not take the prompt: ${JSON.stringify(error)}`)
   const watch = new Watch(sessionID)
-  const seen = await follow(host, watch, ownModel ? OWN_LIMIT_MS : SCRIPTED_LIMIT_MS)
+  const seen = await follow(opencode, watch, ownModel ? OWN_LIMIT_MS : SCRIPTED_LIMIT_MS)
   if (screen.live) screen.log("", ...[...watch.agents.values()].map((agent) => screen.row(agent)))
   conclude(seen)
   screen.log(bill(watch.usage, [...watch.agents.values()]))
@@ -48,14 +48,14 @@ async function start(home: string, ownModel: string | undefined, afterwards: Aft
     scripted.use(scriptedPlay())
     afterwards(() => scripted.close())
   }
-  const options = ownModel ? ownHost(home, ownModel) : { home, model: scripted }
-  const host = await startOpencode({ ...options, plugin: [[PLUGIN, {}]] })
-  afterwards(() => host.stop())
-  return host
+  const options = ownModel ? ownOpencode(home, ownModel) : { home, model: scripted }
+  const opencode = await startOpencode({ ...options, plugin: [[PLUGIN, {}]] })
+  afterwards(() => opencode.stop())
+  return opencode
 }
 
-async function refuseUnknownModel(host: Opencode, model: string): Promise<void> {
-  const { data } = await host.client.config.providers()
+async function refuseUnknownModel(opencode: Opencode, model: string): Promise<void> {
+  const { data } = await opencode.client.config.providers()
   const providers = data?.providers ?? []
   const [wanted = ""] = model.split("/")
   const provider = providers.find(({ id }) => id === wanted)
@@ -69,12 +69,12 @@ async function refuseUnknownModel(host: Opencode, model: string): Promise<void> 
   throw new Problem(`The provider "${wanted}" has no such model. It has, among others: ${names.slice(0, 8).join(", ")}`)
 }
 
-async function refuseWithoutPlugin(host: Opencode): Promise<void> {
-  const { data } = await host.client.tool.ids()
+async function refuseWithoutPlugin(opencode: Opencode): Promise<void> {
+  const { data } = await opencode.client.tool.ids()
   if (data?.includes("superagents_task")) return
   // OpenCode writes its log a moment late.
   await sleep(LOG_DELAY_MS)
-  const errors = host
+  const errors = opencode
     .logs()
     .split("\n")
     .filter((line) => line.includes("ERROR"))
@@ -82,13 +82,13 @@ async function refuseWithoutPlugin(host: Opencode): Promise<void> {
 }
 
 /** Shows what happens until the parent has said its last words. */
-async function follow(host: Opencode, watch: Watch, limit: number): Promise<Seen> {
+async function follow(opencode: Opencode, watch: Watch, limit: number): Promise<Seen> {
   const seen: Seen = { launched: new Set(), answers: new Set(), notices: 0, closing: "" }
   const deadline = Date.now() + limit
   let read = 0
   let quietSince = Date.now()
   while (Date.now() < deadline) {
-    const events = host.events.all.slice(read)
+    const events = opencode.events.all.slice(read)
     read += events.length
     for (const event of events) for (const happening of watch.take(event)) show(happening, seen)
     const agents = [...watch.agents.values()]
@@ -99,7 +99,7 @@ async function follow(host: Opencode, watch: Watch, limit: number): Promise<Seen
     if ((all && !working) || Date.now() - quietSince > QUIET_MS) return seen
     await sleep(FRAME_MS)
   }
-  throw new Problem(`The demo did not end within ${limit / 1000} seconds. What OpenCode said last:\n${host.logs()}`)
+  throw new Problem(`The demo did not end within ${limit / 1000} seconds. What OpenCode said last:\n${opencode.logs()}`)
 }
 
 function show(happening: Happening, seen: Seen): void {

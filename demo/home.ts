@@ -30,7 +30,7 @@ export function makeHome(afterwards: (undo: () => void) => void): string {
  * own, so that their sessions stay untouched. Credentials are linked, not copied: a token that the provider renews
  * meanwhile has to reach the user's own file.
  */
-export function ownHost(home: string, model: string): OpencodeOptions {
+export function ownOpencode(home: string, model: string): OpencodeOptions {
   const { XDG_DATA_HOME, XDG_CONFIG_HOME, XDG_CACHE_HOME, XDG_STATE_HOME: _state, ...rest } = process.env
   const kept = Object.entries(rest).filter(
     ([name]) => !/^npm_/i.test(name) && (!name.startsWith("OPENCODE") || OWN_SETTINGS.test(name)),

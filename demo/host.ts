@@ -44,25 +44,26 @@ await perform(
     const far = await startFar(stage.model)
     stage.afterwards(() => far.stop())
     const options = { hosts: { big: { command: far.command } } }
-    const host = await stage.open(
+    const opencode = await stage.open(
       "Starting OpenCode here, with a host `big`: a second home, reached by a command like ssh.",
       { usersPlugin: [[PLUGIN, options]] },
     )
-    const session = await openSession(host, { title: "Demo" })
-    const call = (name: string, args: object) => callTool(host, stage.model, session, name, args, { timeout: LIMIT_MS })
+    const session = await openSession(opencode, { title: "Demo" })
+    const call = (name: string, args: object) =>
+      callTool(opencode, stage.model, session, name, args, { timeout: LIMIT_MS })
     const tool = async (name: string, args: object) => (await call(name, args)).output ?? ""
     const task = { description: TASK, prompt: TASK, agent: "general", place: "big" }
     const { id, output } = launchedFrom(await call("superagents_task", task))
     stage.tell('superagents_task(place: "big"):', output)
     const cutOnce = cutter(stage, far)
     let before = ""
-    const { visible } = await stage.until(host, LIMIT_MS, async () => {
+    const { visible } = await stage.until(opencode, LIMIT_MS, async () => {
       const row = await tool("superagents_list", {})
       const phase = /^.*\| *running, ([^|]*?) *\|/m.exec(row)?.[1] ?? before
       if (phase !== before) stage.screen.log(`  ${phase}`)
       before = phase
       cutOnce(row)
-      return (await notifications(host, session))[0]
+      return (await notifications(opencode, session))[0]
     })
     stage.tell("Notification in the parent's session:", visible)
     stage.tell("superagents_output:", await tool("superagents_output", { task_id: id }))

@@ -60,9 +60,9 @@ function next(task_id: string, block: string): Reply {
   return call("complete_task", { task_id })
 }
 
-const report = (host: Opencode): string | undefined => {
+const report = (opencode: Opencode): string | undefined => {
   try {
-    const folder = join(boardFolder(host), "reports")
+    const folder = join(boardFolder(opencode), "reports")
     const [file] = readdirSync(folder).filter((name) => name.endsWith(".md"))
     return file && readFileSync(join(folder, file), "utf8")
   } catch {
@@ -71,26 +71,26 @@ const report = (host: Opencode): string | undefined => {
 }
 
 /** Shows each toast, as somebody at the screen would see it, until there is a report. */
-function follow(stage: Stage, host: Opencode): Promise<string> {
+function follow(stage: Stage, opencode: Opencode): Promise<string> {
   let read = 0
-  return stage.until(host, LIMIT_MS, () => {
-    const events = host.events.all.slice(read)
+  return stage.until(opencode, LIMIT_MS, () => {
+    const events = opencode.events.all.slice(read)
     read += events.length
     for (const event of events)
       if (event.type === "tui.toast.show") {
         const { title = "", message } = event.properties
         stage.tell(title, message)
       }
-    return report(host)
+    return report(opencode)
   })
 }
 
 await perform(
   () => play,
   async (stage) => {
-    const host = await stage.openBoard()
-    await stage.ask(host, PROMPT)
-    const text = await follow(stage, host)
+    const opencode = await stage.openBoard()
+    await stage.ask(opencode, PROMPT)
+    const text = await follow(stage, opencode)
     stage.tell("The report, in the project's .opencode/tasks/reports:")
     stage.screen.log("", text.trim())
     const refused = provider.refused === 1 ? "one request" : `${provider.refused} requests`

@@ -43,9 +43,9 @@ export class Stage {
   /** Says what begins, and starts OpenCode with it. */
   async open(words: string, options: OpencodeOptions): Promise<Opencode> {
     this.screen.log(words)
-    const host = await startOpencode({ home: this.home, model: this.model, ...options })
-    this.afterwards(() => host.stop())
-    return host
+    const opencode = await startOpencode({ home: this.home, model: this.model, ...options })
+    this.afterwards(() => opencode.stop())
+    return opencode
   }
 
   openBoard(): Promise<Opencode> {
@@ -54,10 +54,10 @@ export class Stage {
   }
 
   /** The user asks in a new session; returns its id. */
-  async ask(host: Opencode, prompt: string): Promise<string> {
-    const sessionID = await openSession(host, { title: "Demo" })
+  async ask(opencode: Opencode, prompt: string): Promise<string> {
+    const sessionID = await openSession(opencode, { title: "Demo" })
     this.tell("You:", prompt)
-    await host.client.session.promptAsync({ sessionID, parts: [{ type: "text", text: prompt }] })
+    await opencode.client.session.promptAsync({ sessionID, parts: [{ type: "text", text: prompt }] })
     return sessionID
   }
 
@@ -72,12 +72,12 @@ export class Stage {
   }
 
   /** Looks again and again until there is a result; `limit` is in milliseconds. */
-  async until<T>(host: Opencode, limit: number, look: () => T | undefined | Promise<T | undefined>): Promise<T> {
+  async until<T>(opencode: Opencode, limit: number, look: () => T | undefined | Promise<T | undefined>): Promise<T> {
     for (const deadline = Date.now() + limit; Date.now() < deadline; await sleep(LOOK_MS)) {
       const result = await look()
       if (result !== undefined) return result
     }
-    throw new Problem(`It did not end within ${limit / 1000} seconds. What OpenCode said last:\n${host.logs()}`)
+    throw new Problem(`It did not end within ${limit / 1000} seconds. What OpenCode said last:\n${opencode.logs()}`)
   }
 }
 

@@ -52,11 +52,11 @@ await perform(
   (stage) => (request) => play(stage, request),
   async (stage) => {
     writeRepository(stage)
-    const host = await stage.open("Starting OpenCode in a throw-away repository with a failing test.", {
+    const opencode = await stage.open("Starting OpenCode in a throw-away repository with a failing test.", {
       plugin: [PLUGIN],
     })
-    const session = await stage.ask(host, PROMPT)
-    const { hidden } = await stage.until(host, LIMIT_MS, async () => (await notifications(host, session))[0])
+    const session = await stage.ask(opencode, PROMPT)
+    const { hidden } = await stage.until(opencode, LIMIT_MS, async () => (await notifications(opencode, session))[0])
     stage.tell("The agent is told:", hidden)
     const isMended = readFileSync(join(stage.project, "sum.sh"), "utf8").trim() === RIGHT.trim()
     if (!isMended || !hidden.includes("Tries: 2 of 2, won by scripted/beta"))

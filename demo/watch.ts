@@ -1,4 +1,4 @@
-import type { HostEvent } from "../test/support/opencode.ts"
+import type { OpencodeEventOf } from "../test/support/opencode.ts"
 
 /** An agent as a user sees it: read from its session and its events alone, as the terminal companion would. */
 export type Agent = {
@@ -29,8 +29,8 @@ export type Happening =
   | { readonly type: "said"; readonly text: string }
   | { readonly type: "failed"; readonly reason: string }
 
-type Part = Extract<HostEvent, { type: "message.part.updated" }>["properties"]["part"]
-type Session = Extract<HostEvent, { type: "session.updated" }>["properties"]["info"]
+type Part = Extract<OpencodeEventOf, { type: "message.part.updated" }>["properties"]["part"]
+type Session = Extract<OpencodeEventOf, { type: "session.updated" }>["properties"]["info"]
 
 /** Follows one parent session and its agents through OpenCode's events. */
 export class Watch {
@@ -51,7 +51,7 @@ export class Watch {
   }
 
   /** Takes in an event and returns what it means to a user. */
-  take(event: HostEvent): Happening[] {
+  take(event: OpencodeEventOf): Happening[] {
     switch (event.type) {
       case "session.created":
       case "session.updated":

@@ -14,8 +14,8 @@ const MOST_CALLS = 5
 const SETTLE_MS = 5000
 
 /**
- * Tasks whose model does not say a word: what looking after them costs. Each contender alone on a fresh OpenCode, since a
- * host that has run for a minute collects all its garbage at some time, which costs more than all that is measured here.
+ * Tasks whose model does not say a word: what looking after them costs. Each contender alone on a fresh OpenCode: one that
+ * has run for a minute collects all its garbage at some time, which costs more than all that is measured here.
  */
 export const silentCase: Case = async ({ runs, short, built, progress }) => {
   const found = collector()

@@ -13,7 +13,7 @@ const REST_MS = 4000
 /** An OpenCode with the plugin against one without any: from its start to its first answer, and its memory at rest. */
 export const startCase: Case = async ({ runs, short, built, progress }) => {
   const found = collector()
-  // With the catalogue of models that a user's host reads.
+  // With the catalogue of models that a user's OpenCode reads.
   const env = { OPENCODE_MODELS_PATH: undefined }
   const starts = {
     native: (model: ScriptedModel) => startOpencode({ model, env }),

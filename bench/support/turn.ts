@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto"
 import { unwrap } from "../../test/support/drive.ts"
 import type { ModelRequest } from "../../test/support/model.ts"
-import type { HostEvent, Opencode } from "../../test/support/opencode.ts"
+import type { Opencode, OpencodeEventOf } from "../../test/support/opencode.ts"
 import type { Bench, Job } from "./contender.ts"
 
 const TIMEOUT_MS = 180_000
@@ -33,7 +33,7 @@ export type Turn = {
   readonly launched: readonly Launched[]
 }
 
-const toolPart = (event: HostEvent) => {
+const toolPart = (event: OpencodeEventOf) => {
   if (event.type !== "message.part.updated" || event.properties.part.type !== "tool") return undefined
   return event.properties.part
 }
@@ -100,7 +100,7 @@ export const handOver = async (bench: Bench, sessionID: string, jobs: readonly J
 
 const patient = { timeout: TIMEOUT_MS }
 
-const userMessage = (event: HostEvent, sessionID: string) => {
+const userMessage = (event: OpencodeEventOf, sessionID: string) => {
   if (event.type !== "message.updated" || event.properties.info.sessionID !== sessionID) return undefined
   return event.properties.info.role === "user" ? event.properties.info : undefined
 }
@@ -148,7 +148,7 @@ export const toldOf = async (
   }
 }
 
-const completedAt = (event: HostEvent, sessionID: string): number | undefined => {
+const completedAt = (event: OpencodeEventOf, sessionID: string): number | undefined => {
   if (event.type !== "message.updated" || event.properties.info.sessionID !== sessionID) return undefined
   const { info } = event.properties
   return info.role === "assistant" ? info.time.completed : undefined
@@ -162,7 +162,7 @@ export const childAskedAt = async ({ model }: Bench, child: string): Promise<num
 export const allTold = async ({ opencode }: Bench, sessionID: string, jobs: readonly Job[], limit = TIMEOUT_MS) => {
   const deadline = performance.now() + limit
   for (const { description } of jobs) {
-    const isNews = ({ type, properties }: HostEvent) => {
+    const isNews = ({ type, properties }: OpencodeEventOf) => {
       if (type !== "message.part.updated" || properties.part.sessionID !== sessionID) return false
       return properties.part.type === "text" && isNewsOf(properties.part.text, description)
     }

@@ -4,7 +4,7 @@ import { dataFolder } from "../runtime/record/identity.ts"
 import type { Transport } from "./client.ts"
 import type { OpencodeConnection } from "./connect.ts"
 
-/** Versions covered by the end-to-end tests (`npm run test:hosts`). */
+/** Versions covered by the end-to-end tests (`npm run test:versions`). */
 const TRIED = { from: "1.18.28", to: "1.18.34" }
 /** Before this version, a message stored during a turn starts no further step. */
 const WAKES_BUSY_FROM = "1.18.15"

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { callTool, eventually, idle, messages, openSession, say, toolParts, unwrap } from "../support/drive.ts"
 import type { ModelRequest } from "../support/model.ts"
-import type { HostEvent } from "../support/opencode.ts"
+import type { OpencodeEventOf } from "../support/opencode.ts"
 import { gate, launch, launchAll, notifications, notified } from "../support/plugin.ts"
 import { endsWith, isBusy, model, opencode, outputOf, PATIENT, tell, tellScene } from "../support/tell-scene.ts"
 
@@ -18,7 +18,7 @@ describe("a message to a task", () => {
     })
     const session = await openSession(opencode)
     const { id, child } = await launch(opencode, model, session, { prompt: "T-WORK" }, PATIENT)
-    const isSpoken = (event: HostEvent) =>
+    const isSpoken = (event: OpencodeEventOf) =>
       event.type === "message.part.delta" && event.properties.sessionID === child && event.properties.field === "text"
     await opencode.events.waitFor(isSpoken, PATIENT)
     expect((await tell(session, id, "T-MORE")).status).toBe("completed")
@@ -181,7 +181,7 @@ test("each of a hundred messages sent as tasks end is read or refused, and no tu
       await notified(opencode, session, (round + 1) * TASKS.length, PATIENT.timeout)
       // The words may come after the last end.
       const word = `R-MORE ${numbers(first + round).at(-1)}.`
-      const isSaid = (event: HostEvent) =>
+      const isSaid = (event: OpencodeEventOf) =>
         event.type === "message.part.updated" &&
         event.properties.part.type === "tool" &&
         ["completed", "error"].includes(event.properties.part.state.status) &&

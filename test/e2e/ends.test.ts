@@ -84,7 +84,7 @@ test("two processes that restore the same tasks notify the parent of each task o
     // Any request makes an OpenCode load the project and its plugins.
     await Promise.all(others.map(({ client }) => unwrap(client.tool.ids())))
     const [first] = others
-    if (!first) throw new Error("no host")
+    if (!first) throw new Error("no OpenCode")
     await eventually(async () => (await notifications(first, session)).length >= 2, PATIENCE)
     await eventually(async () => (await deliveries(first, session)).every((state) => state === "confirmed"), PATIENCE)
     expect(await notifications(first, session)).toHaveLength(2)

@@ -16,7 +16,7 @@ let opencode: Opencode
 beforeAll(async () => {
   model = await startModel()
   const options = { entry: path("../../dist/server.js"), missing: "/sync/replay" }
-  opencode = await startOpencode({ model, plugin: [[path("../support/fixtures/other-host-plugin.ts"), options]] })
+  opencode = await startOpencode({ model, plugin: [[path("../support/fixtures/missing-route-plugin.ts"), options]] })
   model.use((request) => (request.lastUser.startsWith("HANG") ? { hang: true } : undefined))
   model.use((request) => (request.lastUser === "the word is tulip" ? { text: "I remember tulip" } : undefined))
 })

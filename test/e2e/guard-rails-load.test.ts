@@ -28,7 +28,7 @@ afterAll(async () => {
   await model?.close()
 })
 
-/** Live objects of the whole host after its garbage was collected. */
+/** Live objects of all of OpenCode after its garbage was collected. */
 const heapMB = async () => Number((await callTool(opencode, model, await openSession(opencode), "heap", {})).output)
 
 /** The same once they get no fewer: OpenCode lets go in its own time. */

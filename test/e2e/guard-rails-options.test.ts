@@ -20,7 +20,7 @@ beforeAll(async () => {
     reuseIdentical: true,
     wake: "never",
   })
-  // The plugin reports through the host's own log, which is written a moment later.
+  // The plugin reports through OpenCode's own log, which is written a moment later.
   startLogs = await eventually(() => opencode.logs().includes("fork.depth") && opencode.logs())
   await ask(opencode, await openSession(opencode), "warm up")
 })

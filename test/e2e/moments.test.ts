@@ -63,7 +63,7 @@ async function lifeThatDies(moment: Moment) {
   return { session, ids, told }
 }
 
-/** The child has done one step of two when its host dies: its plan is half done. */
+/** The child has done one step of two when its OpenCode dies: its plan is half done. */
 const ROUNDS = Number(process.env.SUPERAGENTS_GAP_ROUNDS ?? 2)
 
 test(`OpenCode's death between two steps of the child interrupts the task once, in ${ROUNDS} of ${ROUNDS} rounds`, {

@@ -29,7 +29,7 @@ afterEach(async () => {
   root = ""
 })
 
-/** A host whose user has these options, as text since the host reads comments, in a project that has those. */
+/** An OpenCode whose user has these options, as text since OpenCode reads comments, in a project that has those. */
 async function start(own: string | undefined, project: object | undefined): Promise<Opencode> {
   root = await realpath(await mkdtemp(join(tmpdir(), "superagents-sources-")))
   const folder = join(root, "config", "opencode")

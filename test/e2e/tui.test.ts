@@ -14,7 +14,7 @@ import { startTui, type Tui } from "../support/tui.ts"
 const source = (path: string) => fileURLToPath(new URL(`../../src/${path}`, import.meta.url))
 const WIDE = [200, 50] as const
 const NARROW = [100, 30] as const
-/** The first turn of a terminal that is its own host loads the provider, too. */
+/** The first turn of a terminal that is its own OpenCode loads the provider, too. */
 const FIRST_TURN_MS = 60_000
 const DIALOG_MS = 300
 const PRESS_AGAIN_MS = 10_000

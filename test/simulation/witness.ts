@@ -6,7 +6,7 @@ export const MINUTE = 60_000
 /** A request to a model: which session asks, when, and what its last user message says. */
 type Asked = { readonly sessionID: string; readonly at: number; readonly lastUser: string }
 
-/** Keeps all requests to models that a rig's host makes from now on. */
+/** Keeps all requests to models that a rig's OpenCode makes from now on. */
 export function witness(rig: Rig) {
   const asked: Asked[] = []
   rig.opencode.scripts.push(({ sessionID, lastUser }) => {

@@ -24,7 +24,7 @@ export const boardTaskOf = (id: string, at: string, more: Partial<BoardTask> = {
   ...more,
 })
 
-/** A board under the rules alone: no file, no clock, no host. Its time goes on by a second with each command. */
+/** A board under the rules alone: no file, no clock, no OpenCode. Its time goes on by a second with each command. */
 export class RuledBoard {
   state: BoardState = EMPTY
   readonly history: BoardTask[] = []

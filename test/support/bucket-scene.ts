@@ -59,7 +59,7 @@ export const start = async (): Promise<Opencode> => {
 }
 
 export const launchSome = async (sessionID: string, count: number) => {
-  if (!opencode) throw new Error("no host")
+  if (!opencode) throw new Error("no OpenCode")
   const tasks = Array.from({ length: count }, (_, at) => ({ prompt: `P-NIGHT ${at}`, batch: "night" }))
   return launchAll(opencode, model, sessionID, tasks)
 }

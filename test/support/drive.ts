@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto"
 import type { AssistantMessage, Message, ToolPart } from "@opencode-ai/sdk/v2"
 import { eventually, type News } from "./eventually.ts"
 import type { ModelRequest, ScriptedModel } from "./model.ts"
-import type { HostEvent, Opencode } from "./opencode.ts"
+import type { Opencode, OpencodeEventOf } from "./opencode.ts"
 
 export { eventually } from "./eventually.ts"
 
@@ -48,7 +48,7 @@ const modelFrom = (name: string) => {
 }
 
 /** News of these events alone: what else happens in OpenCode is no reason to ask it again. */
-export const newsOf = ({ events }: Opencode, concerns: (event: HostEvent) => boolean): News => ({
+export const newsOf = ({ events }: Opencode, concerns: (event: OpencodeEventOf) => boolean): News => ({
   mark: events.mark,
   since: (mark, limit) => events.since(mark, limit, concerns),
 })
@@ -155,7 +155,7 @@ const outcomeOf = ({ state }: ToolPart): ToolOutcome | undefined => {
 }
 
 /** The call that this event tells the end of. */
-const endedCall = (event: HostEvent) => {
+const endedCall = (event: OpencodeEventOf) => {
   if (event.type !== "message.part.updated" || event.properties.part.type !== "tool") return undefined
   const { callID, state } = event.properties.part
   return state.status === "completed" || state.status === "error" ? callID : undefined

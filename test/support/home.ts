@@ -18,7 +18,7 @@ export type HomeOptions = {
   permission?: Record<string, unknown>
   /** Added to the environment; `undefined` takes a variable away. */
   env?: Record<string, string | undefined>
-  /** A home that an earlier host left behind: its sessions and project are used again. */
+  /** A home that an earlier OpenCode left behind: its sessions and project are used again. */
   home?: string
 }
 

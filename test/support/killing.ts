@@ -47,7 +47,7 @@ export async function statuses(
   )
 }
 
-/** Longest wait for what a restarted host has to tell: on a busy machine it takes half a minute to start. */
+/** Longest wait for what a restarted OpenCode has to tell: on a busy machine it takes half a minute to start. */
 const PATIENCE_MS = 120_000
 
 /** Uses the parent's session as a user would after a restart, and waits until every task is told and has ended. */

@@ -6,7 +6,7 @@ import { createEventLog } from "./events.ts"
 import { type HomeOptions, prepareHome, tail } from "./home.ts"
 import { freePort, type ServerProcess, startServer } from "./server-process.ts"
 
-export type { OpencodeEventOf as HostEvent } from "./events.ts"
+export type { OpencodeEventOf } from "./events.ts"
 export type { Plugin } from "./home.ts"
 export type OpencodeOptions = HomeOptions
 

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { reap } from "./reap.ts"
 
-/** `SUPERAGENTS_OPENCODE` names another version's binary: that is how `npm run test:hosts` tries several. */
+/** `SUPERAGENTS_OPENCODE` names another version's binary: that is how `npm run test:versions` tries several. */
 export const BINARY =
   process.env.SUPERAGENTS_OPENCODE ?? fileURLToPath(new URL("../../node_modules/.bin/opencode", import.meta.url))
 
@@ -19,7 +19,7 @@ process.on("exit", () => {
   for (const child of living) child.kill("SIGKILL")
 })
 
-/** `--port 0` would take 4096 when it is free, so that one test's dead host could be answered for by another's. */
+/** `--port 0` would take 4096 when it is free, so that one test's dead OpenCode could be answered for by another's. */
 export const freePort = async () => {
   const server = createServer()
   server.listen(0, "127.0.0.1")

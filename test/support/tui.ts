@@ -13,9 +13,9 @@ const SELECT_TRIES = 8
 const SIDEBAR_COLUMNS = 200
 
 export type TuiOptions = {
-  /** A running `serve` host: the terminal attaches to it. Without one, the terminal is its own host. */
+  /** A running `opencode serve`: the terminal attaches to it. Without one, the terminal is its own OpenCode. */
   opencode?: Opencode
-  /** Of a terminal that is its own host. */
+  /** Of a terminal that is its own OpenCode. */
   home?: HomeOptions
   /** The session to open at once. */
   sessionID?: string
@@ -80,7 +80,7 @@ export const startTui = async ({ opencode, home = {}, sessionID, size, colours, 
    * own: the wide terminal's sidebar has it.
    */
   const show = async ({ id, title }: { id: string; title: string }, [columns, rows]: readonly [number, number]) => {
-    if (!opencode) throw new Error("a terminal that is its own host has no door for this")
+    if (!opencode) throw new Error("a terminal that is its own OpenCode has no door for this")
     terminal.resize(SIDEBAR_COLUMNS, rows)
     // A terminal that has only just begun may not hear it yet.
     for (let tries = 1; ; tries++) {

@@ -21,13 +21,13 @@ const FEATURES = {
   board: ["board-flow"],
 } as const
 const README = join(ROOT, "README.md")
-const TABLE = /(<!-- hosts:begin -->\n)[\s\S]*(<!-- hosts:end -->)/
+const TABLE = /(<!-- versions:begin -->\n)[\s\S]*(<!-- versions:end -->)/
 
 type Counts = { readonly numPassedTests: number; readonly numFailedTests: number }
 
 /** The version's binary, fetched once. */
 function binaryOf(version: string): string {
-  const folder = join(ROOT, "node_modules/.cache/hosts", version)
+  const folder = join(ROOT, "node_modules/.cache/versions", version)
   const binary = join(folder, "package/bin/opencode")
   if (existsSync(binary)) return binary
   rmSync(folder, { recursive: true, force: true })
@@ -41,7 +41,7 @@ function binaryOf(version: string): string {
 }
 
 function run(binary: string, files: readonly string[]): Counts {
-  const report = join(ROOT, "node_modules/.cache/hosts/report.json")
+  const report = join(ROOT, "node_modules/.cache/versions/report.json")
   rmSync(report, { force: true })
   spawnSync(
     "npx",

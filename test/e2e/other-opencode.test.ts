@@ -13,7 +13,7 @@ let opencode: Opencode
 beforeAll(async () => {
   model = await startModel()
   const options = { entry: path("../../dist/server.js"), missing: MISSING }
-  opencode = await startOpencode({ model, plugin: [[path("../support/fixtures/other-host-plugin.ts"), options]] })
+  opencode = await startOpencode({ model, plugin: [[path("../support/fixtures/missing-route-plugin.ts"), options]] })
 })
 
 afterAll(async () => {
