@@ -9,11 +9,12 @@ import { PACKAGE } from "../../test/support/plugin.ts"
 import { type Case, collector } from "../support/case.ts"
 import { type Contender, inTurn, superagents, withBenches } from "../support/contender.ts"
 import { atMostTimes } from "../support/rows.ts"
-import { childAskedAt, handOver, jobsOf, toldOf } from "../support/turn.ts"
+import { childAskedAt, handOver, jobsOf } from "../support/turn.ts"
 
 /** How many of the files the user has changed, and how many the task. */
 const CHANGED_FILES = 20
 const FILES_IN_FOLDER = 100
+const LIMIT_MS = 120_000
 
 /** Making a worktree ready and bringing its work home, in a large repository, beside what git alone takes. */
 export const worktreesCase: Case = async ({ runs, short, built, progress }) => {
@@ -91,7 +92,11 @@ async function measureFirstRequest(plugin: string, run: number, found: ReturnTyp
       if (!launched) continue
       const askedAt = await childAskedAt(bench, launched.child)
       found.add(FIRST_REQUEST, bench.contender.name, askedAt - launched.startedAt)
-      await toldOf(bench, turn)
+      // The events of a task in a worktree are not those of the project, so the parent's model tells its end.
+      const { description } = launched.job
+      await bench.model.waitFor((each) => each.sessionID === turn.sessionID && each.lastUser.includes(description), {
+        timeout: LIMIT_MS,
+      })
     }
   })
 }
