@@ -166,10 +166,6 @@ export async function replacingPrompt(
   opencode: OpencodeApi,
   { sessionID, run: { startedAt = Number.POSITIVE_INFINITY } }: Task,
 ): Promise<string | undefined> {
-  const last = await opencode.lastMessage(sessionID)
-  const id = last?.role === "user" ? last.id : last?.parentID
-  if (!last || last.createdAt < startedAt || id === undefined) return undefined
-  if (opencode.taskOf(id) === undefined) return id
   const asked = await opencode.lastMessage(sessionID, (message) => {
     const { role, createdAt } = message
     return (

@@ -1022,3 +1022,22 @@ test.each<[string, Reply, Reply]>([
     expect(task).toMatchObject({ status, delivery: { state: "confirmed" } })
   },
 )
+
+test("a run whose user replaces its prompt and then compacts the session ends with the answer to the new prompt", async () => {
+  const rig = new Rig()
+  rig.onPrompt("WORK", HANG)
+  rig.onPrompt("BETTER", { text: "the better answer" })
+  const { id, sessionID, run } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(100)
+  rig.opencode.onEvent = () => "lose"
+  rig.opencode.abortByUser(sessionID)
+  await rig.clock.advance(100)
+  rig.opencode.undo(sessionID, run.promptID)
+  rig.opencode.say(sessionID, "BETTER", { agent: "general" })
+  await rig.clock.advance(100)
+  rig.opencode.compact(sessionID)
+  rig.opencode.abortByUser(sessionID)
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id).status).toBe("completed")
+  expect(rig.notices()[0]?.hidden).toContain("the better answer")
+})

@@ -278,7 +278,7 @@ const PEOPLE: readonly Input[] = [
   {
     name: "its user has it compacted while it works",
     weight: 3,
-    can: (world, { sessionID }) => world.opencode.isWorking(sessionID),
+    can: (world, task) => isHere(world, task) && world.opencode.isWorking(task.sessionID),
     give: (world, { sessionID }) => {
       world.watch.userDid(sessionID)
       world.opencode.compact(sessionID)

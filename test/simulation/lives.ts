@@ -41,17 +41,21 @@ function circumstancesOf(random: Random, kind: Kind): EndOptions {
   // What only a time limit would end has one.
   const isEndless = kind !== "checks" && stallTimeout > 0 && permissionTimeout > 0 && random.chance(0.3)
   const far = kind === "hosts" ? random.pick([20_000, 0]) : undefined
+  const maxConcurrentTasks = random.pick([1, 2, 2, 3, 0])
+  const lastWord = random.pick([3000, 0])
+  const pollInterval = random.pick([2000, 2000, 500, 0])
   return {
     ...(far !== undefined && { far }),
     ...(kind === "purse" && { purse: true }),
     options: {
       maxDepth: 2,
-      maxConcurrentTasks: random.pick([1, 2, 2, 3, 0]),
-      taskTimeout: isEndless ? 0 : 60_000,
+      maxConcurrentTasks,
+      // Without polls, nobody finds a question whose event was lost.
+      taskTimeout: isEndless && pollInterval > 0 ? 0 : 60_000,
       stallTimeout,
       permissionTimeout,
-      lastWord: random.pick([3000, 0]),
-      pollInterval: random.pick([2000, 2000, 500, 0]),
+      lastWord,
+      pollInterval,
       maxLaunchesPerMinute: 0,
       maxHistory: random.pick([0, 0, 2]),
       maxCostPerSession: budget,

@@ -1,4 +1,4 @@
-import { type Ask, isActive, type Task, uncounted } from "../../src/core/task.ts"
+import { type Ask, hasPendingNotification, isActive, type Task, uncounted } from "../../src/core/task.ts"
 import { FAR } from "./far.ts"
 import { FULL, STEP_USD } from "./kinds.ts"
 import { isToldAs, says, type Watch } from "./watch.ts"
@@ -25,8 +25,9 @@ export async function rest(world: World): Promise<void> {
   for (const rig of [world.other, world.rig]) world.track("be ready", rig.manager.ready(world.parent), rig)
   await world.clock.advance(10 * MINUTE)
   // What another machine had parked goes on when its lease is over.
-  const isActiveIn = ({ manager }: typeof world.rig) => manager.list(world.parent).some(({ task }) => isActive(task))
-  if (world.endOptions.strangers && [world.rig, world.other].some(isActiveIn)) await world.clock.advance(10 * MINUTE)
+  const isUnsettled = ({ manager }: typeof world.rig) =>
+    manager.list(world.parent).some(({ task }) => isActive(task) || hasPendingNotification(task))
+  if (world.endOptions.strangers && [world.rig, world.other].some(isUnsettled)) await world.clock.advance(10 * MINUTE)
   if (world.opencode.isDead) return
   world.watch.check()
   const { watch, tasks } = world
@@ -66,9 +67,10 @@ async function calm(world: World): Promise<void> {
   if (other.opencode.isDead) await world.restartOther()
   for (const each of [rig, other]) {
     each.timers.frozen = each.opencode.clock.frozen = false
-    const session = each.opencode.database.sessions.get(each.parent)
-    if (session?.undoneFrom) each.opencode.redo(each.parent)
   }
+  // Nobody leaves a session undone for ever.
+  for (const [sessionID, { undoneFrom }] of rig.opencode.database.sessions)
+    if (undoneFrom) (sessionID === other.parent ? other : rig).opencode.redo(sessionID)
 }
 
 function checkTask(world: World, task: Task): void {
@@ -118,7 +120,9 @@ function checkAnswer({ watch, history, opencode }: World, task: Task, told: stri
     isFull ||= message.role === "assistant" && message.finish === "stop" && says(message, FULL)
   }
   const answer = told.includes("You have fetched its answer already.") ? watch.fetched.get(task.id) : told
-  if (isFull && task.status === "completed" && answer !== undefined && !answer.includes(FULL))
+  // Of an answer that could not be read, nothing is told.
+  const isUntold = told.includes("Use superagents_output tools to see agent responses.")
+  if (isFull && task.status === "completed" && answer !== undefined && !isUntold && !answer.includes(FULL))
     watch.breach(`${name} had answered before its session was compacted, and was told otherwise`)
 }
 

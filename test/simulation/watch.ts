@@ -291,7 +291,7 @@ export class Watch {
   #checkSteps({ id, sessionID, run }: Task): void {
     const { opencode, history } = this.#world
     const session = opencode.database.sessions.get(sessionID)
-    if (!run.parked || !session || session.undoneFrom) return
+    if (!run.parked || !session || session.undoneFrom || this.rewritten.has(id)) return
     const calls = session.messages.flatMap(({ parts }) => parts.filter(({ type }) => type === "tool")).length
     const before = this.#steps.get(id)
     this.#steps.set(id, { at: run.parked.at, calls })

@@ -74,12 +74,20 @@ describe("an undone prompt", () => {
 
   test("a run follows a corrected prompt of the user and does not send the first one again", () => {
     const better = [asked("msg_better"), answer({ parentID: "msg_better" })]
-    const { run, commands } = looked({ messages: better, replacementID: "msg_better" })
+    const replaced = { messages: better, replacementID: "msg_better" }
+    const { run, commands } = looked(replaced, { stuckSince: NOW - 1000 })
     expect(commands[0]).toMatchObject({ do: "record", event: { type: "prompt replaced", promptID: "msg_better" } })
     expect(run?.closing).toMatchObject({ ending: { type: "completed" }, task: { run: { promptID: "msg_better" } } })
     const open = looked({ messages: [asked("msg_better")], replacementID: "msg_better", busy: true }, { stuckSince: 1 })
     expect(open).toMatchObject({ stage: "working", does: ["record"] })
     expect([open.run?.prompt, open.run?.stuckSince]).toEqual([undefined, undefined])
+  })
+
+  test("a run does not take what its user wrote before its prompt was stored for a replacement of the prompt", () => {
+    const theirs = [asked("msg_theirs"), answer({ parentID: "msg_theirs" })]
+    const { run, does } = looked({ messages: theirs, replacementID: "msg_theirs" })
+    expect(does).toEqual([])
+    expect(run).toMatchObject({ stage: "working", stuckSince: NOW, lookAt: NOW + 1000 })
   })
 })
 

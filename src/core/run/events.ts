@@ -206,6 +206,9 @@ export const looked: Handler<"looked"> = (given, { waited, found }, context) => 
 function classified(run: ActiveRun, found: SessionRead, waited: boolean, context: RunContext): MachineStep {
   const { replacementID: promptID } = found
   if (promptID === undefined) return classifiedSince(run, found, waited, context)
+  // OpenCode stores a prompt a moment after accepting it, and the user may have written to the session before that.
+  const replacedAt = (run.stuckSince ?? context.now) + WORD_GRACE_MS
+  if (context.now < replacedAt) return stay({ ...run, stuckSince: run.stuckSince ?? context.now, lookAt: replacedAt })
   const event = { type: "prompt replaced", generation: run.generation, promptID } as const
   const updatedContext = { ...context, task: transition(context.task, event) }
   // The run's first prompt is not sent again, because a user has replaced it.
