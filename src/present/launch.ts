@@ -1,7 +1,7 @@
 import { batchText } from "../core/dependencies.ts"
 import { chosenIn, type Group } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
-import { type PauseView, whenOf } from "../core/pause.ts"
+import { type PauseView, waitsForText, whenOf } from "../core/pause.ts"
 import type { ToolResult } from "../core/ports.ts"
 import { MOST_COMMAND_CHARS, quoted } from "../core/receipt.ts"
 import { conditionOf } from "../core/refusal.ts"
@@ -66,16 +66,21 @@ const waitingLines = ({ task, phase }: TaskView): string[] =>
 const closedLines = ({ at }: TaskView, closed: PauseView | undefined): string[] => {
   if (!closed) return []
   const when = whenOf(closed, at)
-  const time = when ? `${when.after} (in ${duration(when.in)})` : ""
+  if (!when) return [`The task waits for ${waitsForText(closed, at)} and begins by itself.`]
   return [
-    `${closed.waitsFor} ${conditionOf(closed.kind)}${time}: the task is parked and begins by itself ${closed.until === undefined ? "when it opens" : "then"}.`,
+    `${closed.waitsFor} ${conditionOf(closed.kind)}${when.after} (in ${duration(when.in)}): the task is parked and begins by itself ${closed.until === undefined ? "when it opens" : "then"}.`,
   ]
+}
+
+function beginningOf(view: TaskView, closed: PauseView | undefined): string {
+  if (closed) return whenOf(closed, view.at) ? "is parked" : "waits for its model"
+  return view.phase === "queued" ? waitsForSlot(view) : "started"
 }
 
 export function renderResume({ view, allowance, place, closed, results }: Begun): ToolResult {
   const { task } = view
   const lines = [
-    `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? "is parked" : view.phase === "queued" ? waitsForSlot(view) : "started"}.`,
+    `Resume #${task.run.generation} of task ${nameOf(task)} ${beginningOf(view, closed)}.`,
     `Agent: ${agentOf(task)}${task.group ? "" : ", with its whole history"}.`,
     ...closedLines(view, closed),
     ...termLines(task, { allowance, place, results }),

@@ -236,7 +236,9 @@ export class Watch {
   /** Its user has done something there since it ended: what goes on there is theirs. */
   isUsers({ sessionID, run, outcome }: Task): boolean {
     // When a run of a dead process ended is not known: its user may have gone on before that.
-    const since = outcome?.reason?.code === "interrupted" ? run.createdAt : run.endedAt
+    // All that goes on in the session of a run that never began is its user's.
+    const isUnknown = outcome?.reason?.code === "interrupted" || run.startedAt === undefined
+    const since = isUnknown ? run.createdAt : run.endedAt
     return (this.#userAt.get(sessionID) ?? 0) >= (since ?? 0)
   }
 

@@ -110,6 +110,21 @@ test("a missing wake-up is made up by the task that ended last, not by the last 
   expect(deferredWakeOf(last, store, "last")?.id).toBe("bg_1")
 })
 
+test("a task that woke the parent makes up the wake-up of earlier ends only", () => {
+  const [woken, later, cancelled] = [
+    named("bg_1", { delivery: deliveryOf({ state: "confirmed" }) }),
+    named("bg_2", { delivery: deliveryOf({ state: "confirmed", wake: false }) }),
+    named("bg_3"),
+  ]
+  const store = storeOf(woken, later, cancelled)
+  const endAs = (...ids: readonly string[]) => {
+    for (const [index, id] of ids.entries()) Object.assign(store.handle(id) ?? {}, { endIndex: index + 1 })
+    return deferredWakeOf(cancelled, store, "last")?.id
+  }
+  expect(endAs("bg_1", "bg_2", "bg_3")).toBe("bg_2")
+  expect(endAs("bg_2", "bg_1", "bg_3")).toBeUndefined()
+})
+
 test("a task that ends after the waking one is reported last, even while that message is being sent", () => {
   const late = named("bg_1", { delivery: deliveryOf({ wake: false, running: 1 }) })
   const waking = named("bg_2", { delivery: deliveryOf() })

@@ -110,6 +110,19 @@ describe("the text of a launch", () => {
     )
   })
 
+  test("a task behind a model that is just being tried again is not said to be parked at a limit", () => {
+    const begun = {
+      view: viewOf({ at: 5 }),
+      allowance: [],
+      closed: { waitsFor: "mock/one", kind: "limit", next: 5 } as const,
+    }
+    const line = "\nThe task waits for mock/one (others try it first) and begins by itself.\n"
+    expect(renderLaunch({ ...begun, reused: false }).output).toContain(line)
+    const resumed = renderResume(begun).output
+    expect(resumed).toContain(line)
+    expect(resumed).toMatch(/^Resume #0 of task bg_aaaaaaaa [^\n]* waits for its model\.\n/)
+  })
+
   test("the launch text says that an identical earlier task is used again", () => {
     expect(renderLaunch({ view: viewOf(), reused: true, allowance: ["$1.00 for this run"] }).output).toMatch(
       /^An identical .*: it is running, working\./,

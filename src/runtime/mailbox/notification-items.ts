@@ -83,10 +83,11 @@ export function deferredWakeOf(
 ): Task | undefined {
   if (wake !== "last") return undefined
   const batch = store.ofParent(parentID).filter((task) => task.batch === name)
-  if (batch.some((task) => isActive(task) || (task.delivery.state !== "none" && task.delivery.wake))) return undefined
-  // Tasks are in the order of their ends, so that the last one wakes the parent.
+  if (batch.some((task) => isActive(task) || (hasPendingNotification(task) && task.delivery.wake))) return undefined
   const inOrder = batch.toSorted((a, b) => endOf(a, store) - endOf(b, store))
-  return inOrder.findLast((task) => task.id !== id && task.delivery.state !== "none" && !isQuiet(task))
+  const last = inOrder.findLast((task) => task.id !== id && task.delivery.state !== "none" && !isQuiet(task))
+  // A task that has woken the parent covers all that ended before it.
+  return last && last.delivery.state !== "none" && last.delivery.wake ? undefined : last
 }
 
 const endOf = ({ id }: Task, store: TaskStore): number => store.handle(id)?.endIndex ?? 0
