@@ -44,8 +44,8 @@ export type RunLimits = SpendingLimits & {
 }
 
 /**
- * A run as its limits see it. `ownTasks`: children are active, or the notification of a child's end is still to be
- * sent.
+ * A run as its limits see it. `ownTasks`: children are active, or the run is idle and still gets the notification of a
+ * child's end.
  */
 export type Watched = {
   readonly task: Task

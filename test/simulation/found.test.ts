@@ -1041,3 +1041,18 @@ test("a run whose user replaces its prompt and then compacts the session ends wi
   expect(rig.task(id).status).toBe("completed")
   expect(rig.notices()[0]?.hidden).toContain("the better answer")
 })
+
+test("a task whose model is silent ends although the news of its own task waits until it is idle", async () => {
+  const rig = new Rig({ options: { wake: "never", stallTimeout: 20_000, taskTimeout: 0, maxDepth: 2 } })
+  rig.onPrompt("WORK", HANG)
+  rig.onPrompt("OWN", { text: "done" })
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(100)
+  const own = await rig.manager.launch(
+    { prompt: "OWN", description: "own", agent: "general", fork: false },
+    rig.callerIn(sessionID),
+  )
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id)).toMatchObject({ status: "error", outcome: { reason: { code: "silence" } } })
+  expect(rig.manager.overview.get(own.view.task.id)?.task.delivery.state).toBe("confirmed")
+})

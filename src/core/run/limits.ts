@@ -58,7 +58,8 @@ export function watchedAs(run: ActiveRun, context: RunContext): Watched {
   const limits = limitsOf(context)
   const bill = needsBill(limits, task) ? spent() : NOTHING_SPENT
   const { presence } = context
-  const ownTasks = waitsForOwn(context)
+  // A run at work gets no notification before its turn has ended: only an idle run waits for one.
+  const ownTasks = context.ownTasks || (context.hasPendingMessage && run.idle)
   return { task: awake(task, run), progress: progressOf(run), limits, spent: bill, ownTasks, presence, now }
 }
 
@@ -122,7 +123,7 @@ function withClock(
 
 /** Asks for the last word at the next request, or refuses an open question to do so. */
 function warn(run: ActiveRun, reason: Reason, context: RunContext): MachineStep {
-  const { now, ownTasks } = context
+  const { now } = context
   const { generation, asks } = run
   const event = { type: "warned", generation, at: now, reason } as const
   const fields = { generation, reason: reason.code }
@@ -137,7 +138,7 @@ function warn(run: ActiveRun, reason: Reason, context: RunContext): MachineStep 
     return { run: step.run, commands: [...commands, ...step.commands] }
   }
   const refusals = asks.map((ask) => ({ do: "refuse", ask, text: lastWordRefusal(reason) }) as const)
-  const rest: readonly MachineCommand[] = ownTasks ? [{ do: "check idle" }] : []
+  const rest: readonly MachineCommand[] = waitsForOwn(context) ? [{ do: "check idle" }] : []
   return { run: { ...next, asks: [] }, commands: [...commands, ...refusals, ...rest] }
 }
 

@@ -21,13 +21,13 @@ export type RunContext = {
   /** The board's purse that pays the run. */
   readonly purse?: PurseLimit
   readonly task: Task
-  /** Children of the task are active, or the notification of a child's end is still to be sent. */
+  /** Children of the task are active. */
   readonly ownTasks: boolean
   /**
    * Time since when all active children are paused, in ms. Undefined where a child is at work, or no child is active.
    */
   readonly childrenPausedSince: () => number | undefined
-  /** A message to the session is still to be sent. */
+  /** The notification of a child's end, or another message to the session, is still to be sent. */
   readonly hasPendingMessage: boolean
   /** Current spending, for shared limits. */
   readonly spent: () => Spent
@@ -230,12 +230,6 @@ export const shiftTime = (time: number | undefined, ms: number): number | undefi
 export const extendLastWord = (lastWord: LastWord | undefined, ms: number): LastWord | undefined =>
   lastWord && { ...lastWord, at: lastWord.at + ms, againAt: shiftTime(lastWord.againAt, ms) }
 
-/** Marks the session as idle. A run that waits for children then leaves its model to other runs. */
-export const markIdle = (run: ActiveRun, { ownTasks }: RunContext): MachineStep => ({
-  run: { ...run, idle: true },
-  commands: ownTasks && !run.idle ? [{ do: "free slot" }] : [],
-})
-
 /** Applies a second step unless the first ended the run. */
 export function andThen({ run, commands }: MachineStep, next: (run: ActiveRun) => MachineStep): MachineStep {
   if (!run || run.closing) return { run, commands }
@@ -249,6 +243,12 @@ export const withCommands = ({ run, commands }: MachineStep, more: readonly Mach
 })
 
 export const waitsForOwn = ({ ownTasks, hasPendingMessage }: RunContext): boolean => ownTasks || hasPendingMessage
+
+/** Marks the session as idle. A run that waits for children then leaves its model to other runs. */
+export const markIdle = (run: ActiveRun, context: RunContext): MachineStep => ({
+  run: { ...run, idle: true },
+  commands: waitsForOwn(context) && !run.idle ? [{ do: "free slot" }] : [],
+})
 
 /** Reads the messages. If a read is under way, another one follows, because the first may have begun too early. */
 export function readMessages(run: ActiveRun, context: RunContext): MachineStep {

@@ -99,7 +99,11 @@ export class TaskStore {
 
   /** Tasks that the session launched, oldest first. */
   ofParent(parentID: string): Task[] {
-    return this.#pick(this.#parents.get(parentID)?.children ?? []).sort((a, b) => a.createdAt - b.createdAt)
+    return this.#childrenOf(parentID).sort((a, b) => a.createdAt - b.createdAt)
+  }
+
+  #childrenOf(parentID: string): Task[] {
+    return this.#pick(this.#parents.get(parentID)?.children ?? [])
   }
 
   /** All descendants. */
@@ -107,10 +111,14 @@ export class TaskStore {
     return this.ofParent(sessionID).flatMap((own) => [own, ...this.below(own)])
   }
 
+  /** Whether a child of the session is active in any process. */
+  hasActive(parentID: string): boolean {
+    return this.#childrenOf(parentID).some(isActive)
+  }
+
   /** Whether a child of the session is active in any process, or still has a notification to be sent. */
   hasOpen(parentID: string): boolean {
-    const children = this.#parents.get(parentID)?.children
-    return children !== undefined && this.#pick(children).some((task) => isActive(task) || hasPendingNotification(task))
+    return this.#childrenOf(parentID).some((task) => isActive(task) || hasPendingNotification(task))
   }
 
   /** `listener` gets the id of a changed task and must not throw. Returns the unsubscribe function. */
