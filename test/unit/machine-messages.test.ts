@@ -112,8 +112,7 @@ describe("an idle run without an answer", () => {
   test("an idle run without an answer ends when the time for an answer is over", () => {
     const first = looked(unanswered, seen)
     expect(first).toMatchObject({ stage: "working", does: [], run: { stuckSince: NOW } })
-    expect(looked(unanswered, { ...seen, stuckSince: NOW - 9999 }).run?.stuckSince).toBe(NOW - 9999)
-    const over = looked(unanswered, { ...seen, stuckSince: NOW - 10_000 })
+    const over = looked(unanswered, { ...seen, stuckSince: NOW - 10_000, isUrged: true })
     expect(over.run?.outcome?.reason).toMatchObject({ code: "host" })
   })
 
@@ -123,7 +122,7 @@ describe("an idle run without an answer", () => {
     const stuck = { stuckSince: NOW - 10_000 }
     expect(looked(unanswered, stuck, scene).stage).toBe("working")
     expect(looked(unanswered, { stuckSince: NOW - 60_000 }, scene).stage).toBe("closing")
-    expect(looked(unanswered, { ...stuck, ...seen }, scene).stage).toBe("closing")
+    expect(looked(unanswered, { ...stuck, ...seen, isUrged: true }, scene).stage).toBe("closing")
   })
 
   test("an idle run with an error event fails after one more second", () => {
@@ -170,7 +169,23 @@ describe("a message that the session ignored", () => {
     expect(waits).toMatchObject({ does: [], run: { stuckSince: NOW - 999, lookAt: NOW + 1 } })
     expect(looked({ messages: last }, { sentMessages: words, stuckSince: NOW - 1000 }).does).toEqual(["send"])
     // Where nothing lies there, no look is due for it.
-    expect(looked(unanswered).run?.lookAt).toBeUndefined()
+    expect(looked({ messages: [asked(), calling] }).run?.lookAt).toBeUndefined()
+  })
+
+  test("a message that stays unread for as long as a prompt may is not sent again", () => {
+    const over = looked({ messages: last }, { ...seen, sentMessages: words, stuckSince: NOW - 10_000 })
+    expect(over).toMatchObject({ stage: "closing" })
+    expect(over.does).not.toContain("send")
+  })
+
+  test("an agent whose session is idle with its prompt unread is asked to begin, once", () => {
+    const first = looked(unanswered, seen)
+    expect(first).toMatchObject({ does: [], run: { stuckSince: NOW, lookAt: NOW + 1000 } })
+    const again = looked(unanswered, { ...seen, stuckSince: NOW - 1000 })
+    expect(command(again.commands, "send")?.message.text).toMatch(/^Automatic message.* your task, .* Begin now\.$/)
+    expect(looked(unanswered, { ...seen, stuckSince: NOW - 1000, isUrged: true }).does).toEqual([])
+    const elsewhere = { task: { place: { kind: "worktree", folder: "/", merge: false } as const } }
+    expect(looked(unanswered, { stuckSince: NOW - 1000 }, elsewhere).does).toEqual([])
   })
 })
 

@@ -138,6 +138,8 @@ export type ActiveRun = {
   readonly missingSince?: number
   /** Time since when the session has been idle without an answer, or with open todos. */
   readonly stuckSince?: number
+  /** The agent was asked to begin, because its idle session had left the prompt unread. */
+  readonly isUrged?: true
   readonly todosSince?: number
   /**
    * State of message reads: one is under way, another is wanted after it, time of the last read, and time of a read

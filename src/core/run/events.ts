@@ -219,18 +219,24 @@ function classified(run: ActiveRun, found: SessionRead, waited: boolean, context
 function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, context: RunContext): MachineStep {
   const { messages, gone, busy } = found
   const proven = classify(messages, "working")
-  const lookAt = proven && replacementDueAt(proven, found, context)
-  if (lookAt !== undefined) return stay({ ...run, stuckSince: undefined, error: undefined, lookAt })
+  const replacedAt = proven && replacementDueAt(proven, found, context)
+  if (replacedAt !== undefined) return stay({ ...run, stuckSince: undefined, error: undefined, lookAt: replacedAt })
   if (proven) return concluded(arrived(withReadMessages(run, messages), messages), proven, found, waited, context)
   if (gone) return end(run, DELETED, {}, context)
   if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
-  const message = skippedMessage(run, messages)
+  // A session that stays idle for too long answers no further message, either.
+  const isStuck = run.stuckSince !== undefined && context.now >= stuckUntil(run, context)
+  const message = isStuck ? undefined : skippedMessage(run, messages)
   if (message && isUnread(run, messages, context)) return resendMessage(run, message, context)
   if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, refusedText(run.refused?.asks ?? []), context)
   if (isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, context)
   const idle = classify(messages, "idle", run.error)
   const since = run.stuckSince ?? context.now
-  const stuck = idle.proven ? run : { ...run, stuckSince: since, ...(message && { lookAt: since + WORD_GRACE_MS }) }
+  const isUnbegun = !idle.proven && !run.isUrged && isPromptAlone(run, messages, context)
+  if (isUnbegun && context.now - since >= WORD_GRACE_MS)
+    return askToGoOn({ ...run, isUrged: true }, messages, UNBEGUN, context)
+  const lookAt = message || isUnbegun ? since + WORD_GRACE_MS : undefined
+  const stuck = idle.proven ? run : { ...run, stuckSince: since, lookAt }
   const next = arrived(withReadMessages(stuck, messages), messages)
   const isEnd = idle.proven || context.now >= stuckUntil(next, context)
   return isEnd ? concluded(next, idle, found, waited, context) : stay(missing(next, context))
@@ -257,6 +263,15 @@ function isRefusedByUs({ refused, observed }: ActiveRun, messages: readonly Mess
   // Answers with errors are not counted in `observed.ended`.
   return (finish === "called" && observed.ended <= after + 1) || (error?.refused === true && observed.ended <= after)
 }
+
+/**
+ * Whether the session has nothing since the run's prompt although it is idle: OpenCode stored the prompt just as a
+ * user's turn ended, and leaves it unread. In a place without events, OpenCode may not have begun yet.
+ */
+const isPromptAlone = ({ error, observed }: ActiveRun, messages: readonly Message[], { task }: RunContext): boolean =>
+  messages.length === 1 && messages[0]?.id === task.run.promptID && !error && (!task.place || observed.hasEvents)
+
+const UNBEGUN = "The message before this one is your task, and you have not begun it. Begin now."
 
 const COMPACTED =
   "The conversation was compacted while you were at work, and that ended your turn. Go on where you were."
