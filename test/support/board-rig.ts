@@ -9,13 +9,15 @@ import type { Actor } from "../../src/features/board/service.ts"
 import type { BoardState } from "../../src/features/board/state.ts"
 import { digestOf, formatBoard, TrustedFile } from "../../src/features/board/store/files.ts"
 import type { BoardTask } from "../../src/features/board/task.ts"
-import { replaceFile } from "../../src/lib/atomic-file.ts"
 import { messageID } from "../../src/opencode/messages.ts"
 import type { LedgerPurse } from "../../src/runtime/budgets.ts"
 import type { FoundThread, NewThread, Threads } from "../../src/runtime/connection.ts"
 import type { UnattendedRequest } from "../../src/runtime/launch/unattended.ts"
-import { FakeClock } from "./fake-clock.ts"
+import { FakeClock, flush } from "./fake-clock.ts"
 import { SIGNER } from "./records.ts"
+
+/** Whether this process waits for the file system. */
+const isFileAccessed = (): boolean => process.getActiveResourcesInfo().some((name) => name.startsWith("FSReq"))
 
 type Result = NonNullable<RunView["result"]>
 const DONE: Result = { status: "completed", begun: true, refused: [] }
@@ -335,15 +337,13 @@ export class BoardRig {
         existsSync(file) && readFileSync(file, "utf8"),
         existsSync(this.state) && readdirSync(this.state).length > 0 && JSON.stringify(this.kept),
       ])
-    for (let quiet = 0, before = ""; quiet < 4; ) {
+    for (let quiet = 0, before = ""; quiet < 3; ) {
       await this.open.beat()
-      await new Promise((resolve) => setTimeout(resolve, 3))
-      // On a busy disk the board's own write takes as long as this one.
-      await replaceFile(`${this.folder}.settling`, "", { flush: true })
+      while (isFileAccessed()) await flush()
+      await flush()
       quiet = before === seen() ? quiet + 1 : 0
       before = seen()
     }
-    rmSync(`${this.folder}.settling`, { force: true })
   }
 
   /** A task that its owner has made and worked on once. */
