@@ -3,6 +3,7 @@ import type { Options } from "../options/options.ts"
 import type { Specs } from "../options/spec.ts"
 import type { BlockSource } from "./blocks.ts"
 import type { MessageKind } from "./ids.ts"
+import type { SlotLimits } from "./limits.ts"
 import type { GroupState, GroupStep, MemberState } from "./members.ts"
 import type { Parked, Pause, PauseView } from "./pause.ts"
 import type { Clock, CommandResult, ModelFacts, OpencodeApi, OpencodeEvent, Persona, Rule } from "./ports.ts"
@@ -23,6 +24,10 @@ export type Feature = {
   readonly arguments?: Readonly<Record<string, Argument>>
   /** Why the arguments of a new task do not go together, or an option forbids one. */
   readonly refuses?: (given: Readonly<Record<string, unknown>>, options: Options) => string | undefined
+  /** Limits on slots that the feature's options set. */
+  readonly slotLimits?: (options: Options) => Partial<SlotLimits>
+  /** Tools that no task may call while the feature is on; a trailing `*` matches any ending. */
+  readonly deniedTools?: (options: Options) => readonly string[]
   /** Whether the feature's body judges the answers of this task's run. */
   readonly verifies?: (task: Task) => boolean
   /** Rules for a group of the feature's kind; undefined for any other task. */

@@ -4,8 +4,8 @@ import { isMember, isQueued, isUnattended, type Model, modelOf, slotSessionOf, t
 /** Limits on slots, by which runs are admitted; 0 turns a limit off. */
 export type SlotLimits = {
   readonly maxConcurrentTasks: number
-  /** Limit for the board's runs, which no session launched. */
-  readonly board?: { readonly maxConcurrentRuns: number }
+  /** Limit for runs that no session launched. */
+  readonly maxUnattended?: number
   readonly maxConcurrentPerModel: Readonly<Record<string, number>>
   /** Limits of single agents, by name. */
   readonly agents?: Readonly<Record<string, { readonly maxConcurrent?: number }>>
@@ -54,9 +54,7 @@ export function slotsHeld(
   }
   const isFull = (task: Task) => {
     if (task.group) return false
-    // The board counts its runs itself before it starts them. Its limit also holds here, for runs that come back from a
-    // pause.
-    const most = isUnattended(task) ? (limits.board?.maxConcurrentRuns ?? 0) : limits.maxConcurrentTasks
+    const most = isUnattended(task) ? (limits.maxUnattended ?? 0) : limits.maxConcurrentTasks
     if (!below(bySession.get(slotSessionOf(task)), most)) return true
     const key = modelKeyOf(task)
     const limit = key === undefined ? 0 : own(limits.maxConcurrentPerModel, key, 0)

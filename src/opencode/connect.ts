@@ -100,7 +100,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     left: (folder) => peer && unregisterPeer(folder, peer),
     mayHaveOtherFolders: hasWorktrees,
   })
-  if (signer.problem) warn({ title: KEY_TITLE, message: keyText(signer.problem, options.board !== undefined) })
+  if (signer.problem) warn({ title: KEY_TITLE, message: keyText(signer.problem) })
   return {
     opencode,
     client,

@@ -1,5 +1,6 @@
 import { CallError, messageOf } from "../core/errors.ts"
 import type { Feature, FeatureBody, Pauser, Runtime } from "../core/feature.ts"
+import type { SlotLimits } from "../core/limits.ts"
 import { pauseOf } from "../core/pause.ts"
 import type { Clock, ModelFacts, OpencodeApi, Reply } from "../core/ports.ts"
 import { type Ask, isActive, type Model, modelOf, type Task } from "../core/task.ts"
@@ -233,7 +234,7 @@ function lost(parentID: string, { announcing }: Dispatcher, recovery: Recovery):
 
 /** `tookOver`: called when another process has taken over a task. */
 function servicesOf(
-  { opencode, clock, options, commands, isTerminal }: ManagerPorts,
+  { opencode, clock, options, features, commands, isTerminal }: ManagerPorts,
   stopped: AbortSignal,
   { isTelling, tookOver }: { isTelling: (parentID: string) => boolean; tookOver: (task: Task) => void },
 ): Services {
@@ -252,7 +253,10 @@ function servicesOf(
   const journal = new Journal({ opencode, clock, stopped, store, isTelling, takenOver })
   const toaster = new Toaster({ opencode, clock, options })
   const presence = new PresenceTracker(clock, options.permissionTimeout, isTerminal)
-  const services = { opencode, clock, options, store, journal, toaster, background, presence, commands, stopped }
+  const slotLimits: SlotLimits = Object.assign({}, options, ...features.map((feature) => feature.slotLimits?.(options)))
+  const deniedTools = features.flatMap((feature) => feature.deniedTools?.(options) ?? [])
+  const own = { store, journal, toaster, background, presence, slotLimits, deniedTools }
+  const services = { opencode, clock, options, commands, stopped, ...own }
   return services
 
   function takenOver(id: string): void {

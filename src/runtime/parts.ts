@@ -1,3 +1,4 @@
+import type { SlotLimits } from "../core/limits.ts"
 import { type Clock, type OpencodeApi, OpencodeError } from "../core/ports.ts"
 import type { Ask, Task } from "../core/task.ts"
 import { askTimeoutAt, type Presence } from "../core/watchdog.ts"
@@ -14,6 +15,10 @@ export type Services = {
   readonly opencode: OpencodeApi
   readonly clock: Clock
   readonly options: Options
+  /** Limits on slots, with those of the features. */
+  readonly slotLimits: SlotLimits
+  /** Tools that the features deny to tasks. */
+  readonly deniedTools: readonly string[]
   readonly store: TaskStore
   readonly journal: Journal
   readonly toaster: Toaster

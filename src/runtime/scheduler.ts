@@ -160,10 +160,10 @@ export class Scheduler {
   }
 
   #slots(): Slots {
-    const { store, options } = this.#services
+    const { store, slotLimits } = this.#services
     const waitsForOwn = ({ id, sessionID }: Task) => store.run(id)?.idle === true && store.hasOpen(sessionID)
     const mostIn = (place: string) => this.#ports.places.mostIn(place)
-    return slotsHeld(this.#known().filter(holdsSlot), options, waitsForOwn, mostIn)
+    return slotsHeld(this.#known().filter(holdsSlot), slotLimits, waitsForOwn, mostIn)
   }
 }
 

@@ -64,13 +64,13 @@ describe("admission", () => {
     expect(ids(admissible(active, limits))).toEqual(["b"])
   })
 
-  test("admission limits the board's runs only by the board's own option", () => {
+  test("admission limits runs that no session launched only by their own limit", () => {
     const board = { parentID: "" }
     const active = [running("r", board), queued("a", 1, board), queued("b", 2)]
     const limits = { ...NO_LIMITS, maxConcurrentTasks: 1 }
     expect(ids(admissible(active, limits))).toEqual(["a", "b"])
-    expect(ids(admissible(active, { ...limits, board: { maxConcurrentRuns: 1 } }))).toEqual(["b"])
-    expect(ids(admissible(active, { ...limits, board: { maxConcurrentRuns: 2 } }))).toEqual(["a", "b"])
+    expect(ids(admissible(active, { ...limits, maxUnattended: 1 }))).toEqual(["b"])
+    expect(ids(admissible(active, { ...limits, maxUnattended: 2 }))).toEqual(["a", "b"])
   })
 
   test("admission counts the tasks of a model over all sessions", () => {

@@ -12,6 +12,9 @@ import {
   type ValuesOf,
 } from "../../options/spec.ts"
 
+/** Tools of the board, for conversations and threads only; tasks never get them. */
+export const BOARD_TOOLS = "tasks_*"
+
 export const DEFAULT_SCHEDULE = "0 6-21 * * *"
 
 export const TIME_OF_DAY = /^([01]?\d|2[0-3]):([0-5]\d)$/

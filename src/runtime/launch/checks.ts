@@ -5,6 +5,7 @@ import { type AgentInfo, isListed, type OpencodeApi, type Rule, type SessionInfo
 import { hasEnded } from "../../core/run/active-run.ts"
 import type { Model, Task } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
+import type { Services } from "../parts.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /** Checks before a launch or resume changes anything. Each throws a `CallError` that says what was expected. */
@@ -44,9 +45,6 @@ const USELESS_AT_LIMIT = [
  * the option, no child gets it.
  */
 export const QUESTIONS = "question"
-
-/** Tools of the board, for conversations and threads only; children never get them. */
-export const BOARD_TOOLS = "tasks_*"
 
 /**
  * True where nobody would look after a new task: the caller's turn was stopped, or the task of the calling session has
@@ -242,13 +240,15 @@ export function rulesFor(
   return [...offered, ...inherited, ...denied.map((permission) => rule(permission, "deny"))]
 }
 
+type DenialPorts = Pick<Services, "opencode" | "options" | "deniedTools">
+
 /** Tools denied at this depth; a trailing `*` matches any ending. */
 export const deniedAt = (
-  { opencode, options: { maxDepth, board, childQuestions } }: Pick<CheckPorts, "opencode" | "options">,
+  { opencode, deniedTools, options: { maxDepth, childQuestions } }: DenialPorts,
   depth: number,
 ): readonly string[] => [
   ...(maxDepth > 0 && depth >= maxDepth ? USELESS_AT_LIMIT : []),
-  ...(board ? [BOARD_TOOLS] : []),
+  ...deniedTools,
   ...(childQuestions ? [] : [QUESTIONS]),
   ...opencode.primaryTools(),
 ]
@@ -260,11 +260,7 @@ const SHARED_TOOL_REFUSAL =
  * Returns why a task may not call a tool that OpenCode offers the task only because its parent has the tool; undefined
  * where the task may.
  */
-export function refusalTo(
-  ports: Pick<CheckPorts, "opencode" | "options">,
-  { fork, depth }: Task,
-  tool: string,
-): string | undefined {
+export function refusalTo(ports: DenialPorts, { fork, depth }: Task, tool: string): string | undefined {
   if (!fork?.whole) return undefined
   const isDenied = deniedAt(ports, depth).some((name) =>
     name.endsWith("*") ? tool.startsWith(name.slice(0, -1)) : name === tool,

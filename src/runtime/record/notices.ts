@@ -31,10 +31,8 @@ export function isNews(project: string, what: string, file: string = toldFile())
 export const KEY_TITLE = "superagents: tasks that are not believed"
 
 /** Text for the user about a key that cannot be used. */
-export function keyText(problem: string, hasBoard: boolean): string {
-  const board = hasBoard ? "the board is neither read nor written, " : ""
-  return `The key of this installation cannot be used: ${problem}. Then restart OpenCode. Until then earlier tasks are not listed, ${board}and tasks of now will be forgotten at a restart.`
-}
+export const keyText = (problem: string): string =>
+  `The key of this installation cannot be used: ${problem}. Then restart OpenCode. Until then earlier tasks are not listed, and tasks of now will be forgotten at a restart.`
 
 /** Text for the user about tasks with unverified records; undefined for none. */
 export function lossText(unverified: readonly UnverifiedRecord[], file: string, isNewKey: boolean): string | undefined {

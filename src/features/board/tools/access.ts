@@ -1,8 +1,8 @@
 import type { z } from "zod"
 import { CallError, listed } from "../../../core/errors.ts"
 import type { ToolResult } from "../../../core/ports.ts"
-import { BOARD_TOOLS } from "../../../runtime/launch/checks.ts"
 import { type CallContext, defineTool, type Tool } from "../../../tools/tool.ts"
+import { BOARD_TOOLS } from "../options.ts"
 import { type Actor, type Board, BoardError } from "../service.ts"
 
 export type AgentActor = Extract<Actor, { kind: "agent" }>
