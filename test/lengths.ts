@@ -17,6 +17,8 @@ const e2e = (name: string) => `test/e2e/${name}.test.ts`
  * between them.
  */
 export const LONGEST: readonly string[] = [
+  // Its readers run in processes of their own, which the other worker would wait for.
+  "test/unit/linear.test.ts",
   ...["hosts", "crash", "parked", "merge-kill", "worktree"].map((name) => `test/promises/${name}.test.ts`),
   e2e("hosts-faults"),
   "test/simulation/lives-even.test.ts",
