@@ -29,7 +29,7 @@ const PASS: readonly string[] = [
 
 const ROOT = resolve(import.meta.dirname, "..")
 /** Files that list features, and that a feature has a line in. */
-const REGISTRIES = /^src\/features\/(index|[^/]+\/registry)\.tsx?$/
+const REGISTRIES = /^src\/features\/(index|[^/]+(\/page)?\/registry)\.tsx?$/
 const IMPORT = /(?:\bfrom |\bimport\(|\bimport |\bmodule )"(\.[^"]+)"/g
 /** Tests of core and runtime, which no feature is part of. */
 const CORE_TESTS = ["test/unit/machine*.test.ts", "test/unit/queue.test.ts", "test/unit/transition.test.ts"]
@@ -104,8 +104,11 @@ function remove(root: string, sources: Sources, gone: readonly string[]): void {
 }
 
 const BIN = join(ROOT, "node_modules")
+const PAGE = "src/features/web/page"
+const PAGE_TYPES = "tsconfig.page.json"
 const LINT: readonly (readonly string[])[] = [
   ["typescript/bin/tsc", "-p", "tsconfig.probe.json", "--incremental", "false"],
+  ["typescript/bin/tsc", "-p", PAGE_TYPES, "--incremental", "false"],
   [".bin/knip", "--include", "files,exports,types", "--production"],
 ]
 const BUILD: readonly (readonly string[])[] = [
@@ -113,10 +116,13 @@ const BUILD: readonly (readonly string[])[] = [
   [".bin/vitest", "run", "--project", "unit", ...CORE_TESTS.flatMap((glob) => glob.split("*")[0] ?? [])],
 ]
 
-/** What the first command that fails says of the copy. */
+/** What the first command that fails says of the copy. The page's code has types of its own, those of a browser. */
 function problemsIn(root: string, commands: readonly (readonly string[])[]): readonly string[] {
+  const page = { extends: `./${PAGE}/tsconfig.json`, include: [PAGE, "src/features/index.ts"] }
   writeFileSync(join(root, "tsconfig.probe.json"), JSON.stringify({ extends: "./tsconfig.json", include: ["src"] }))
+  writeFileSync(join(root, PAGE_TYPES), JSON.stringify(page))
   for (const [name = "", ...args] of commands) {
+    if (args.includes(PAGE_TYPES) && !existsSync(join(root, PAGE))) continue
     const { status, stdout, stderr } = spawnSync(join(BIN, name), args, { cwd: root, encoding: "utf8" })
     if (status !== 0) return [`${name}:`, ...`${stdout}${stderr}`.trim().split("\n")]
   }

@@ -245,7 +245,7 @@ describe.skipIf(!browser)("the page", () => {
     const agents = new FakeAgents()
     const view = viewOf({ task: { id: "bg_copy0000", sessionID: "ses_copy" } })
     agents.set(view)
-    const row = agentRow(view, false, Date.now())
+    const row = agentRow(view, false, Date.now(), [])
     const teller = {
       readers: 0,
       async join(send: (event: "state" | "change" | "beat", data: string) => void) {

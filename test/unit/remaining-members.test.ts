@@ -34,12 +34,12 @@ test.each<[string, Task, boolean]>([
   ["a plain task", taskOf({ status: "error" }), false],
 ])("it is known whether members are left to run of %s: %#", (_what, task, left) => {
   expect(hasRemaining(task)).toBe(left)
-  expect(agentRow({ ...viewOf(), task }, false, 0).left).toBe(left || undefined)
+  expect(agentRow({ ...viewOf(), task }, false, 0, []).left).toBe(left || undefined)
 })
 
 test("a row shows the winner of ended tries and the counts of ended items", () => {
   const countsOf = (task: Task) =>
-    agentRow({ ...viewOf({ counts: { valid: 1, failed: 1, running: 0, notBegun: 0, total: 2 } }), task }, false, 0)
+    agentRow({ ...viewOf({ counts: { valid: 1, failed: 1, running: 0, notBegun: 0, total: 2 } }), task }, false, 0, [])
       .counts
   const rows = [{ how: "won", ms: 0, cost: 0 }]
   const won = outcomeOf({ group: { kind: "tries", won: "mock/two", cost: 0, rows } })

@@ -1,13 +1,14 @@
 import { type Context, Hono } from "hono"
 import { z } from "zod"
-import { type Ask, isActive, isUnattended, NOBODY } from "../../core/task.ts"
+import { type Ask, isActive, NOBODY } from "../../core/task.ts"
 import { hitIn } from "../../lib/find.ts"
 import type { TaskView } from "../../present/view.ts"
 import type { Reply } from "../../runtime/user-actions.ts"
 import { WebError } from "./errors.ts"
 import { bodyOf } from "./http.ts"
 import { ACTS, type Act, type Source, type ToolCallResult } from "./ports.ts"
-import { agentFacts, agentRow, boardTaskOf } from "./rows.ts"
+import { PARTS } from "./registry.ts"
+import { agentFacts, agentRow } from "./rows.ts"
 import { namedTask, requireUserActions } from "./sources.ts"
 import type { ActionResult, AgentDetail, AnswersFound, Choices } from "./wire.ts"
 
@@ -15,7 +16,7 @@ import type { ActionResult, AgentDetail, AnswersFound, Choices } from "./wire.ts
 export function agentsRoutes(source: () => Source): Hono {
   const routes = new Hono()
   const agentsOf = () => source().agents
-  const rowOf = (view: TaskView) => agentRow(view, agentsOf().isForeign(view.task.id), Date.now())
+  const rowOf = (view: TaskView) => agentRow(view, agentsOf().isForeign(view.task.id), Date.now(), PARTS)
 
   routes.get("/", (context) => context.json({ agents: agentsOf().list().map(rowOf) }))
   routes.route("/search", searchRoutes(source))
@@ -142,8 +143,8 @@ export function actsRoutes(source: () => Source): Hono {
   async function answer(context: Context, act: Act, given: object) {
     const { task } = namedTask(source(), context)
     const { id, parentID } = task
-    if (act === "resume" && isUnattended(task))
-      throw new WebError(409, `Task ${id} is a run of board task #${boardTaskOf(task)}: answer or run that.`)
+    const refusal = act === "resume" && PARTS.flatMap((part) => part.refusesResume(task) ?? [])[0]
+    if (refusal) throw new WebError(409, refusal)
     const called = await requireUserActions(source()).call({ ...given, [act]: id }, parentID)
     return context.json(done(source(), called))
   }
@@ -161,7 +162,7 @@ function chosen({ agents }: Source, given: z.output<typeof selection>): readonly
 function done({ agents }: Source, { taskID, text }: ToolCallResult): ActionResult {
   const view = agents.get(taskID)
   if (!view) throw new WebError(404, `Task ${taskID} was cleared meanwhile.`)
-  return { agent: agentRow(view, agents.isForeign(taskID), Date.now()), text }
+  return { agent: agentRow(view, agents.isForeign(taskID), Date.now(), PARTS), text }
 }
 
 const MOST_WORDS = 10_000

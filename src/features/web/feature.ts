@@ -7,7 +7,7 @@ const ELSEWHERE =
   "it must be a loopback address, since the page is plain HTTP; to open it on another machine, forward its port there: ssh -L 4097:127.0.0.1:4097 <this machine>"
 
 const options = {
-  web: part("A page in the browser, with all background tasks and the board. Off unless it is there.", {
+  web: part("A page in the browser, with all background tasks. Off unless it is there.", {
     port: option(
       () => z.int().min(0).max(65_535),
       4097,

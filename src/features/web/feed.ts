@@ -175,7 +175,7 @@ export class Feed {
     this.#all = false
     const views = all ? agents.list() : ids.flatMap((id) => agents.get(id) ?? [])
     const now = this.#ports.clock.now()
-    const rows = views.map((view) => agentRow(view, agents.isForeign(view.task.id), now))
+    const rows = views.map((view) => agentRow(view, agents.isForeign(view.task.id), now, PARTS))
     const present = new Set(rows.map(({ id }) => id))
     const gone = (all ? [...this.#agents.keys()] : ids).filter((id) => this.#agents.has(id) && !present.has(id))
     return {

@@ -1,8 +1,9 @@
 import type { Hono } from "hono"
 import type { ContentfulStatusCode } from "hono/utils/http-status"
 import type { Setup } from "../../app.ts"
+import type { Task } from "../../core/task.ts"
 import type { Source } from "./ports.ts"
-import type { Delta } from "./wire.ts"
+import type { AgentRow, Delta } from "./wire.ts"
 
 /** A feature's part of the page's server. */
 export type WebPart = {
@@ -13,6 +14,10 @@ export type WebPart = {
   /** HTTP status of the feature's errors; undefined for any other error. */
   status(error: Error): ContentfulStatusCode | undefined
   feed(source: () => Source): PartFeed
+  /** Fields that the part adds to a task's row. */
+  row(task: Task): Partial<AgentRow>
+  /** Why a user cannot resume the task; undefined where the part does not forbid it. */
+  refusesResume(task: Task): string | undefined
 }
 
 /** A part's share of the event stream. */

@@ -4,7 +4,7 @@ import type { FileDiff } from "../../lib/repository.ts"
 import type { Overview } from "../../runtime/reports.ts"
 import type { HistoryRun, UserActions } from "../../runtime/user-actions.ts"
 
-/** Interfaces through which the page uses tasks, the board and OpenCode's sessions. */
+/** Interfaces through which the page uses tasks and OpenCode's sessions. */
 
 /** Background tasks of all sessions. */
 export interface Agents

@@ -4,19 +4,20 @@ import type { GroupResult } from "../../core/group.ts"
 import { modelKey } from "../../core/limits.ts"
 import { hasRemaining, itemLines, tryLines } from "../../core/members.ts"
 import { receiptLine, receiptLines } from "../../core/receipt.ts"
-import { agentName, billedTokens, isUnattended, isUnmerged, type Task, uncounted } from "../../core/task.ts"
+import { agentName, billedTokens, isUnmerged, type Task, uncounted } from "../../core/task.ts"
 import { groupCounts, type TaskView } from "../../present/view.ts"
 import { attemptText } from "../../present/words.ts"
 
 const LAST_TEXT_CHARS = 400
 
-/** Row of a background task, as sent to the page. Times are in ms since 1970; the page computes how long a task runs. */
-export function agentRow(view: TaskView, foreign: boolean, now: number) {
+/** Row of a background task with the fields of `parts`, as sent to the page. Times are in ms since 1970; the page computes how long a task runs. */
+export function agentRow(view: TaskView, foreign: boolean, now: number, parts: readonly { row(task: Task): object }[]) {
   const { task } = view
   const { run, outcome, model } = task
   // The cost of a group includes its members, because they have no rows of their own.
   const day = costOfDay(task, task.group ? view.whole.usage : view.thisRun.usage, now)
   return {
+    ...(Object.assign({}, ...parts.map((part) => part.row(task))) as object),
     id: task.id,
     sessionID: task.sessionID,
     parentID: task.parentID,
@@ -40,7 +41,6 @@ export function agentRow(view: TaskView, foreign: boolean, now: number) {
     /** Absent for the project's folder. */
     place: task.place?.kind,
     unmerged: isUnmerged(task),
-    boardTask: boardTaskOf(task),
     generation: run.generation,
     foreign,
     createdAt: run.createdAt,
@@ -89,7 +89,3 @@ export function agentFacts({ task: { run, outcome } }: TaskView) {
 
 const partsOf = (group: GroupResult | undefined): readonly string[] | undefined =>
   group && (group.kind === "tries" ? tryLines(group) : itemLines(group))
-
-/** Number of the board task in whose thread this run works; undefined for any other run. */
-export const boardTaskOf = (task: Task): string | undefined =>
-  isUnattended(task) ? /^#(\d+) /.exec(task.description)?.[1] : undefined

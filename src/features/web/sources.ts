@@ -80,8 +80,8 @@ function joinedPerson(person: PageUserActions, sources: readonly Source[]): Page
   const asking = (id: string): PageUserActions =>
     sources.find(({ agents }) => agents.list().some(({ asks }) => asks.some((ask) => ask.id === id)))?.person ?? person
   /**
-   * Instance for an action on a task: the one that runs the task. The session does not decide, because runs of the
-   * board belong to no conversation.
+   * Instance for an action on a task: the one that runs the task. The session does not decide, because tasks that
+   * nobody launched belong to no conversation.
    */
   const running = (args: Readonly<Record<string, unknown>>): PageUserActions | undefined => {
     const id = String(ACTS.map((act) => args[act]).find((named) => named !== undefined) ?? "")

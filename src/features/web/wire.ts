@@ -7,8 +7,8 @@ import type { agentFacts, agentRow } from "./rows.ts"
 
 /** Data that the server sends to the page. Times are in ms since 1970. */
 
-/** A background task in lists. */
-export type AgentRow = Readonly<ReturnType<typeof agentRow>>
+/** A background task in lists. Features add their fields. */
+export interface AgentRow extends Readonly<ReturnType<typeof agentRow>> {}
 
 export type AgentDetail = AgentRow &
   Readonly<ReturnType<typeof agentFacts>> & {

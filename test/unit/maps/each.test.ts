@@ -315,7 +315,7 @@ test("the counts of three maps always add up everywhere while they end together 
   const look = async () => {
     const views = rig.manager.list(rig.parent)
     for (const view of views.filter(({ task }) => maps.includes(task.id))) {
-      addsUp(agentRow(view, false, rig.clock.now()).counts)
+      addsUp(agentRow(view, false, rig.clock.now(), []).counts)
       const seen = (await rig.opencode.recordsSince(0)).map(({ task }) => ({ task }))
       addsUp(stateText({ task: view.task }, seen, rig.clock.now()))
       const report = await rig.manager.output(view.task.id, rig.caller)

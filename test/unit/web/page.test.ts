@@ -1,8 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { NO_USAGE, NOBODY, type Task } from "../../../src/core/task.ts"
-import { EMPTY } from "../../../src/features/board/state.ts"
-import { stateOf } from "../../../src/features/board/status.ts"
-import type { TaskRow } from "../../../src/features/web/board/wire.ts"
+import { NO_USAGE, type Task } from "../../../src/core/task.ts"
 import { connect } from "../../../src/features/web/page/api.ts"
 import { hueOf } from "../../../src/features/web/page/format.ts"
 import { batchMarks, lanesOf, spanOf, ticksOf } from "../../../src/features/web/page/lanes.ts"
@@ -13,18 +10,15 @@ import {
   markdown,
   patchLines,
 } from "../../../src/features/web/page/rich-text.ts"
-import { codeIn, hashOf, routeOf, threadCommand, threadLink } from "../../../src/features/web/page/route.ts"
+import { codeIn, hashOf, type Route, routeOf, threadCommand, threadLink } from "../../../src/features/web/page/route.ts"
 import {
   adviceFor,
   agentState,
-  columnOf,
   costBy,
   costByHour,
   costOfLastDay,
   grouped,
-  isStuck,
   ofLastDay,
-  taskTone,
   waitingFor,
 } from "../../../src/features/web/page/select.ts"
 import { errorIn, type SignInResult, UntrustedServer } from "../../../src/features/web/page/sign-in.ts"
@@ -33,12 +27,11 @@ import { eventReader } from "../../../src/lib/event-stream.ts"
 import { matches } from "../../../src/lib/find.ts"
 import { ago, shortTime, startOfDay } from "../../../src/lib/format.ts"
 import { costText, tokensText } from "../../../src/present/figures.ts"
-import { boardTaskOf } from "../../support/board-state.ts"
 import { viewOf } from "../../support/fake-agents.ts"
 import { FakeClock, flush } from "../../support/fake-clock.ts"
 import { askOf } from "../../support/tasks.ts"
 
-const rowOf = (...[view]: Parameters<typeof viewOf>) => agentRow(viewOf(view), false, 1000)
+const rowOf = (...[view]: Parameters<typeof viewOf>) => agentRow(viewOf(view), false, 1000, [])
 
 describe("a model's text", () => {
   test.each([
@@ -186,7 +179,7 @@ describe("the last day's chart", () => {
     const row = (id: string, agent: string, recent: Task["run"]["recent"], cost: number, atLeast = false) => {
       const task = { id, agent, status: "completed", run: { createdAt: now - HOUR, endedAt: now, recent } } as const
       const thisRun = { toolCalls: 0, usage: { ...NO_USAGE, cost, ...(atLeast && { atLeast }) } }
-      return agentRow(viewOf({ task, thisRun, usage: { cost: 7 } }), false, now)
+      return agentRow(viewOf({ task, thisRun, usage: { cost: 7 } }), false, now, [])
     }
     const recent = [
       { endedAt: now - 23 * HOUR, cost: 0.5 },
@@ -225,29 +218,14 @@ test("each state has its own text and tone", () => {
   const fetching = { ...rowOf({ task: { status: "error", run } }), fetching: true as const }
   expect(agentState(fetching)).toEqual({ tone: "fail", text: "failed, fetching its work" })
   expect(agentState(rowOf({ task: { status: "cancelled", run } })).tone).toBe("rest")
-  const columns = (
-    ["waiting for a person", "needs you", "running", "queued", "waits", "next run", "rests", "draft"] as const
-  ).map((state) => columnOf({ state, reason: "x" }))
-  expect(columns).toEqual(["needs you", "needs you", "working", "working", "waiting", "waiting", "needs you", "draft"])
-  const tones = (["running", "needs you", "done", "rests"] as const).map((state) => taskTone({ state, reason: "x" }))
-  expect(tones).toEqual(["run", "needs", "done", "fail"])
 })
 
-test("a board task that rests without a further round does not count as stuck", () => {
-  const moment = { runOf: () => undefined, agents: ["build"], now: "2026-01-01T00:00:00.000Z", nextTick: "" }
-  const { state, reason } = stateOf(EMPTY, boardTaskOf("5", "2026-01-01T00:00:00.000Z", { owner: "build" }), moment)
-  expect([state, isStuck({ state, reason }), columnOf({ state, reason })]).toEqual(["rests", false, "waiting"])
-  expect(isStuck({ state: "rests", reason: "3 runs failed" })).toBe(true)
-})
-
-test("each open question is counted once, also when it is that of a board task's run", () => {
-  const asks = [askOf(), askOf({ id: "per_2" })]
-  const agent = (id: string, task: Partial<Task>) => rowOf({ task: { id, ...task }, asks })
-  const unattended = { parentID: NOBODY, description: "#5 Grind" }
-  const rows = [agent("b", {}), agent("a", unattended), agent("c", { status: "error" })]
-  const tasks = (["needs you", "needs you", "running"] as const).map((state, index) => ({ id: `${5 + index}`, state }))
-  const { asking, waiting, count } = waitingFor(rows, tasks as unknown as TaskRow[])
-  expect([asking.map(({ id }) => id), waiting.map(({ id }) => id), count]).toEqual([["a", "b"], ["6"], 5])
+test("questions, failures and the needs of parts are counted, without failures that a part shows", () => {
+  const agent = (id: string, task: Partial<Task>, asks = [askOf()]) => rowOf({ task: { id, ...task }, asks })
+  const failures = ["c", "d"].map((id) => agent(id, { status: "error" }, []))
+  const part = { needs: () => ({ count: 3, notices: [], shows: ({ id }: { id: string }) => id === "c" }) }
+  const { asking, failed, count } = waitingFor([agent("b", {}), agent("a", {}), ...failures], failures, [part])
+  expect([asking.map(({ id }) => id), failed.map(({ id }) => id), count]).toEqual([["a", "b"], ["d"], 6])
 })
 
 test("the last day has tasks of 24 hours, and a filter needs all its words", () => {
@@ -275,6 +253,7 @@ describe("the shown spending", () => {
       }),
       false,
       now,
+      [],
     )
 
   test("spending is summed by name, with the highest cost first", () => {
@@ -295,11 +274,12 @@ describe("the shown spending", () => {
 })
 
 test("a failure has advice when there is something to do", () => {
-  expect([adviceFor("timeout"), adviceFor("provider")]).toEqual([
+  expect([adviceFor("timeout", []), adviceFor("provider", [])]).toEqual([
     expect.stringContaining("longer time limit"),
     expect.stringContaining("another model"),
   ])
-  expect([adviceFor("aborted"), adviceFor(undefined)]).toEqual(["", ""])
+  expect([adviceFor("aborted", []), adviceFor(undefined, [])]).toEqual(["", ""])
+  expect(adviceFor("purse", [{ advice: {} }, { advice: { purse: "Open another." } }])).toBe("Open another.")
 })
 
 test("a filter with a number sign finds exactly that task and no longer numbers", () => {
@@ -312,40 +292,42 @@ test("a filter with a number sign finds exactly that task and no longer numbers"
 })
 
 describe("a page address", () => {
-  const shown = (hash: string) => routeOf(hash).shown
+  const parts = [{ routes: { view: "shelf", sheets: [{ kind: "book", id: /^\d+$/ }, { kind: "new" }] } }]
+  const read = (hash: string, before?: Route) => routeOf(hash, parts, before)
+  const shown = (hash: string) => read(hash).shown
 
   test("a page address selects a view, its filters and the item shown beside it", () => {
-    expect(shown("#/task/5")).toEqual({ kind: "task", id: "5" })
+    expect(shown("#/book/5")).toEqual({ kind: "book", id: "5" })
     expect(shown("#/agent/bg_k3f9x2aa")).toEqual({ kind: "agent", id: "bg_k3f9x2aa" })
     expect([shown("#/new"), shown("#/launch"), shown("#/launch/bg_1")]).toEqual([
       { kind: "new" },
       { kind: "launch" },
       { kind: "launch", id: "bg_1" },
     ])
-    expect(routeOf("#/answers/agent/bg_1?outcome=failed&group=batch&x=1")).toEqual({
+    expect(read("#/answers/agent/bg_1?outcome=failed&group=batch&x=1")).toEqual({
       view: "answers",
       filters: { outcome: "failed", group: "batch" },
       shown: { kind: "agent", id: "bg_1" },
     })
   })
 
-  test.each(["", "#", "#/", "#/task", "#/task/", "#/task/<x>", "#/task/constructor", "#main", "#code=a"])(
+  test.each(["", "#", "#/", "#/book", "#/book/", "#/book/<x>", "#/constructor", "#/shelves", "#main", "#code=a"])(
     "a page address that names nothing leads to the start view: %s",
     (hash) => {
-      expect(routeOf(hash)).toEqual({ view: "now", filters: {} })
+      expect(read(hash)).toEqual({ view: "now", filters: {} })
     },
   )
 
   test("a page address without a view keeps the current view and its filters", () => {
-    const before = routeOf("#/answers?outcome=failed")
-    expect(hashOf(routeOf("#/agent/bg_1", before))).toBe("#/answers/agent/bg_1?outcome=failed")
-    expect(routeOf("#/", before).view).toBe("now")
+    const before = read("#/answers?outcome=failed")
+    expect(hashOf(read("#/agent/bg_1", before))).toBe("#/answers/agent/bg_1?outcome=failed")
+    expect(read("#/", before).view).toBe("now")
   })
 
-  test.each(["#/", "#/now/agent/bg_1", "#/board/task/5", "#/answers/new?group=batch", "#/find?q=a+b", "#/now/launch"])(
+  test.each(["#/", "#/now/agent/bg_1", "#/shelf/book/5", "#/answers/new?group=batch", "#/find?q=a+b", "#/now/launch"])(
     "a page address is unchanged when it is read and written again: %s",
     (hash) => {
-      expect(hashOf(routeOf(hash))).toBe(hash)
+      expect(hashOf(read(hash))).toBe(hash)
     },
   )
 })

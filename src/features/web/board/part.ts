@@ -1,3 +1,4 @@
+import { isUnattended, type Task } from "../../../core/task.ts"
 import type { Board, BoardError, BoardErrorCode } from "../../board/service.ts"
 import type { WebPart } from "../part.ts"
 import { BoardFeed } from "./feed.ts"
@@ -7,6 +8,10 @@ import { purseRoutes, repliesRoutes, reportsRoutes, tasksRoutes } from "./tasks.
 const STATUS = { invalid: 400, "not found": 404, conflict: 409, unavailable: 503 } as const satisfies Readonly<
   Record<BoardErrorCode, number>
 >
+
+/** Number of the board task in whose thread this run works; undefined for any other run. */
+const boardTaskOf = (task: Task): string | undefined =>
+  isUnattended(task) ? /^#(\d+) /.exec(task.description)?.[1] : undefined
 
 /** The board on the page. */
 export const boardPart: WebPart = {
@@ -21,4 +26,9 @@ export const boardPart: WebPart = {
   // own.
   status: (error) => (error.name === "BoardError" ? STATUS[(error as BoardError).code] : undefined),
   feed: (source) => new BoardFeed(source),
+  row: (task) => ({ boardTask: boardTaskOf(task) }),
+  refusesResume: (task) =>
+    isUnattended(task)
+      ? `Task ${task.id} is a run of board task #${boardTaskOf(task)}: answer or run that.`
+      : undefined,
 }

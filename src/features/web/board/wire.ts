@@ -21,6 +21,10 @@ export type TaskList = {
 export type Ended = TaskRow & { readonly canceled: readonly string[]; readonly open: readonly string[] }
 
 declare module "../wire.ts" {
+  interface AgentRow {
+    /** Number of the board task in whose thread this run works. */
+    readonly boardTask?: string
+  }
   interface PageSnapshot {
     /** The board; absent while it is off. `problem`: why it cannot be read. */
     readonly board?: TaskList & { readonly problem?: string }

@@ -6,7 +6,7 @@ import { MessageForm } from "./form.tsx"
 import { isolated } from "./format.ts"
 import { Action, createConfirm, ThreadLink } from "./parts.tsx"
 import { launchLink } from "./route.ts"
-import { isActive } from "./select.ts"
+import { isActive, isUnattended } from "./select.ts"
 import { running, state } from "./state.ts"
 
 type Acting = {
@@ -75,8 +75,8 @@ function ActsWhileRunning(props: Acting) {
 
 function ActsAfterEnd(props: Acting & { resume: () => void }) {
   const name = () => isolated(props.agent.description)
-  /** Whether the task was launched by itself. A run of a board task is continued by its board task instead. */
-  const launched = () => props.agent.boardTask === undefined
+  /** Whether the task was launched. Any other is continued by the feature that runs it. */
+  const launched = () => !isUnattended(props.agent)
   const resumable = () => props.agent.left || (state.limits?.resumable.includes(props.agent.status) ?? false)
   const runLeft = async () => props.onSaid((await api.resume(props.agent.id, {})).text)
   const merge = async () => {

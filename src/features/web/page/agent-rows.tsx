@@ -5,6 +5,7 @@ import { costText, tokensText } from "../../../present/figures.ts"
 import type { AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { refine, route } from "./navigation.tsx"
+import { parts } from "./page-part.ts"
 import { AgentName, Badge, Choose, GrowingList } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { agentState, grouped, ownState, ranFor } from "./select.ts"
@@ -39,11 +40,11 @@ export function WorkCard(props: { agent: AgentRow }) {
   )
 }
 
-/** Labels of a task: batch, place, fork, resume, other process. */
+/** Labels of a task: those of parts, batch, place, fork, resume, other process. */
 export function Marks(props: { agent: AgentRow }) {
   return (
     <>
-      <Show when={props.agent.boardTask}>{(id) => <span class="mark">#{id()}</span>}</Show>
+      <For each={parts()}>{(part) => <part.Mark agent={props.agent} />}</For>
       <Show when={props.agent.batch}>{(name) => <span class="mark">{name()}</span>}</Show>
       <Show when={props.agent.place}>
         {(place) => (
@@ -121,15 +122,22 @@ export function Groups(props: {
   )
   const groups = createMemo(() => {
     if (by() === "") return new Map([["", props.rows]])
-    const keyOf = ({ parentID, batch }: AgentRow) =>
-      by() === "batch" ? (batch === undefined ? "" : `${parentID} ${batch}`) : parentID || "board "
+    const keyOf = (agent: AgentRow) => {
+      const { parentID, batch } = agent
+      if (by() === "batch") return batch === undefined ? "" : `${parentID} ${batch}`
+      return (
+        parentID ||
+        parts()
+          .flatMap((part) => part.group(agent) ?? [])
+          .join()
+      )
+    }
     return new Map(grouped(props.rows, keyOf).map(({ name, rows }) => [name, rows]))
   })
   const keys = createMemo(() => [...groups().keys()])
   const rowsOf = (key: string) => groups().get(key) ?? []
   const nameOf = (key: string) => {
     if (by() === "batch") return key === "" ? "No batch" : key.slice(key.indexOf(" ") + 1)
-    if (key.startsWith("board ")) return "The board"
     const title = titles.error ? undefined : titles.latest?.get(key)
     return title ?? parentTask(key) ?? key
   }

@@ -8,8 +8,9 @@ import { Marks } from "./agent-rows.tsx"
 import { api } from "./api.ts"
 import { QuestionForm } from "./ask.tsx"
 import { EarlierRuns, Files, OtherChanges, RunPrompt, Timeline } from "./history.tsx"
+import { parts } from "./page-part.ts"
 import { AgentName, Badge, Copy, Facts, Problem, Prose, Title } from "./parts.tsx"
-import { taskLink, threadLink } from "./route.ts"
+import { threadLink } from "./route.ts"
 import { adviceFor, agentState, isActive } from "./select.ts"
 import { markAsRead, now, state } from "./state.ts"
 
@@ -129,7 +130,7 @@ function Ending(props: { agent: AgentRow; note?: string }) {
       <Show when={props.agent.reason}>
         {(reason) => (
           <p class="callout" data-state={failed() ? "fail" : "rest"}>
-            {reason()} <Show when={failed()}>{adviceFor(props.agent.reasonCode)}</Show>
+            {reason()} <Show when={failed()}>{adviceFor(props.agent.reasonCode, parts())}</Show>
           </p>
         )}
       </Show>
@@ -233,7 +234,6 @@ function Figures(props: { agent: AgentRow; detail?: AgentDetail }) {
     const { tokens, cachedTokens, atLeast } = props.agent
     return tokensText(tokens, cachedTokens, atLeast, state.limits?.taskTokens, "")
   }
-  const boardTask = () => props.agent.boardTask
   return (
     <Facts
       facts={[
@@ -249,7 +249,7 @@ function Figures(props: { agent: AgentRow; detail?: AgentDetail }) {
         ["Launched", () => dayTime(props.agent.createdAt)],
         ["Ended", () => props.agent.endedAt && dayTime(props.agent.endedAt)],
         ["Check", () => props.detail?.check && <code>{props.detail.check}</code>],
-        ["Board task", () => boardTask() && <a href={taskLink(boardTask() ?? "")}>#{boardTask()}</a>],
+        ...parts().map((part) => part.fact(() => props.agent)),
         ["Open todos", () => ((props.detail?.openTodos ?? 0) > 0 ? String(props.detail?.openTodos) : undefined)],
       ]}
     />

@@ -2,13 +2,12 @@ import { createEffect, createMemo, type JSX, Match, on, Show, Switch } from "sol
 import { timeOfDay } from "../../../lib/format.ts"
 import { AgentView } from "./agent-view.tsx"
 import { AnswersView } from "./answers.tsx"
-import { BoardView } from "./board/board.tsx"
-import { TaskForm, TaskView } from "./board/task-view.tsx"
 import { FindView } from "./find.tsx"
 import { Header, NotificationUpdater } from "./header.tsx"
 import { LaunchForm } from "./launch-form.tsx"
 import { createNavigation, route, step, wouldLose } from "./navigation.tsx"
 import { NowView } from "./now.tsx"
+import { parts } from "./page-part.ts"
 import { createConfirm, onEscape } from "./parts.tsx"
 import type { Shown } from "./route.ts"
 import { link, loadReadMarks, now, state } from "./state.ts"
@@ -100,11 +99,16 @@ function Step(props: { by: 1 | -1; label: string; glyph: string }) {
   )
 }
 
-function labelOf(shown: Shown | undefined): string {
-  if (shown?.kind === "task") return `Task #${shown.id}`
+function labelOf(shown: Shown | undefined): string | undefined {
   if (shown?.kind === "agent") return `Background task ${shown.id}`
-  return shown?.kind === "launch" ? "Launch an agent" : "New task"
+  return shown?.kind === "launch" ? "Launch an agent" : shown && sheetOf(shown)?.label
 }
+
+/** A part's sheet. */
+const sheetOf = (shown: Shown) =>
+  parts()
+    .find(({ routes }) => routes.sheets.some(({ kind }) => kind === shown.kind))
+    ?.sheet(shown)
 
 /** Message about a lost connection, over the page's bottom so that the layout does not move. */
 function Offline() {
@@ -156,12 +160,8 @@ export function App() {
       <Show when={known() && !refused()}>
         <Sheet>
           {(shown) => (
-            <Switch>
-              <Match when={shown.kind === "task" && shown.id}>{(id) => <TaskView id={id()} />}</Match>
+            <Switch fallback={sheetOf(shown)?.content()}>
               <Match when={shown.kind === "agent" && shown.id}>{(id) => <AgentView id={id()} />}</Match>
-              <Match when={shown.kind === "new"}>
-                <TaskForm />
-              </Match>
               <Match when={shown.kind === "launch"}>
                 <LaunchForm like={shown.id} />
               </Match>
@@ -181,9 +181,9 @@ function View() {
       <Match when={route().view === "find"}>
         <FindView />
       </Match>
-      <Match when={route().view === "board" && state.board}>
-        <BoardView />
-      </Match>
+      {parts().map((part) => (
+        <Match when={route().view === part.routes.view && part.isOn()}>{part.view.content()}</Match>
+      ))}
       <Match when={route().view === "answers"}>
         <AnswersView />
       </Match>

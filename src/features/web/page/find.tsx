@@ -1,48 +1,27 @@
-import {
-  createEffect,
-  createMemo,
-  createResource,
-  createSignal,
-  For,
-  type JSX,
-  onCleanup,
-  Show,
-  untrack,
-} from "solid-js"
+import { createEffect, createMemo, createSignal, For, type JSX, onCleanup, Show, untrack } from "solid-js"
 import { type Hit, matches } from "../../../lib/find.ts"
 import type { AgentRow, AnswersFound } from "../wire.ts"
 import { EndedRow } from "./agent-rows.tsx"
 import { api } from "./api.ts"
-import { boardApi } from "./board/api.ts"
-import { PastCard, TaskCard } from "./board/board.tsx"
 import { route } from "./navigation.tsx"
+import { parts } from "./page-part.ts"
 import { GrowingList } from "./parts.tsx"
-import { agentTexts, taskTexts } from "./select.ts"
-import { ended, runningNow, state, tasks } from "./state.ts"
+import { agentTexts } from "./select.ts"
+import { ended, runningNow, state } from "./state.ts"
 
 const FIRST_SHOWN = 25
-/** Most ended board tasks that are searched. */
-const MOST_HISTORY = 1000
 /** The search begins this long after the user's last key, in ms. */
 const TYPING_MS = 250
 const MOST_FILTER_CHARS = 200
 
-/** Search results: running agents, answers, board and archive. */
+/** Search results: running agents, finds of parts, and answers. */
 export function FindView() {
   const q = () => route().filters.q ?? ""
-  const [history] = createResource(
-    () => (state.board ? { leavings: state.leavings } : undefined),
-    () => boardApi.history(MOST_HISTORY),
-  )
+  const others = parts().map(({ view, search }) => ({ title: view.title, ...search(q) }))
   const working = createMemo(() => runningNow().filter((agent) => matches(q(), agentTexts(agent))))
   const { hits, isReading } = searchAnswers(q)
   const answers = createMemo(() => ended().filter((agent) => hits()[agent.id] || matches(q(), agentTexts(agent))))
-  const open = createMemo(() => tasks().filter((task) => matches(q(), taskTexts(task))))
-  const past = createMemo(() => {
-    const read = history.error ? [] : (history.latest?.tasks ?? [])
-    return read.filter((task) => matches(q(), taskTexts(task)))
-  })
-  const count = () => working().length + answers().length + open().length + past().length
+  const count = () => others.reduce((sum, part) => sum + part.count(), working().length + answers().length)
   return (
     <>
       <p class="u-quiet" role="status">
@@ -56,26 +35,15 @@ export function FindView() {
           </GrowingList>
         </Found>
       </Show>
-      <Show when={open().length + past().length > 0}>
-        <Found title="Board" count={open().length + past().length}>
-          <ul class="u-plain card-grid">
-            <For each={open().slice(0, FIRST_SHOWN)}>
-              {(task) => (
-                <li>
-                  <TaskCard task={task} />
-                </li>
-              )}
-            </For>
-            <For each={past().slice(0, FIRST_SHOWN)}>
-              {(task) => (
-                <li>
-                  <PastCard task={task} />
-                </li>
-              )}
-            </For>
-          </ul>
-        </Found>
-      </Show>
+      <For each={others}>
+        {({ title, count, cards }) => (
+          <Show when={count() > 0}>
+            <Found title={title} count={count()}>
+              {cards()}
+            </Found>
+          </Show>
+        )}
+      </For>
       <Show when={answers().length > 0}>
         <Found title="Answers" count={answers().length}>
           <GrowingList items={answers()} first={FIRST_SHOWN} label="Ended background tasks">

@@ -1,12 +1,12 @@
 import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js"
 import { dayCostText } from "../../../present/figures.ts"
-import type { TaskRow } from "../board/wire.ts"
 import { api } from "./api.ts"
 import { spentOfDay } from "./money.tsx"
 import { Keys, refine, route } from "./navigation.tsx"
 import { needs } from "./needs.tsx"
-import { agentLink, launchLink, NEW_TASK, taskLink, type View } from "./route.ts"
-import { failures, link, running, state, tasks, unread } from "./state.ts"
+import { type NeedNotice, parts } from "./page-part.ts"
+import { agentLink, launchLink } from "./route.ts"
+import { failures, link, running, state, unread } from "./state.ts"
 
 /** Shows needs outside of the page: in the title, the icon and, if enabled, desktop notifications. */
 
@@ -53,15 +53,13 @@ function Bell() {
 }
 
 /** Items that wait for the user, by a unique key, so that each item causes only one notification. */
-function waiting(): Map<string, { title: string; body: string; href: string }> {
-  const { asking, waiting, resting, failed } = needs()
-  const ofTask = ({ id, title, reason }: TaskRow) =>
-    [`#${id} ${reason}`, { title, body: reason, href: taskLink(id) }] as const
+function waiting(): Map<string, NeedNotice> {
+  const { asking, notices, failed } = needs()
   return new Map([
     ...asking.flatMap(({ id, description, asks }) =>
       asks.map((ask) => [ask.id, { title: description, body: ask.what, href: agentLink(id) }] as const),
     ),
-    ...[...waiting, ...resting].map(ofTask),
+    ...notices,
     ...failed.map(({ id, description, reason = "It failed." }) => {
       return [`${id} failed`, { title: description, body: reason, href: agentLink(id) }] as const
     }),
@@ -135,11 +133,13 @@ export function Header() {
         </ul>
         <div class="button-row">
           <Bell />
-          <Show when={state.board}>
-            <a class="button" href={NEW_TASK}>
-              New task
-            </a>
-          </Show>
+          <For each={parts().filter((part) => part.isOn())}>
+            {({ create }) => (
+              <a class="button" href={create.href}>
+                {create.label}
+              </a>
+            )}
+          </For>
           <a class="button" data-kind="main" href={launchLink()} title="n">
             Launch
           </a>
@@ -169,12 +169,19 @@ function Figure(props: { value: string; name: string; tone?: "needs" | "fail" })
 
 /** Tabs of the views, and the search field. */
 function Tabs(props: { waiting: number }) {
+  const searched = new Intl.ListFormat("en-GB").format([
+    "agents",
+    "answers",
+    ...parts().map(({ routes }) => routes.view),
+  ])
   const views = createMemo(() => [
-    { view: "now" as const, href: "#/", title: "Now", count: props.waiting, tone: "needs" },
-    ...(state.board
-      ? [{ view: "board" as const, href: "#/board", title: "Board", count: tasks().length, tone: undefined }]
-      : []),
-    { view: "answers" as const, href: "#/answers", title: "Answers", count: unread().length, tone: "run" },
+    { view: "now", href: "#/", title: "Now", count: props.waiting, tone: "needs" },
+    ...parts()
+      .filter((part) => part.isOn())
+      .map(({ routes: { view }, view: { title, count } }) => {
+        return { view, href: `#/${view}`, title, count: count(), tone: undefined }
+      }),
+    { view: "answers", href: "#/answers", title: "Answers", count: unread().length, tone: "run" },
   ])
   return (
     <nav class="tab-bar" aria-label="Views">
@@ -186,7 +193,7 @@ function Tabs(props: { waiting: number }) {
         type="search"
         class="search-field"
         placeholder="Search  /"
-        aria-label="Search agents, answers and board"
+        aria-label={`Search ${searched}`}
         autocomplete="off"
         value={route().filters.q ?? ""}
         onInput={(event) => refine({ q: event.currentTarget.value })}
@@ -202,7 +209,7 @@ function Tabs(props: { waiting: number }) {
 }
 
 type TabOf = {
-  readonly view: View
+  readonly view: string
   readonly href: string
   readonly title: string
   readonly count: number

@@ -1,6 +1,9 @@
 import { render } from "solid-js/web"
 import { connect, setAuthentication } from "./api.ts"
 import { App } from "./app.tsx"
+import { readAddress } from "./navigation.tsx"
+import { setParts } from "./page-part.ts"
+import { PARTS } from "./registry.ts"
 import { codeIn } from "./route.ts"
 import {
   type Authenticate,
@@ -147,6 +150,8 @@ setInterval(() => {
   if (!document.hidden) tick()
 }, TICK_MS)
 
+setParts(PARTS)
+readAddress()
 tabs.postMessage("seen")
 void begin()
 const root = document.getElementById("root")

@@ -1,11 +1,16 @@
 import { createSignal, For, onCleanup, Show } from "solid-js"
-import { codeIn, type Filters, HOME, hashOf, launchLink, NEW_TASK, type Route, routeOf, type View } from "./route.ts"
-import { state } from "./state.ts"
+import { parts } from "./page-part.ts"
+import { codeIn, type Filters, HOME, hashOf, launchLink, type Route, routeOf } from "./route.ts"
 
-const [route, setRoute] = createSignal<Route>(codeIn(location.hash) === undefined ? routeOf(location.hash) : HOME)
+const [route, setRoute] = createSignal<Route>(HOME)
 
 /** Current route. */
 export { route }
+
+/** Reads the page's first address, unless it is a link with a code. */
+export function readAddress(): void {
+  if (codeIn(location.hash) === undefined) setRoute(routeOf(location.hash, parts()))
+}
 
 const losers = new Set<() => boolean>()
 
@@ -21,7 +26,7 @@ export const wouldLose = (): boolean => [...losers].some((loses) => loses())
 export function refine(filters: Filters): void {
   const { view, shown, filters: before } = route()
   const found = filters.q !== undefined && filters.q !== ""
-  const seen: View = found ? "find" : view === "find" ? "now" : view
+  const seen = found ? "find" : view === "find" ? "now" : view
   show({ view: filters.q === undefined ? view : seen, shown, filters: { ...before, ...filters } })
 }
 
@@ -45,7 +50,7 @@ export function createNavigation(mayLeave: () => Promise<boolean>) {
     wanted = undefined
     if (may) {
       if (location.hash !== next) location.hash = next
-      show(routeOf(next, route()))
+      show(routeOf(next, parts(), route()))
       here = location.hash
     }
     // The user stays, but the browser has already changed the address, so the old address is restored.
@@ -66,18 +71,30 @@ export function createNavigation(mayLeave: () => Promise<boolean>) {
   return { leave: () => go(hashOf({ ...route(), shown: undefined })) }
 }
 
-const KEYS: readonly (readonly [keys: string, what: string])[] = [
+/** The first views, which have digits as shortcuts. */
+const views = () => [
+  ["#/", "Now"],
+  ...parts().map(({ routes, view }) => [`#/${routes.view}`, view.title]),
+  ["#/answers", "Answers"],
+]
+
+const keysOfHelp = (): readonly (readonly [keys: string, what: string])[] => [
   ["j  k", "next, previous"],
   ["Enter", "open"],
   ["Esc", "close"],
   ["/", "search everything"],
   ["n", "launch an agent"],
-  ["t", "new board task"],
-  ["1  2  3", "Now, Board, Answers"],
+  ...parts().map(({ create }) => [create.key, create.help] as const),
+  [
+    views()
+      .map((_, at) => at + 1)
+      .join("  "),
+    views()
+      .map(([, title]) => title)
+      .join(", "),
+  ],
   ["?", "this help"],
 ]
-
-const VIEWS: Readonly<Record<string, string>> = { 1: "#/", 2: "#/board", 3: "#/answers" }
 
 /** Handles keyboard shortcuts, except while the user types, and shows their list. */
 export function Keys() {
@@ -97,7 +114,8 @@ export function Keys() {
     if (key === "?") return () => setHelp(!help())
     if (shown) return undefined
     if (key === "/") return () => document.getElementById("search")?.focus()
-    const to = key === "n" ? launchLink() : key === "t" && state.board ? NEW_TASK : VIEWS[key]
+    const part = parts().find((each) => each.create.key === key && each.isOn())
+    const to = key === "n" ? launchLink() : (part?.create.href ?? views()[Number(key) - 1]?.[0])
     return to === undefined ? undefined : () => location.assign(to)
   }
   addEventListener("keydown", press)
@@ -124,7 +142,7 @@ function Help(props: { close: () => void }) {
     >
       <h2>Keys</h2>
       <dl class="key-list">
-        <For each={KEYS}>
+        <For each={keysOfHelp()}>
           {([keys, what]) => (
             <>
               <dt>

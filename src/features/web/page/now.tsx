@@ -7,8 +7,9 @@ import { GroupChoice, Groups, WorkCard } from "./agent-rows.tsx"
 import { type Bar, batchMarks, lanesOf, spanOf, type TimelineLane, ticksOf } from "./lanes.ts"
 import { Money } from "./money.tsx"
 import { NeedsYou, needs } from "./needs.tsx"
+import { parts } from "./page-part.ts"
 import { AgentName, Problem } from "./parts.tsx"
-import { agentLink, launchLink, NEW_TASK } from "./route.ts"
+import { agentLink, launchLink } from "./route.ts"
 import { agentState, ofLastDay, ranFor } from "./select.ts"
 import { ended, now, running, state } from "./state.ts"
 
@@ -167,7 +168,8 @@ const FIRST_SHOWN = 24
 
 /** Overview of the present: needs of the user, running tasks, the last day and its cost. */
 export function NowView() {
-  const empty = () => running().length + ended().length + Object.keys(state.tasks).length + needs().count === 0
+  const shown = () => parts().reduce((sum, { view }) => sum + view.count(), needs().count)
+  const empty = () => running().length + ended().length + shown() === 0
   return (
     <Show when={!empty()} fallback={<Beginning />}>
       <NeedsYou />
@@ -224,11 +226,13 @@ function Beginning() {
         <a class="button" data-kind="main" href={launchLink()}>
           Launch an agent
         </a>
-        <Show when={state.board}>
-          <a class="button" href={NEW_TASK}>
-            Create a board task
-          </a>
-        </Show>
+        <For each={parts().filter((part) => part.isOn())}>
+          {({ create }) => (
+            <a class="button" href={create.href}>
+              {create.first}
+            </a>
+          )}
+        </For>
       </p>
       <p class="u-quiet">
         Or say it in a conversation: <q>Look into this in the background, and go on.</q>

@@ -1,5 +1,6 @@
 import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js"
 import { hueOf } from "./format.ts"
+import type { Fact } from "./page-part.ts"
 import { markdown } from "./rich-text.ts"
 import { threadCommand, threadLink } from "./route.ts"
 import type { RowTone } from "./select.ts"
@@ -86,6 +87,16 @@ export function Badge(props: { tone: RowTone; text: string }) {
   )
 }
 
+/** Row for something that waits for the user, with its kind and its actions. */
+export function Need(props: { tone: "needs" | "fail"; what: string; children: JSX.Element }) {
+  return (
+    <li class="need-row">
+      <Badge tone={props.tone} text={props.what} />
+      <div>{props.children}</div>
+    </li>
+  )
+}
+
 export function AgentName(props: { name: string }) {
   return (
     <span class="agent-name" data-hue={hueOf(props.name)}>
@@ -114,23 +125,6 @@ export function keepFocus(element: () => HTMLElement | undefined): void {
     if (!element()?.contains(document.activeElement)) return
     queueMicrotask(() => document.querySelector<HTMLElement>(".sheet[open] h2")?.focus({ preventScroll: true }))
   })
-}
-
-/** Shows the progress of a board task's steps: in words for screen readers, and as a bar. */
-export function Steps(props: { done: number; total: number }) {
-  return (
-    <span class="step-meter">
-      <meter
-        min="0"
-        max={props.total || 1}
-        value={props.done}
-        aria-label={`${props.done} of ${props.total} steps done`}
-      />
-      <span>
-        {props.done}/{props.total}
-      </span>
-    </span>
-  )
 }
 
 /** Link to a session on OpenCode's page. Without such a page, the command that opens the session in the terminal. */
@@ -252,8 +246,6 @@ export function Problem(props: { text: string }) {
     </div>
   )
 }
-
-export type Fact = readonly [name: string, value: () => JSX.Element | undefined]
 
 /** Shows names and values, without empty ones. Each row is updated by itself, so that a link in it keeps the focus. */
 export function Facts(props: { facts: readonly Fact[] }) {

@@ -1,80 +1,34 @@
 import { DAY_MS } from "../../../core/bill.ts"
 import { ticking } from "../../../lib/format.ts"
 import { ENDS, endIn, FETCHING_WORK, phaseText } from "../../../present/words.ts"
-import type { TaskRow } from "../board/wire.ts"
 import type { AgentRow } from "../wire.ts"
+import type { PagePart } from "./page-part.ts"
 
 /** Derives data from the page's state. All functions are pure. */
 
 export const isActive = ({ status }: Pick<AgentRow, "status">): boolean => status === "running" || status === "resumed"
 
-/**
- * Everything that waits for a user: questions, replies, failures. A board task is left out if the row of its run shows
- * the same need.
- */
+/** Whether nobody launched the agent: it belongs to no conversation. */
+export const isUnattended = ({ parentID }: Pick<AgentRow, "parentID">): boolean => parentID === ""
+
+/** Everything that waits for a user: questions, needs of parts, and failures that these do not show. */
 export function waitingFor(
   agents: readonly AgentRow[],
-  tasks: readonly TaskRow[],
-  failures: readonly AgentRow[] = [],
-  lost = 0,
+  failures: readonly AgentRow[],
+  parts: readonly Pick<PagePart, "needs">[],
 ) {
   const asking = agents.filter((agent) => isActive(agent) && agent.asks.length > 0).sort(oldestFirst)
-  const asked = new Set(asking.map(({ boardTask }) => boardTask))
-  const waiting = tasks.filter(({ state, id }) => state === "needs you" && !asked.has(id)).sort(byId)
-  const resting = tasks.filter(isStuck).sort(byId)
-  const listedIDs = new Set([...waiting, ...resting].map(({ id }) => id))
-  const failed = failures.filter(({ boardTask }) => boardTask === undefined || !listedIDs.has(boardTask))
+  const others = parts.map((part) => part.needs(asking))
+  const failed = failures.filter((agent) => !others.some((each) => each.shows(agent)))
   const asks = asking.reduce((sum, agent) => sum + agent.asks.length, 0)
-  const count = asks + waiting.length + resting.length + failed.length + (lost > 0 ? 1 : 0)
-  return { asking, waiting, resting, failed, lost, count }
+  const count = others.reduce((sum, each) => sum + each.count, asks + failed.length)
+  return { asking, failed, notices: others.flatMap(({ notices }) => notices), count }
 }
-
-/** Reason text of a board task that rests although nothing is wrong. */
-const NO_MORE_ROUNDS = "the schedule has no further time"
-
-/** Whether somebody other than the plugin has edited the board task. It waits until a user has started it. */
-export const isUnverified = ({ state }: Pick<TaskRow, "state">): boolean => state === "waiting for a person"
-
-/** Whether the board task rests for a reason that a user must look at. */
-export const isStuck = (task: Pick<TaskRow, "state" | "reason">): boolean =>
-  isUnverified(task) || (task.state === "rests" && task.reason !== NO_MORE_ROUNDS)
-
-export type Column = "needs you" | "working" | "waiting" | "draft"
-
-export const COLUMNS: readonly {
-  readonly key: Column
-  readonly title: string
-  readonly tone: RowTone
-  readonly empty: string
-}[] = [
-  { key: "needs you", title: "Needs you", tone: "needs", empty: "Nothing waits for you." },
-  { key: "working", title: "At work", tone: "run", empty: "Nothing runs." },
-  { key: "waiting", title: "Waiting", tone: "rest", empty: "Nothing waits." },
-  { key: "draft", title: "Drafts", tone: "rest", empty: "No drafts." },
-]
-
-export function columnOf(task: Pick<TaskRow, "state" | "reason">): Column {
-  const { state } = task
-  if (state === "needs you" || isStuck(task)) return "needs you"
-  if (state === "draft") return state
-  return state === "running" || state === "queued" ? "working" : "waiting"
-}
-
-/** Sorts by ascending number, so that board tasks keep their position. */
-export const byId = (a: { readonly id: string }, b: { readonly id: string }): number => Number(a.id) - Number(b.id)
 
 export const newestFirst = (a: AgentRow, b: AgentRow): number =>
   (b.endedAt ?? b.createdAt) - (a.endedAt ?? a.createdAt) || (a.id < b.id ? -1 : 1)
 
 export const oldestFirst = (a: AgentRow, b: AgentRow): number => a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1)
-
-export const taskTexts = ({ id, title, owner, stateText, description }: TaskRow): string[] => [
-  `#${id}`,
-  title,
-  owner,
-  stateText,
-  description,
-]
 
 export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
   agent.id,
@@ -121,18 +75,6 @@ const TONES = { completed: "done", error: "fail", cancelled: "rest" } as const
 
 export type RowTone = "run" | "needs" | "done" | "fail" | "rest"
 
-export function taskTone(task: Pick<TaskRow, "state" | "reason">): RowTone {
-  const { state } = task
-  if (state === "running") return "run"
-  if (state === "needs you") return "needs"
-  if (isStuck(task)) return "fail"
-  return state === "done" ? "done" : "rest"
-}
-
-/** Status of a board task as the page shows it. The stored status `canceled` is shown in the usual spelling. */
-export const statusText = ({ status }: Pick<TaskRow, "status">): string =>
-  status === "canceled" ? ENDS.cancelled.text : status
-
 /** Filters for answers. */
 export const OUTCOMES = ["unread", "completed", "failed", "cancelled"] as const
 
@@ -152,7 +94,9 @@ export function grouped<Row>(rows: readonly Row[], nameOf: (row: Row) => string)
 }
 
 /** Advice after a failure; empty where the reason of the failure is enough. */
-export function adviceFor(code: AgentRow["reasonCode"]): string {
+export function adviceFor(code: AgentRow["reasonCode"], parts: readonly Pick<PagePart, "advice">[]): string {
+  const own = parts.flatMap(({ advice }) => advice[code ?? ""] ?? [])[0]
+  if (own !== undefined) return own
   switch (code) {
     case "timeout":
     case "silence":
@@ -161,8 +105,6 @@ export function adviceFor(code: AgentRow["reasonCode"]): string {
       return "Read what it called, and try again with another prompt, or another model."
     case "tokens":
       return "Try again with less to do, or raise the option maxTokensPerTask."
-    case "purse":
-      return "Its board's purse has ended. Open another, or have the task worked on now."
     case "budget":
       return "Raise its budget, or wait until the 24 hours of the budget are over."
     case "provider":

@@ -1,10 +1,9 @@
 import { batch, createMemo, createRoot, createSignal } from "solid-js"
 import { createStore, reconcile, unwrap } from "solid-js/store"
-import type { BoardAgent, PurseView } from "../../board/service.ts"
-import type { TaskRow } from "../board/wire.ts"
 import type { Limits } from "../ports.ts"
 import type { AgentRow, Delta, PageSnapshot } from "../wire.ts"
-import { byId, isActive, newestFirst, oldestFirst, type Sum } from "./select.ts"
+import { parts } from "./page-part.ts"
+import { isActive, newestFirst, oldestFirst, type Sum } from "./select.ts"
 
 /** State of the connection. */
 type Link =
@@ -16,35 +15,13 @@ type Link =
 type State = {
   project: string
   agents: Record<string, AgentRow>
-  tasks: Record<string, TaskRow>
-  /** False while the board is off. */
-  board: boolean
-  problem: string
-  /** Counts the moments at which tasks may have left the board. */
-  leavings: number
-  owners: readonly BoardAgent[]
-  /** Number of board tasks in a file that is missing now. */
-  lost: number
-  /** `purse`: the open purse. `purseEnds`: number of purses that have ended. */
-  purse?: PurseView
-  purseEnds: number
   threadBase?: string
   limits?: Limits
   /** Spending as the daily limit counts it; absent without such a limit. */
   spent?: Sum
 }
 
-const [state, setState] = createStore<State>({
-  project: "",
-  agents: {},
-  tasks: {},
-  board: false,
-  problem: "",
-  leavings: 0,
-  purseEnds: 0,
-  lost: 0,
-  owners: [],
-})
+const [state, setState] = createStore<State>({ project: "", agents: {} })
 const [link, setLink] = createSignal<Link>({ state: "loading" })
 const [now, setNow] = createSignal(Date.now())
 /**
@@ -59,12 +36,8 @@ let skew = 0
 /** `now`: the server's time. It is updated every second while the page is connected. */
 export { link, now, setLink, state }
 
-/**
- * Rows of board tasks and agents; figures within an agent's row are not tracked. Running agents come oldest first,
- * ended agents newest first.
- */
-export const { running, ended, tasks } = createRoot(() => ({
-  tasks: createMemo(() => Object.values(state.tasks).sort(byId)),
+/** Rows of agents, whose figures are not tracked. Running agents come oldest first, ended agents newest first. */
+export const { running, ended } = createRoot(() => ({
   running: createMemo(() => rows().filter(isActive).sort(oldestFirst)),
   ended: createMemo(() =>
     rows()
@@ -87,48 +60,28 @@ export function tick(): void {
 
 export function applyEvent(event: string, data: unknown): void {
   batch(() => {
-    if (event === "state") begin(data as PageSnapshot)
-    if (event === "change") change(data as Delta)
+    for (const part of [{ begin, change }, ...parts()]) {
+      if (event === "state") part.begin(data as PageSnapshot)
+      if (event === "change") part.change(data as Delta)
+    }
     if (link().state !== "live") setLink({ state: "live" })
     tick()
   })
 }
 
-function begin({ project, now, agents, board, threadBase, limits, spent }: PageSnapshot): void {
+function begin({ project, now, agents, threadBase, limits, spent }: PageSnapshot): void {
   skew = now - Date.now()
-  const keyed = <Row extends { id: string }>(rows: readonly Row[]) =>
-    Object.fromEntries(rows.map((row) => [row.id, row]))
-  setState("agents", reconcile(keyed(agents)))
-  setState("tasks", reconcile(keyed(board?.tasks ?? [])))
-  setState("leavings", (count) => count + 1)
-  setState("purseEnds", (count) => count + 1)
+  setState("agents", reconcile(Object.fromEntries(agents.map((row) => [row.id, row]))))
   renewRoster()
-  setState({
-    project,
-    board: board !== undefined,
-    problem: board?.problem ?? "",
-    owners: board?.agents ?? [],
-    lost: board?.lost ?? 0,
-    purse: board?.purse,
-    threadBase,
-    limits,
-    spent,
-  })
+  setState({ project, threadBase, limits, spent })
 }
 
 function change(delta: Delta): void {
   skew = delta.now - Date.now()
   for (const row of delta.agents ?? []) takeAgent(row)
-  for (const row of delta.tasks ?? []) setState("tasks", row.id, reconcile(row))
-  drop("agents", delta.agentsGone)
-  drop("tasks", delta.tasksGone)
+  // Setting undefined removes a key from a store.
+  for (const id of delta.agentsGone ?? []) setState("agents", id, undefined as never)
   if (delta.agentsGone) renewRoster()
-  if (delta.tasksGone || delta.ended !== undefined) setState("leavings", (count) => count + 1)
-  if (delta.purse === null) setState({ purse: undefined, purseEnds: state.purseEnds + 1 })
-  else if (delta.purse) setState("purse", delta.purse)
-  if (delta.owners) setState("owners", delta.owners)
-  if (delta.lost !== undefined) setState("lost", delta.lost)
-  if (delta.problem !== undefined) setState("problem", delta.problem)
   if (delta.spent) setState("spent", delta.spent)
 }
 
@@ -137,11 +90,6 @@ function takeAgent(row: AgentRow): void {
   const stays = before !== undefined && isActive(before) && isActive(row)
   setState("agents", row.id, reconcile(row))
   if (!stays) renewRoster()
-}
-
-function drop(key: "agents" | "tasks", ids: readonly string[] = []): void {
-  // Setting undefined removes a key from a store.
-  for (const id of ids) setState(key, id, undefined as never)
 }
 
 /** Keeps in the browser which ended tasks the user has read. Tasks that ended before the first visit count as read. */

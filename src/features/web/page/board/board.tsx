@@ -3,11 +3,12 @@ import { shortTime } from "../../../../lib/format.ts"
 import { count } from "../../../../lib/text.ts"
 import { costText } from "../../../../present/figures.ts"
 import type { TaskRow } from "../../board/wire.ts"
-import { Action, AgentName, Badge, createAct, GrowingList, Problem, Prose, Steps } from "../parts.tsx"
-import { taskLink } from "../route.ts"
-import { COLUMNS, columnOf, statusText, taskTone } from "../select.ts"
-import { now, state, tasks } from "../state.ts"
+import { Action, AgentName, Badge, createAct, GrowingList, Problem, Prose } from "../parts.tsx"
+import { now } from "../state.ts"
 import { boardApi } from "./api.ts"
+import { taskLink } from "./route.ts"
+import { COLUMNS, columnOf, statusText, taskTone } from "./select.ts"
+import { board, tasks } from "./state.ts"
 
 const FIRST_SHOWN = 20
 const HISTORY_SHOWN = 20
@@ -26,7 +27,7 @@ export function BoardView() {
         <h2 id="board-title">
           Board <span class="u-count">{all().length}</span>
         </h2>
-        <Problem text={state.problem} />
+        <Problem text={board.problem} />
         <div class="board-columns">
           <For each={COLUMNS}>
             {({ key, title, tone, empty }) => {
@@ -36,7 +37,7 @@ export function BoardView() {
                   <h3>
                     {title} <span class="u-count">{own().length}</span>
                   </h3>
-                  <Show when={own().length > 0} fallback={<p class="u-quiet">{state.problem === "" ? empty : ""}</p>}>
+                  <Show when={own().length > 0} fallback={<p class="u-quiet">{board.problem === "" ? empty : ""}</p>}>
                     <GrowingList items={own()} first={FIRST_SHOWN} label={title}>
                       {(task) => <TaskCard task={task} />}
                     </GrowingList>
@@ -75,6 +76,23 @@ export function TaskCard(props: { task: TaskRow }) {
   )
 }
 
+/** Shows the progress of a task's steps: in words for screen readers, and as a bar. */
+export function Steps(props: { done: number; total: number }) {
+  return (
+    <span class="step-meter">
+      <meter
+        min="0"
+        max={props.total || 1}
+        value={props.done}
+        aria-label={`${props.done} of ${props.total} steps done`}
+      />
+      <span>
+        {props.done}/{props.total}
+      </span>
+    </span>
+  )
+}
+
 export function PastCard(props: { task: TaskRow }) {
   return (
     <a class="task-card" data-past="" data-item="" href={taskLink(props.task.id)}>
@@ -92,7 +110,7 @@ export function PastCard(props: { task: TaskRow }) {
 /** Column with the tasks that ended last. They are read again when a task may have left the board. */
 function Archive() {
   const [history] = createResource(
-    () => state.leavings,
+    () => board.leavings,
     () => boardApi.history(HISTORY_SHOWN),
   )
   const past = () => (history.error ? [] : (history.latest?.tasks ?? []))
@@ -104,7 +122,7 @@ function Archive() {
           <Show
             when={past().length > 0}
             // While the board cannot be read, the column shows no text.
-            fallback={<p class="u-quiet">{state.problem === "" ? "Nothing is done yet." : ""}</p>}
+            fallback={<p class="u-quiet">{board.problem === "" ? "Nothing is done yet." : ""}</p>}
           >
             <ul class="u-plain" aria-label="Done">
               <For each={past()}>
@@ -127,7 +145,7 @@ function PurseSection() {
   return (
     <section class="panel purse" aria-labelledby="purse-title">
       <h2 id="purse-title">Purse</h2>
-      <Show when={state.purse} fallback={<OpenForm />}>
+      <Show when={board.purse} fallback={<OpenForm />}>
         <Open />
       </Show>
       <Reports />
@@ -143,8 +161,8 @@ function Open() {
   })
   return (
     <>
-      <p role="status">{state.purse?.text}</p>
-      <meter min="0" max={state.purse?.max} value={state.purse?.spent} aria-label="What is spent of it" />
+      <p role="status">{board.purse?.text}</p>
+      <meter min="0" max={board.purse?.max} value={board.purse?.spent} aria-label="What is spent of it" />
       <div class="button-row">
         <Action label="Close it …" kind="danger" asks={asks} run={boardApi.closePurse} onError={setProblem} />
       </div>
@@ -191,7 +209,7 @@ function OpenForm() {
 /** List of reports. They are read again when a purse is opened or has ended. */
 function Reports() {
   const [reports] = createResource(
-    () => `${state.purse?.openedAt ?? ""} ${state.purseEnds}`,
+    () => `${board.purse?.openedAt ?? ""} ${board.purseEnds}`,
     () => boardApi.reports(),
   )
   const known = () => (reports.error ? [] : (reports.latest?.reports ?? []))

@@ -5,13 +5,16 @@ import type { TaskRow } from "../../board/wire.ts"
 import { EndedRow } from "../agent-rows.tsx"
 import { QuestionForm } from "../ask.tsx"
 import { Field, Form, Picker, textIn } from "../form.tsx"
-import { ReplyForm } from "../needs.tsx"
-import { Action, AgentName, Badge, Facts, Problem, Prose, Steps, ThreadLink, Title } from "../parts.tsx"
+import { Action, AgentName, Badge, Facts, Problem, Prose, ThreadLink, Title } from "../parts.tsx"
 import { isSafeLink } from "../rich-text.ts"
-import { taskLink } from "../route.ts"
-import { isStuck, isUnverified, newestFirst, statusText, taskTone } from "../select.ts"
+import { newestFirst } from "../select.ts"
 import { runningNow, state } from "../state.ts"
 import { boardApi } from "./api.ts"
+import { Steps } from "./board.tsx"
+import { ReplyForm } from "./needs.tsx"
+import { taskLink } from "./route.ts"
+import { isStuck, isUnverified, statusText, taskTone } from "./select.ts"
+import { board } from "./state.ts"
 
 type Fields = Pick<TaskRow, "title" | "owner" | "description">
 
@@ -25,7 +28,7 @@ const fieldsIn = (data: FormData): Fields => ({
 export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
   const before = untrack(() => ({ title: "", owner: "", description: "", ...props.task }))
   const owners = () => {
-    const names = state.owners.map((owner) => owner.name)
+    const names = board.owners.map((owner) => owner.name)
     const all = before.owner !== "" && !names.includes(before.owner) ? [before.owner, ...names] : names
     return all.map((name) => [name, name] as const)
   }
@@ -110,10 +113,10 @@ async function create(now: FormData): Promise<() => void> {
 
 /** Shows the details of a board task on the board or in the history. */
 export function TaskView(props: { id: string }) {
-  const live = createMemo(() => state.tasks[props.id])
+  const live = createMemo(() => board.tasks[props.id])
   // The history is read again when any task leaves the board, because it may be this one.
   const [past] = createResource(
-    () => (live() ? undefined : { id: props.id, leavings: state.leavings }),
+    () => (live() ? undefined : { id: props.id, leavings: board.leavings }),
     ({ id }) => boardApi.task(id),
   )
   // The task's last version is kept until the history has answered, so that input is not lost.
@@ -272,7 +275,7 @@ function Subtask(props: { id?: string }) {
     <Show when={props.id}>
       {(id) => (
         <a class="mark" href={taskLink(id())}>
-          #{id()} {state.tasks[id()]?.stateText ?? ""}
+          #{id()} {board.tasks[id()]?.stateText ?? ""}
         </a>
       )}
     </Show>

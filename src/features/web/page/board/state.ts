@@ -1,0 +1,59 @@
+import { createMemo, createRoot } from "solid-js"
+import { createStore, reconcile } from "solid-js/store"
+import type { BoardAgent, PurseView } from "../../../board/service.ts"
+import type { TaskRow } from "../../board/wire.ts"
+import type { Delta, PageSnapshot } from "../../wire.ts"
+import { byId } from "./select.ts"
+
+type State = {
+  isOn: boolean
+  tasks: Record<string, TaskRow>
+  problem: string
+  /** Counts the moments at which tasks may have left the board. */
+  leavings: number
+  owners: readonly BoardAgent[]
+  /** Number of board tasks in a file that is missing now. */
+  lost: number
+  /** `purse`: the open purse. `purseEnds`: number of purses that have ended. */
+  purse?: PurseView
+  purseEnds: number
+}
+
+const [board, setBoard] = createStore<State>({
+  isOn: false,
+  tasks: {},
+  problem: "",
+  leavings: 0,
+  owners: [],
+  lost: 0,
+  purseEnds: 0,
+})
+
+export { board }
+
+export const tasks = createRoot(() => createMemo(() => Object.values(board.tasks).sort(byId)))
+
+export function begin({ board: sent }: PageSnapshot): void {
+  setBoard("tasks", reconcile(Object.fromEntries(sent?.tasks.map((row) => [row.id, row]) ?? [])))
+  setBoard({
+    isOn: sent !== undefined,
+    problem: sent?.problem ?? "",
+    leavings: board.leavings + 1,
+    owners: sent?.agents ?? [],
+    lost: sent?.lost ?? 0,
+    purse: sent?.purse,
+    purseEnds: board.purseEnds + 1,
+  })
+}
+
+export function change(delta: Delta): void {
+  for (const row of delta.tasks ?? []) setBoard("tasks", row.id, reconcile(row))
+  // Setting undefined removes a key from a store.
+  for (const id of delta.tasksGone ?? []) setBoard("tasks", id, undefined as never)
+  if (delta.tasksGone || delta.ended !== undefined) setBoard("leavings", (count) => count + 1)
+  if (delta.purse === null) setBoard({ purse: undefined, purseEnds: board.purseEnds + 1 })
+  else if (delta.purse) setBoard("purse", delta.purse)
+  if (delta.owners) setBoard("owners", delta.owners)
+  if (delta.lost !== undefined) setBoard("lost", delta.lost)
+  if (delta.problem !== undefined) setBoard("problem", delta.problem)
+}
