@@ -125,12 +125,8 @@ export function Groups(props: {
     const keyOf = (agent: AgentRow) => {
       const { parentID, batch } = agent
       if (by() === "batch") return batch === undefined ? "" : `${parentID} ${batch}`
-      return (
-        parentID ||
-        parts()
-          .flatMap((part) => part.group(agent) ?? [])
-          .join()
-      )
+      const [group = ""] = parts().flatMap((part) => part.group(agent) ?? [])
+      return parentID || group
     }
     return new Map(grouped(props.rows, keyOf).map(({ name, rows }) => [name, rows]))
   })

@@ -4,7 +4,7 @@ import { api } from "./api.ts"
 import { spentOfDay } from "./money.tsx"
 import { Keys, refine, route } from "./navigation.tsx"
 import { needs } from "./needs.tsx"
-import { type NeedNotice, parts } from "./page-part.ts"
+import { type NeedNotice, parts, partsOn } from "./page-part.ts"
 import { agentLink, launchLink } from "./route.ts"
 import { failures, link, running, state, unread } from "./state.ts"
 
@@ -133,7 +133,7 @@ export function Header() {
         </ul>
         <div class="button-row">
           <Bell />
-          <For each={parts().filter((part) => part.isOn())}>
+          <For each={partsOn()}>
             {({ create }) => (
               <a class="button" href={create.href}>
                 {create.label}
@@ -169,18 +169,12 @@ function Figure(props: { value: string; name: string; tone?: "needs" | "fail" })
 
 /** Tabs of the views, and the search field. */
 function Tabs(props: { waiting: number }) {
-  const searched = new Intl.ListFormat("en-GB").format([
-    "agents",
-    "answers",
-    ...parts().map(({ routes }) => routes.view),
-  ])
+  const searched = ["agents", "answers", ...parts().map(({ routes }) => routes.view)]
   const views = createMemo(() => [
     { view: "now", href: "#/", title: "Now", count: props.waiting, tone: "needs" },
-    ...parts()
-      .filter((part) => part.isOn())
-      .map(({ routes: { view }, view: { title, count } }) => {
-        return { view, href: `#/${view}`, title, count: count(), tone: undefined }
-      }),
+    ...partsOn().map(({ routes: { view }, view: { title, count } }) => {
+      return { view, href: `#/${view}`, title, count: count(), tone: undefined }
+    }),
     { view: "answers", href: "#/answers", title: "Answers", count: unread().length, tone: "run" },
   ])
   return (
@@ -193,7 +187,7 @@ function Tabs(props: { waiting: number }) {
         type="search"
         class="search-field"
         placeholder="Search  /"
-        aria-label={`Search ${searched}`}
+        aria-label={`Search ${new Intl.ListFormat("en-GB").format(searched)}`}
         autocomplete="off"
         value={route().filters.q ?? ""}
         onInput={(event) => refine({ q: event.currentTarget.value })}

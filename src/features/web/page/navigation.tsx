@@ -1,5 +1,5 @@
 import { createSignal, For, onCleanup, Show } from "solid-js"
-import { parts } from "./page-part.ts"
+import { parts, partsOn } from "./page-part.ts"
 import { codeIn, type Filters, HOME, hashOf, launchLink, type Route, routeOf } from "./route.ts"
 
 const [route, setRoute] = createSignal<Route>(HOME)
@@ -78,23 +78,20 @@ const views = () => [
   ["#/answers", "Answers"],
 ]
 
-const keysOfHelp = (): readonly (readonly [keys: string, what: string])[] => [
-  ["j  k", "next, previous"],
-  ["Enter", "open"],
-  ["Esc", "close"],
-  ["/", "search everything"],
-  ["n", "launch an agent"],
-  ...parts().map(({ create }) => [create.key, create.help] as const),
-  [
-    views()
-      .map((_, at) => at + 1)
-      .join("  "),
-    views()
-      .map(([, title]) => title)
-      .join(", "),
-  ],
-  ["?", "this help"],
-]
+/** Shortcuts, and what they do. */
+function shortcuts(): readonly (readonly [keys: string, what: string])[] {
+  const titles = views().map(([, title]) => title)
+  return [
+    ["j  k", "next, previous"],
+    ["Enter", "open"],
+    ["Esc", "close"],
+    ["/", "search everything"],
+    ["n", "launch an agent"],
+    ...parts().map(({ create }) => [create.key, create.help] as const),
+    [titles.map((_, at) => at + 1).join("  "), titles.join(", ")],
+    ["?", "this help"],
+  ]
+}
 
 /** Handles keyboard shortcuts, except while the user types, and shows their list. */
 export function Keys() {
@@ -114,7 +111,7 @@ export function Keys() {
     if (key === "?") return () => setHelp(!help())
     if (shown) return undefined
     if (key === "/") return () => document.getElementById("search")?.focus()
-    const part = parts().find((each) => each.create.key === key && each.isOn())
+    const part = partsOn().find(({ create }) => create.key === key)
     const to = key === "n" ? launchLink() : (part?.create.href ?? views()[Number(key) - 1]?.[0])
     return to === undefined ? undefined : () => location.assign(to)
   }
@@ -142,7 +139,7 @@ function Help(props: { close: () => void }) {
     >
       <h2>Keys</h2>
       <dl class="key-list">
-        <For each={keysOfHelp()}>
+        <For each={shortcuts()}>
           {([keys, what]) => (
             <>
               <dt>

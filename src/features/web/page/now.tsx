@@ -7,7 +7,7 @@ import { GroupChoice, Groups, WorkCard } from "./agent-rows.tsx"
 import { type Bar, batchMarks, lanesOf, spanOf, type TimelineLane, ticksOf } from "./lanes.ts"
 import { Money } from "./money.tsx"
 import { NeedsYou, needs } from "./needs.tsx"
-import { parts } from "./page-part.ts"
+import { parts, partsOn } from "./page-part.ts"
 import { AgentName, Problem } from "./parts.tsx"
 import { agentLink, launchLink } from "./route.ts"
 import { agentState, ofLastDay, ranFor } from "./select.ts"
@@ -226,7 +226,7 @@ function Beginning() {
         <a class="button" data-kind="main" href={launchLink()}>
           Launch an agent
         </a>
-        <For each={parts().filter((part) => part.isOn())}>
+        <For each={partsOn()}>
           {({ create }) => (
             <a class="button" href={create.href}>
               {create.first}

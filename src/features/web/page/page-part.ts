@@ -45,3 +45,5 @@ const [parts, setParts] = createSignal<readonly PagePart[]>([])
 
 /** The parts of the registry. They are set once, since parts import modules that use them. */
 export { parts, setParts }
+
+export const partsOn = () => parts().filter((part) => part.isOn())
