@@ -28,12 +28,12 @@ export function BoardView() {
           Board <span class="u-count">{all().length}</span>
         </h2>
         <Problem text={board.problem} />
-        <div class="board-columns">
+        <div class="columns">
           <For each={COLUMNS}>
             {({ key, title, tone, empty }) => {
               const own = () => byColumn().get(key) ?? []
               return (
-                <section class="board-column" data-column={key} data-state={tone} aria-label={title}>
+                <section class="column" data-column={key} data-state={tone} aria-label={title}>
                   <h3>
                     {title} <span class="u-count">{own().length}</span>
                   </h3>
@@ -115,7 +115,7 @@ function Archive() {
   )
   const past = () => (history.error ? [] : (history.latest?.tasks ?? []))
   return (
-    <section class="board-column" data-column="done" data-state="done" aria-label="Done">
+    <section class="column" data-column="done" data-state="done" aria-label="Done">
       <h3>Done</h3>
       <Show when={!history.error} fallback={<Problem text={(history.error as Error).message} />}>
         <Show when={history.latest} fallback={<div class="ghost" />}>
