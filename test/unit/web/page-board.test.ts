@@ -4,8 +4,15 @@ import { EMPTY } from "../../../src/features/board/state.ts"
 import { stateOf } from "../../../src/features/board/status.ts"
 import { boardPart } from "../../../src/features/web/board/part.ts"
 import type { TaskRow } from "../../../src/features/web/board/wire.ts"
-import { BOARD_ROUTES, NEW_TASK, taskLink } from "../../../src/features/web/page/board/route.ts"
-import { columnOf, isStuck, needsOf, taskTone } from "../../../src/features/web/page/board/select.ts"
+import {
+  BOARD_ROUTES,
+  columnOf,
+  isStuck,
+  NEW_TASK,
+  needsOf,
+  taskLink,
+  taskTone,
+} from "../../../src/features/web/page/board/select.ts"
 import { routeOf } from "../../../src/features/web/page/route.ts"
 import { waitingFor } from "../../../src/features/web/page/select.ts"
 import { agentRow } from "../../../src/features/web/rows.ts"

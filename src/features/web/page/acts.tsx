@@ -4,9 +4,10 @@ import type { AgentDetail, AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { MessageForm } from "./form.tsx"
 import { isolated } from "./format.ts"
+import { runOf } from "./page-part.ts"
 import { Action, createConfirm, ThreadLink } from "./parts.tsx"
 import { launchLink } from "./route.ts"
-import { isActive, isUnattended } from "./select.ts"
+import { isActive } from "./select.ts"
 import { running, state } from "./state.ts"
 
 type Acting = {
@@ -75,8 +76,8 @@ function ActsWhileRunning(props: Acting) {
 
 function ActsAfterEnd(props: Acting & { resume: () => void }) {
   const name = () => isolated(props.agent.description)
-  /** Whether the task was launched. Any other is continued by the feature that runs it. */
-  const launched = () => !isUnattended(props.agent)
+  /** Whether the task was launched by itself. A part's run is continued by its part instead. */
+  const launched = () => runOf(props.agent) === undefined
   const resumable = () => props.agent.left || (state.limits?.resumable.includes(props.agent.status) ?? false)
   const runLeft = async () => props.onSaid((await api.resume(props.agent.id, {})).text)
   const merge = async () => {

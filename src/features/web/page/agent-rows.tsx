@@ -5,7 +5,7 @@ import { costText, tokensText } from "../../../present/figures.ts"
 import type { AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { refine, route } from "./navigation.tsx"
-import { parts } from "./page-part.ts"
+import { runOf } from "./page-part.ts"
 import { AgentName, Badge, Choose, GrowingList } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { agentState, grouped, ownState, ranFor } from "./select.ts"
@@ -40,11 +40,11 @@ export function WorkCard(props: { agent: AgentRow }) {
   )
 }
 
-/** Labels of a task: those of parts, batch, place, fork, resume, other process. */
+/** Labels of a task: what it runs for, batch, place, fork, resume, other process. */
 export function Marks(props: { agent: AgentRow }) {
   return (
     <>
-      <For each={parts()}>{(part) => <part.Mark agent={props.agent} />}</For>
+      <Show when={runOf(props.agent)}>{(run) => <span class="mark">{run().mark}</span>}</Show>
       <Show when={props.agent.batch}>{(name) => <span class="mark">{name()}</span>}</Show>
       <Show when={props.agent.place}>
         {(place) => (
@@ -125,8 +125,7 @@ export function Groups(props: {
     const keyOf = (agent: AgentRow) => {
       const { parentID, batch } = agent
       if (by() === "batch") return batch === undefined ? "" : `${parentID} ${batch}`
-      const [group = ""] = parts().flatMap((part) => part.group(agent) ?? [])
-      return parentID || group
+      return parentID || (runOf(agent)?.group ?? "")
     }
     return new Map(grouped(props.rows, keyOf).map(({ name, rows }) => [name, rows]))
   })

@@ -8,7 +8,7 @@ import { Marks } from "./agent-rows.tsx"
 import { api } from "./api.ts"
 import { QuestionForm } from "./ask.tsx"
 import { EarlierRuns, Files, OtherChanges, RunPrompt, Timeline } from "./history.tsx"
-import { parts } from "./page-part.ts"
+import { parts, runOf } from "./page-part.ts"
 import { AgentName, Badge, Copy, Facts, Problem, Prose, Title } from "./parts.tsx"
 import { threadLink } from "./route.ts"
 import { adviceFor, agentState, isActive } from "./select.ts"
@@ -234,6 +234,7 @@ function Figures(props: { agent: AgentRow; detail?: AgentDetail }) {
     const { tokens, cachedTokens, atLeast } = props.agent
     return tokensText(tokens, cachedTokens, atLeast, state.limits?.taskTokens, "")
   }
+  const own = () => runOf(props.agent)
   return (
     <Facts
       facts={[
@@ -249,7 +250,7 @@ function Figures(props: { agent: AgentRow; detail?: AgentDetail }) {
         ["Launched", () => dayTime(props.agent.createdAt)],
         ["Ended", () => props.agent.endedAt && dayTime(props.agent.endedAt)],
         ["Check", () => props.detail?.check && <code>{props.detail.check}</code>],
-        ...parts().map((part) => part.fact(() => props.agent)),
+        [own()?.name ?? "", () => own() && <a href={own()?.href}>{own()?.mark}</a>],
         ["Open todos", () => ((props.detail?.openTodos ?? 0) > 0 ? String(props.detail?.openTodos) : undefined)],
       ]}
     />

@@ -4,7 +4,7 @@ import { api } from "./api.ts"
 import { spentOfDay } from "./money.tsx"
 import { Keys, refine, route } from "./navigation.tsx"
 import { needs } from "./needs.tsx"
-import { type NeedNotice, parts, partsOn } from "./page-part.ts"
+import { parts, partsOn } from "./page-part.ts"
 import { agentLink, launchLink } from "./route.ts"
 import { failures, link, running, state, unread } from "./state.ts"
 
@@ -53,7 +53,7 @@ function Bell() {
 }
 
 /** Items that wait for the user, by a unique key, so that each item causes only one notification. */
-function waiting(): Map<string, NeedNotice> {
+function waiting(): Map<string, Record<"title" | "body" | "href", string>> {
   const { asking, notices, failed } = needs()
   return new Map([
     ...asking.flatMap(({ id, description, asks }) =>

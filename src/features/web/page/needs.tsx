@@ -2,10 +2,10 @@ import { createMemo, createRoot, For, Show } from "solid-js"
 import { ago } from "../../../lib/format.ts"
 import type { AgentRow } from "../wire.ts"
 import { AnswerDeadline, QuestionForm } from "./ask.tsx"
-import { parts } from "./page-part.ts"
+import { parts, runOf } from "./page-part.ts"
 import { AgentName, Need } from "./parts.tsx"
 import { agentLink, launchLink } from "./route.ts"
-import { adviceFor, isUnattended, waitingFor } from "./select.ts"
+import { adviceFor, waitingFor } from "./select.ts"
 import { failures, markAsRead, now, runningNow, state } from "./state.ts"
 
 const MOST_SHOWN = 30
@@ -81,7 +81,7 @@ function FailureNeed(props: { agent: AgentRow }) {
         <span class="u-quiet u-ticks">{ago(now() - (props.agent.endedAt ?? 0))}</span>
       </p>
       <div class="button-row">
-        <Show when={!isUnattended(props.agent) && !props.agent.foreign}>
+        <Show when={runOf(props.agent) === undefined && !props.agent.foreign}>
           <a class="button" href={launchLink(props.agent.id)}>
             Try again …
           </a>

@@ -2,20 +2,14 @@ import { type Component, createSignal, type JSX } from "solid-js"
 import type { AgentRow, Delta, PageSnapshot } from "../wire.ts"
 import type { PartRoutes, Shown } from "./route.ts"
 
-/** Something that waits for a user, for the desktop. */
-export type NeedNotice = { readonly title: string; readonly body: string; readonly href: string }
-
 /** Needs of a user that a part adds. */
 export type PartNeeds = {
   readonly count: number
-  /** By a unique key, so that each causes one notification. */
-  readonly notices: readonly (readonly [key: string, notice: NeedNotice])[]
+  /** For the desktop: each key causes one notification. */
+  readonly notices: readonly (readonly [key: string, notice: Readonly<Record<"title" | "body" | "href", string>>])[]
   /** Whether these needs show the agent's failure. */
   shows(failed: AgentRow): boolean
 }
-
-/** Name and value in a list of facts. */
-export type Fact = readonly [name: string, value: () => JSX.Element | undefined]
 
 /** A feature's part of the page. */
 export type PagePart = {
@@ -33,10 +27,8 @@ export type PagePart = {
   needs(asking: readonly AgentRow[]): PartNeeds
   readonly Needs: Component<{ asking: readonly AgentRow[] }>
   search(q: () => string): { count(): number; cards(): JSX.Element }
-  /** Label, fact and group of an agent that runs for the part. */
-  readonly Mark: Component<{ agent: AgentRow }>
-  fact(agent: () => AgentRow): Fact
-  group(agent: AgentRow): string | undefined
+  /** For an agent that runs for the part: its label, which is a link in the fact `name`, and its group. */
+  run(agent: AgentRow): Readonly<Record<"mark" | "name" | "href" | "group", string>> | undefined
   /** Advice after a failure, by the reason's code. */
   readonly advice: Readonly<Record<string, string>>
 }
@@ -46,4 +38,5 @@ const [parts, setParts] = createSignal<readonly PagePart[]>([])
 /** The parts of the registry. They are set once, since parts import modules that use them. */
 export { parts, setParts }
 
+export const runOf = (agent: AgentRow) => parts().flatMap((part) => part.run(agent) ?? [])[0]
 export const partsOn = () => parts().filter((part) => part.isOn())

@@ -1,6 +1,5 @@
 import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js"
 import { hueOf } from "./format.ts"
-import type { Fact } from "./page-part.ts"
 import { markdown } from "./rich-text.ts"
 import { threadCommand, threadLink } from "./route.ts"
 import type { RowTone } from "./select.ts"
@@ -246,6 +245,8 @@ export function Problem(props: { text: string }) {
     </div>
   )
 }
+
+type Fact = readonly [name: string, value: () => JSX.Element | undefined]
 
 /** Shows names and values, without empty ones. Each row is updated by itself, so that a link in it keeps the focus. */
 export function Facts(props: { facts: readonly Fact[] }) {

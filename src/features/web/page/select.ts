@@ -8,9 +8,6 @@ import type { PagePart } from "./page-part.ts"
 
 export const isActive = ({ status }: Pick<AgentRow, "status">): boolean => status === "running" || status === "resumed"
 
-/** Whether nobody launched the agent: it belongs to no conversation. */
-export const isUnattended = ({ parentID }: Pick<AgentRow, "parentID">): boolean => parentID === ""
-
 /** Everything that waits for a user: questions, needs of parts, and failures that these do not show. */
 export function waitingFor(
   agents: readonly AgentRow[],

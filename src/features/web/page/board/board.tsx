@@ -1,4 +1,5 @@
 import { createMemo, createResource, createSignal, createUniqueId, For, Show } from "solid-js"
+import { matches } from "../../../../lib/find.ts"
 import { shortTime } from "../../../../lib/format.ts"
 import { count } from "../../../../lib/text.ts"
 import { costText } from "../../../../present/figures.ts"
@@ -6,12 +7,14 @@ import type { TaskRow } from "../../board/wire.ts"
 import { Action, AgentName, Badge, createAct, GrowingList, Problem, Prose } from "../parts.tsx"
 import { now } from "../state.ts"
 import { boardApi } from "./api.ts"
-import { taskLink } from "./route.ts"
-import { COLUMNS, columnOf, statusText, taskTone } from "./select.ts"
+import { COLUMNS, columnOf, statusText, taskLink, taskTexts, taskTone } from "./select.ts"
 import { board, tasks } from "./state.ts"
 
 const FIRST_SHOWN = 20
 const HISTORY_SHOWN = 20
+const FOUND_SHOWN = 25
+/** Most ended tasks that are searched. */
+const MOST_HISTORY = 1000
 
 /** Board in columns by state, with ended tasks last. */
 export function BoardView() {
@@ -54,7 +57,7 @@ export function BoardView() {
   )
 }
 
-export function TaskCard(props: { task: TaskRow }) {
+function TaskCard(props: { task: TaskRow }) {
   const done = () => props.task.steps.filter((step) => step.done).length
   return (
     <a class="task-card" data-item="" href={taskLink(props.task.id)}>
@@ -93,17 +96,47 @@ export function Steps(props: { done: number; total: number }) {
   )
 }
 
-export function PastCard(props: { task: TaskRow }) {
+/** Searches the board and its history. */
+export function searchBoard(q: () => string) {
+  const [history] = createResource(
+    () => (board.isOn ? { leavings: board.leavings } : undefined),
+    () => boardApi.history(MOST_HISTORY),
+  )
+  const found = (rows: readonly TaskRow[]) => rows.filter((task) => matches(q(), taskTexts(task)))
+  const open = createMemo(() => found(tasks()))
+  const past = createMemo(() => found(history.error ? [] : (history.latest?.tasks ?? [])))
+  const cards = () => (
+    <ul class="u-plain card-grid">
+      <For each={open().slice(0, FOUND_SHOWN)}>
+        {(task) => (
+          <li>
+            <TaskCard task={task} />
+          </li>
+        )}
+      </For>
+      <PastCards tasks={past().slice(0, FOUND_SHOWN)} />
+    </ul>
+  )
+  return { count: () => open().length + past().length, cards }
+}
+
+function PastCards(props: { tasks: readonly TaskRow[] }) {
   return (
-    <a class="task-card" data-past="" data-item="" href={taskLink(props.task.id)}>
-      <span class="card-title">
-        <span class="u-mono">#{props.task.id}</span> {props.task.title}
-      </span>
-      <span class="u-row">
-        <Badge tone={taskTone(props.task)} text={statusText(props.task)} />
-        <span class="u-small">{shortTime(Date.parse(props.task.archivedAt ?? props.task.updatedAt), now())}</span>
-      </span>
-    </a>
+    <For each={props.tasks}>
+      {(task) => (
+        <li>
+          <a class="task-card" data-past="" data-item="" href={taskLink(task.id)}>
+            <span class="card-title">
+              <span class="u-mono">#{task.id}</span> {task.title}
+            </span>
+            <span class="u-row">
+              <Badge tone={taskTone(task)} text={statusText(task)} />
+              <span class="u-small">{shortTime(Date.parse(task.archivedAt ?? task.updatedAt), now())}</span>
+            </span>
+          </a>
+        </li>
+      )}
+    </For>
   )
 }
 
@@ -125,13 +158,7 @@ function Archive() {
             fallback={<p class="u-quiet">{board.problem === "" ? "Nothing is done yet." : ""}</p>}
           >
             <ul class="u-plain" aria-label="Done">
-              <For each={past()}>
-                {(task) => (
-                  <li>
-                    <PastCard task={task} />
-                  </li>
-                )}
-              </For>
+              <PastCards tasks={past()} />
             </ul>
           </Show>
         </Show>

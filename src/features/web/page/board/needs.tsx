@@ -5,8 +5,7 @@ import type { AgentRow } from "../../wire.ts"
 import { MessageForm } from "../form.tsx"
 import { Action, AgentName, Need, Problem } from "../parts.tsx"
 import { boardApi } from "./api.ts"
-import { taskLink } from "./route.ts"
-import { isUnverified, needsOf } from "./select.ts"
+import { isUnverified, needsOf, taskLink } from "./select.ts"
 import { board, tasks } from "./state.ts"
 
 /** Rows of the needs that the board adds. */

@@ -1,10 +1,7 @@
-import { Show } from "solid-js"
 import type { PagePart } from "../page-part.ts"
-import { BoardView } from "./board.tsx"
+import { BoardView, searchBoard } from "./board.tsx"
 import { BoardNeeds } from "./needs.tsx"
-import { BOARD_ROUTES, NEW_TASK, taskLink } from "./route.ts"
-import { searchBoard } from "./search.tsx"
-import { needsOf } from "./select.ts"
+import { BOARD_ROUTES, NEW_TASK, needsOf, taskLink } from "./select.ts"
 import { begin, board, change, tasks } from "./state.ts"
 import { TaskForm, TaskView } from "./task-view.tsx"
 
@@ -23,10 +20,7 @@ export const boardPart: PagePart = {
   needs: (asking) => needsOf(tasks(), board.lost, asking),
   Needs: BoardNeeds,
   search: searchBoard,
-  Mark: (props) => <Show when={props.agent.boardTask}>{(id) => <span class="mark">#{id()}</span>}</Show>,
-  fact: (agent) => ["Board task", () => agent().boardTask && <Link id={agent().boardTask ?? ""} />],
-  group: ({ boardTask }) => (boardTask === undefined ? undefined : "The board"),
+  run: ({ boardTask: id }) =>
+    id === undefined ? undefined : { mark: `#${id}`, name: "Board task", href: taskLink(id), group: "The board" },
   advice: { purse: "Its board's purse has ended. Open another, or have the task worked on now." },
 }
-
-const Link = (props: { id: string }) => <a href={taskLink(props.id)}>#{props.id}</a>

@@ -2,10 +2,15 @@ import { ENDS } from "../../../../present/words.ts"
 import type { TaskRow } from "../../board/wire.ts"
 import type { AgentRow } from "../../wire.ts"
 import type { PartNeeds } from "../page-part.ts"
+import type { PartRoutes } from "../route.ts"
 import type { RowTone } from "../select.ts"
-import { taskLink } from "./route.ts"
 
-/** Derives data from the board's tasks. All functions are pure. */
+/** Derives addresses and other data from the board's tasks. All functions are pure. */
+
+export const BOARD_ROUTES: PartRoutes = { view: "board", sheets: [{ kind: "task", id: /^\d+$/ }, { kind: "new" }] }
+
+export const taskLink = (id: string): string => `#/task/${id}`
+export const NEW_TASK = "#/new"
 
 /** Tasks that wait for a user. A task is left out if the row of its run among `asking` shows the same need. */
 export function needsOf(tasks: readonly TaskRow[], lost: number, asking: readonly AgentRow[]) {

@@ -5,6 +5,8 @@ import type { TaskRow } from "../../board/wire.ts"
 import type { Delta, PageSnapshot } from "../../wire.ts"
 import { byId } from "./select.ts"
 
+type Sent = NonNullable<PageSnapshot["board"]>
+
 type State = {
   isOn: boolean
   tasks: Record<string, TaskRow>
@@ -19,31 +21,18 @@ type State = {
   purseEnds: number
 }
 
-const [board, setBoard] = createStore<State>({
-  isOn: false,
-  tasks: {},
-  problem: "",
-  leavings: 0,
-  owners: [],
-  lost: 0,
-  purseEnds: 0,
-})
+const NONE: State = { isOn: false, tasks: {}, problem: "", leavings: 0, owners: [], lost: 0, purseEnds: 0 }
+const [board, setBoard] = createStore(NONE)
 
 export { board }
 
 export const tasks = createRoot(() => createMemo(() => Object.values(board.tasks).sort(byId)))
 
 export function begin({ board: sent }: PageSnapshot): void {
-  setBoard("tasks", reconcile(Object.fromEntries(sent?.tasks.map((row) => [row.id, row]) ?? [])))
-  setBoard({
-    isOn: sent !== undefined,
-    problem: sent?.problem ?? "",
-    leavings: board.leavings + 1,
-    owners: sent?.agents ?? [],
-    lost: sent?.lost ?? 0,
-    purse: sent?.purse,
-    purseEnds: board.purseEnds + 1,
-  })
+  const { tasks = [], agents: owners = [], problem = "", lost = 0, purse }: Partial<Sent> = sent ?? {}
+  const [leavings, purseEnds] = [board.leavings + 1, board.purseEnds + 1]
+  setBoard("tasks", reconcile(Object.fromEntries(tasks.map((row) => [row.id, row]))))
+  setBoard({ isOn: sent !== undefined, problem, leavings, owners, lost, purse, purseEnds })
 }
 
 export function change(delta: Delta): void {

@@ -12,8 +12,7 @@ import { runningNow, state } from "../state.ts"
 import { boardApi } from "./api.ts"
 import { Steps } from "./board.tsx"
 import { ReplyForm } from "./needs.tsx"
-import { taskLink } from "./route.ts"
-import { isStuck, isUnverified, statusText, taskTone } from "./select.ts"
+import { isStuck, isUnverified, statusText, taskLink, taskTone } from "./select.ts"
 import { board } from "./state.ts"
 
 type Fields = Pick<TaskRow, "title" | "owner" | "description">
