@@ -31,6 +31,6 @@ console.table({
   "median of lines a file": lines[Math.floor(lines.length / 2)],
   "doc comments that open with What, Who, Whose, The same, It, That, Which": `${((100 * openings) / comments).toFixed(1)} %`,
   "functions from a call to its notification": path.length,
-  "words of docs/architecture.md": architecture.split(/\s+/).filter(Boolean).length,
+  "words of docs/architecture.md": architecture.split(/\s+/).filter((word) => /\w/.test(word)).length,
 })
 console.log(path.map(({ name, file }) => `${name} (${file})`).join(", "))

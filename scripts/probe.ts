@@ -25,6 +25,7 @@ const PASS: readonly string[] = [
   "maps",
   "forks",
   "rate-limits",
+  "board",
 ]
 
 const ROOT = resolve(import.meta.dirname, "..")
