@@ -348,7 +348,8 @@ export class BoardScheduler {
     const { clock, schedule } = this.#ports
     const now = clock.now()
     if (!this.#lease) return HEARTBEAT_MS
-    const next = Math.min(schedule.next(now) ?? Number.POSITIVE_INFINITY, this.#purseDue)
-    return Math.max(0, Math.min(HEARTBEAT_MS, next - now))
+    // A time that has passed without a look, for example because the file cannot be read, waits for the next heartbeat.
+    const due = [schedule.next(now), this.#purseDue].filter((time) => time !== undefined && time > now) as number[]
+    return Math.min(HEARTBEAT_MS, ...due.map((time) => time - now))
   }
 }

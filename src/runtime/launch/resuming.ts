@@ -85,7 +85,7 @@ export class TaskResumer {
       timeout: task.group ? 0 : (request.timeout ?? set.timeout ?? options.taskTimeout),
       budget: this.#ports.allowance.budget(request.maxCost ?? set.maxCost, task.id),
       ...checkOf({ check }),
-      ...(task.run.guard && task.group && { guard: task.run.guard }),
+      ...(task.run.guard && check && { guard: task.run.guard }),
       ...(schema && { schema }),
       ...(files.length > 0 && { files }),
       recent: recentRuns(current, now),

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest"
 import { BoardScheduler, type SchedulerPorts } from "../../../src/features/board/scheduler.ts"
+import { EMPTY } from "../../../src/features/board/state.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 
 /** A scheduler of another folder than the project's main one, with a board that is there or not. */
@@ -39,6 +40,44 @@ test("the scheduler watches the nearest existing folder and reports a change onl
   world.heard()
   await scheduler.beat()
   expect(world).toMatchObject({ made, open: 1, changes: 2 })
+})
+
+test("a time that passes while the board cannot be read is looked at again at the next heartbeat, not at once", async () => {
+  const clock = new FakeClock()
+  let reads = 0
+  let isBroken = false
+  const logged: string[] = []
+  const scheduler = new BoardScheduler({
+    clock,
+    store: {
+      exists: async () => true,
+      watch: () => ({ close: () => {} }),
+      lease: async () => ({ holds: async () => true, renew: () => {}, release: () => {} }),
+      read: async () => {
+        reads++
+        if (isBroken) throw new Error("not JSON")
+        return EMPTY
+      },
+    },
+    runs: { listen: () => {}, ready: async () => {}, refresh: async () => {}, refusals: async () => () => undefined },
+    purse: { look: async () => ({ state: EMPTY, mayBegin: false }), nextLook: () => clock.now() + 5000 },
+    schedule: { next: () => undefined },
+    mainFolder: { isHere: true, wake: async () => {} },
+    opencode: {
+      log: (_level: string, text: string, fields: object) => logged.push(`${text} ${JSON.stringify(fields)}`),
+      toast: () => {},
+    },
+    statusContext: async () => ({}),
+    changed: () => {},
+  } as unknown as SchedulerPorts)
+  await scheduler.start()
+  expect(logged.filter((text) => text.includes("could not"))).toEqual([])
+  isBroken = true
+  reads = 0
+  await clock.advance(60_000)
+  expect(reads).toBeGreaterThan(1)
+  expect(reads).toBeLessThan(20)
+  await scheduler.stop()
 })
 
 test("a scheduler that is stopped during a check leaves no file watcher behind", async () => {

@@ -131,3 +131,16 @@ describe("a completed task's second check", () => {
     expect([lives(), places.merged]).toEqual([true, []])
   })
 })
+
+test("a resumed task keeps its guard as long as it keeps a check", async () => {
+  const guarded = new Rig({
+    options: { resumable: ["completed", "error"] },
+    worktrees: async () => places as never as Place,
+    kind: { guards: true },
+  })
+  const guard = ["test/**"]
+  const { id } = await guarded.launch({ ...MERGES, check: "true", guard })
+  await guarded.ended(id)
+  await guarded.manager.resume(id, { prompt: "more" }, guarded.caller)
+  expect(guarded.task(id).run).toMatchObject({ generation: 1, check: "true", guard })
+})
