@@ -1,7 +1,7 @@
 import { type DependencyAnswer, withAnswers } from "../core/dependencies.ts"
 import { CallError, messageOf } from "../core/errors.ts"
 import { classify, keptTodos } from "../core/outcome.ts"
-import type { Prompt } from "../core/ports.ts"
+import type { Message, Prompt } from "../core/ports.ts"
 import type { CheckResult } from "../core/receipt.ts"
 import type { Confirmed, Input, MachineCommand, SessionRead } from "../core/run/steps.ts"
 import { type Ask, type Outcome, slotSessionOf, type Task } from "../core/task.ts"
@@ -247,8 +247,8 @@ export class Effects {
   }
 
   /**
-   * Stops the session where needed and reads its messages. Never rejects: the parent is told of the end even where the
-   * session cannot be read.
+   * Stops the session where needed and reads its messages, of which some may have had no event. Never rejects: the parent
+   * is told of the end even where the session cannot be read.
    */
   async #close(handle: TaskHandle, task: Task, { asks, read }: Of<"close">, back: Back): Promise<void> {
     if (asks) {
@@ -257,7 +257,7 @@ export class Effects {
       await soon
     }
     const known = handle.run?.closing?.options.messages ?? []
-    const messages = read ? await this.#attempt(task, () => this.#messages(task), []) : known
+    const messages = read ? await this.#lastMessages(task) : known
     back({ type: "closed", messages })
   }
 
@@ -269,12 +269,13 @@ export class Effects {
     return { type: "finalized", ...(await this.#ports.places.archive(task, merging)) }
   }
 
-  async #attempt<Result>(task: Task, work: () => Promise<Result>, otherwise: Result): Promise<Result> {
+  async #lastMessages(task: Task): Promise<readonly Message[]> {
+    const { clock, stopped, opencode } = this.#services
     try {
-      return await work()
+      return await retry(clock, stopped, () => this.#messages(task))
     } catch (error) {
-      this.#services.opencode.log("warn", "an end could not be closed in full", { task: task.id, error: String(error) })
-      return otherwise
+      opencode.log("warn", "an end could not be closed in full", { task: task.id, error: String(error) })
+      return []
     }
   }
 }

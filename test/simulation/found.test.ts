@@ -1056,3 +1056,22 @@ test("a task whose model is silent ends although the news of its own task waits 
   expect(rig.task(id)).toMatchObject({ status: "error", outcome: { reason: { code: "silence" } } })
   expect(rig.manager.overview.get(own.view.task.id)?.task.delivery.state).toBe("confirmed")
 })
+
+test("the last messages of a run that is stopped are read again where OpenCode refuses once, so its bill holds", async () => {
+  const rig = new Rig()
+  rig.opencode.onEvent = ({ type }) => (type === "answered" || type === "tool" ? "lose" : undefined)
+  rig.script(({ sessionID, toolResults }) => {
+    if (sessionID === rig.parent) return undefined
+    return toolResults.length > 0 ? HANG : { tools: [{ name: "read", args: {} }] }
+  })
+  const { id } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(1000)
+  let reads = 0
+  rig.opencode.onCall = (method) =>
+    method === "messagesSince" && reads++ === 0 ? { fail: new OpencodeError("busy") } : undefined
+  const cancelled = rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+  await rig.clock.advance(MINUTE)
+  await cancelled
+  expect(reads).toBeGreaterThan(1)
+  expect(rig.task(id).outcome?.usage.cost).toBeGreaterThan(0)
+})
