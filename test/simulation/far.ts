@@ -180,8 +180,7 @@ export class FarMachine {
   leave(taskID: string, how: "put away" | "cleared"): void {
     for (const [sessionID, remote] of this.#stubs) {
       if (remote?.taskID !== taskID) continue
-      if (how === "put away") remote.live = false
-      else Object.assign(remote, { owesAbort: true, cleared: true })
+      Object.assign(remote, { owesAbort: true, ...(how === "put away" ? { live: false } : { cleared: true }) })
       if (this.isReached) this.#settle(sessionID, remote)
     }
   }

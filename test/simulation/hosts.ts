@@ -11,6 +11,8 @@ import type { World } from "./world.ts"
 const HERE: readonly string[] = [
   "its user stops it",
   "its user writes to it",
+  "its user takes the last prompt back, and writes another",
+  "its user has it compacted while it works",
   "its session is deleted",
   "it is said to be idle",
   "an error of it is told out of the blue",

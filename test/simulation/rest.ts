@@ -187,10 +187,13 @@ async function checkQuiet(world: World): Promise<void> {
 }
 
 /** Nothing of ours goes on or lies on the other machine. */
-function checkFar({ far, watch, history }: World): void {
+function checkFar({ far, watch, history, tasks }: World): void {
   if (!far) return
   for (const [session] of far.there.activityNow) watch.breach(`${history.nameOf(session)} is still at work there`)
-  for (const id of far.folders) watch.breach(`the folder of ${history.nameOf(id)} is still there`)
+  // What could not be fetched for another reason than lost contact is fetched with its merge.
+  const isFetchable = (id: string) =>
+    !tasks.some((task) => task.id === id && task.outcome?.note?.includes("could not be"))
+  for (const id of far.folders.filter(isFetchable)) watch.breach(`the folder of ${history.nameOf(id)} is still there`)
 }
 
 /** Asked by the run, and not in a turn of its user's before that. */

@@ -192,8 +192,8 @@ export class HostPlace implements Place {
     if (!link.contact) link.use(taskID, true)
     const repositoryHost = await this.#repositoryHost(folder)
     const remoteFolder = folderIn(repositoryHost.folders, taskID)
-    // Abort the remote session: the process that ended the run may not have reached the host.
-    if (!remote.rules) remote.abortPending = true
+    // The abort of the run's end may not have reached the host, or may still be on its way.
+    remote.abortPending = true
     await this.#hosts.findAgain(remote)
     this.#hosts.fetches(remote, true)
     const unsaved = await this.#machine
