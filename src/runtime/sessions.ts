@@ -125,9 +125,11 @@ const mayWork = (doing: Activity | undefined): boolean => doing !== undefined &&
 
 /** Moves an idle session back to its parent's folder. */
 export async function moveSessionBack(services: Services, task: Task): Promise<void> {
-  const { opencode, clock } = services
+  const { opencode, clock, store } = services
   const { sessionID } = task
   const folder = parentFolderOf(services, task)
+  // A preparation that was stopped may still be moving the session.
+  await store.handle(task.id)?.preparation
   if (opencode.folderOf(sessionID) === folder) return
   const deadline = clock.now() + QUIET_LIMIT_MS
   while (mayWork((await opencode.activity()).get(sessionID))) {
