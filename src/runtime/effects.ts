@@ -14,6 +14,7 @@ import type { Services } from "./parts.ts"
 import { PlaceError } from "./places/place.ts"
 import type { Merging, Places } from "./places/places.ts"
 import {
+  continuation,
   deleteRefusedStep,
   followUpPrompt as messageFor,
   parentFolderOf,
@@ -169,11 +170,14 @@ export class Effects {
   }
 
   async #prompt(task: Task, { text, preface }: Of<"prompt">): Promise<Input> {
+    const { opencode } = this.#services
     const basePrompt = runPrompt(task, text, preface)
     // A stored prompt has its files; attaching them again would duplicate them. A prompt without files is sent at once,
     // since an input that arrives before the send may end the run.
     const prompt = basePrompt.again || !task.run.files ? basePrompt : await this.#withFiles(task, basePrompt)
-    await sayTo(this.#services, task, () => this.#services.opencode.prompt(prompt))
+    await sayTo(this.#services, task, async () =>
+      opencode.prompt((basePrompt.again && (await continuation(this.#services, task))) || prompt),
+    )
     return { type: "prompted" }
   }
 

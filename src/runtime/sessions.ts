@@ -3,6 +3,7 @@ import { isByOpencode } from "../core/outcome.ts"
 import type { Activity, Message, OpencodeApi, Prompt } from "../core/ports.ts"
 import type { CheckResult } from "../core/receipt.ts"
 import type { SentMessage } from "../core/run/active-run.ts"
+import { AUTOMATIC } from "../core/run/prompts.ts"
 import { constraintsOf } from "../core/spending.ts"
 import { type Ask, isActive, modelOf, type Task } from "../core/task.ts"
 import { retry, sleepFor } from "../lib/clock.ts"
@@ -151,6 +152,22 @@ export function runPrompt(task: Task, text: string, preface: string): Prompt {
   const again = (run.parkedTimes ?? 0) > 0
   return { sessionID, messageID: run.promptID, agent, model: modelOf(task), parts, ...(again && { again }) }
 }
+
+/**
+ * The message with which a run goes on after a pause, where its session has a message after the prompt; undefined where
+ * the prompt is sent again. OpenCode takes a message that is sent again for the newest: it would answer the prompt, or
+ * nothing if that was answered, and leave the later message unread.
+ */
+export async function continuation({ opencode, clock }: Services, task: Task): Promise<Prompt | undefined> {
+  const { id, sessionID, agent, run } = task
+  const last = await opencode.lastMessage(sessionID, ({ role }) => role === "user").catch(() => undefined)
+  if (!last || last.id === run.promptID) return undefined
+  const messageID = opencode.messageID("word", id, run.generation, clock.now())
+  const parts = [{ text: `${AUTOMATIC} ${GO_ON}` }]
+  return { sessionID, messageID, agent, model: modelOf(task), parts, again: true }
+}
+
+const GO_ON = "The provider takes requests again. Go on where you were."
 
 export const followUpPrompt = (task: Task, { id, text }: SentMessage): Prompt => ({
   sessionID: task.sessionID,

@@ -120,6 +120,35 @@ export function promptContract(driver: Driver): void {
       expect((await driver.answered(sent)).map(({ role }) => role)).toEqual(["user", "assistant"])
     })
 
+    test("a prompt that was answered and is sent again leaves a later message unread, and asks nothing", async () => {
+      driver.world.onPrompt("LATER", { text: "to the later one" })
+      const sessionID = await driver.child()
+      const sent = await driver.send(sessionID, "answered before")
+      await driver.answered(sent)
+      const later = await driver.send(sessionID, "LATER", { noReply: true })
+      await driver.world.eventually(() => driver.opencode.hasMessage(sessionID, later.messageID, 1))
+      await driver.opencode.prompt(sent)
+      await driver.world.pause()
+      expect(await driver.isIdle(sessionID)).toBe(true)
+      const since = await driver.opencode.messagesSince(sessionID, sent.messageID)
+      expect(since.map(({ id, role }) => (role === "user" ? id : role))).toEqual([
+        sent.messageID,
+        "assistant",
+        later.messageID,
+      ])
+    })
+
+    test("an answer after a prompt was sent again is an answer to that prompt, and not to a later message", async () => {
+      const sessionID = await driver.child()
+      const sent = await driver.send(sessionID, "stored first", { noReply: true })
+      const later = await driver.send(sessionID, "stored later", { noReply: true })
+      await driver.world.eventually(() => driver.opencode.hasMessage(sessionID, later.messageID, 1))
+      await driver.opencode.prompt({ ...sent, noReply: false })
+      const last = () => driver.opencode.lastMessage(sessionID)
+      await driver.world.eventually(async () => (await last())?.completedAt !== undefined)
+      expect(await last()).toMatchObject({ role: "assistant", parentID: sent.messageID })
+    })
+
     test("a prompt to a busy session is read at the session's next step", async () => {
       driver.world.onPrompt("FIRST", { text: "one", delay: 500 })
       driver.world.onPrompt("SECOND", { text: "two" })

@@ -1075,3 +1075,47 @@ test("the last messages of a run that is stopped are read again where OpenCode r
   expect(reads).toBeGreaterThan(1)
   expect(rig.task(id).outcome?.usage.cost).toBeGreaterThan(0)
 })
+
+/** A provider that refuses one task's request once, when `refuses` says so, and is asked again 5 s later. */
+const refusingOnce = (rig: Rig, refuses: (lastUser: string) => boolean) => {
+  let isRefused = false
+  rig.script(({ lastUser }) => {
+    if (isRefused || !refuses(lastUser)) return undefined
+    isRefused = true
+    return { status: 429, headers: { "retry-after": "20" }, body: { error: { message: "Rate limit reached" } } }
+  })
+}
+
+test("a task that is parked when the news of its own task wake it reads them when it goes on", async () => {
+  const rig = new Rig({ options: { maxDepth: 2 } })
+  rig.onPrompt("OWN", { text: "the finding", delay: 1000 })
+  rig.script(({ lastUser, toolResults }) => {
+    if (lastUser.includes("WORK")) return { text: "waiting for my own task" }
+    if (lastUser.includes("Go on where you were")) return { text: `done: ${toolResults.length} calls` }
+    return undefined
+  })
+  refusingOnce(rig, (lastUser) => lastUser.includes('Agent "own" finished') || lastUser.includes("Task bg_"))
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.manager.launch(
+    { prompt: "OWN", description: "own", agent: "general", fork: false },
+    rig.callerIn(sessionID),
+  )
+  await rig.clock.advance(5000)
+  expect(rig.task(id).run.parked).toBeDefined()
+  await rig.clock.advance(MINUTE)
+  expect(rig.notices()[0]?.hidden).toContain("done: 0 calls")
+})
+
+test("a word that is told to a parked task is read once", async () => {
+  const rig = new Rig()
+  rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "done" }))
+  refusingOnce(rig, (lastUser) => lastUser.includes("WORK"))
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(5000)
+  expect(rig.task(id).run.parked).toBeDefined()
+  await rig.manager.tell(id, "And this.", rig.caller)
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id).status).toBe("completed")
+  const texts = JSON.stringify(rig.opencode.stored(sessionID).messages)
+  expect(texts.split("And this.")).toHaveLength(2)
+})

@@ -230,7 +230,8 @@ export class FakeProcess {
     this.#deleteUndone(session)
     const stored = session.messages.find(({ id }) => id === prompt.messageID)
     const { parts, model } = this.#userMessage(prompt)
-    if (stored) Object.assign(stored, { parts, ...(prompt.model && { model }) })
+    // A message that is sent again keeps its place, and is the newest for the loop.
+    if (stored) Object.assign(stored, { parts, createdAt: this.clock.now(), ...(prompt.model && { model }) })
     else session.messages.push(this.#userMessage(prompt))
     if (prompt.noReply || this.working.has(session.id)) return
     this.working.set(session.id, { type: "busy" })

@@ -99,7 +99,7 @@ export class Turn {
     activity.set(sessionID, { type: "busy" })
     for (;;) {
       emit({ type: "active", sessionID, activity: { type: "busy" } })
-      const asked = this.#session.messages.findLast((message) => message.role === "user")
+      const asked = newestUserMessage(this.#session.messages)
       if (!asked || this.#isAnswered(asked)) break
       const compaction = asked.parts.find((part) => part.type === "compaction")
       const result = compaction ? await this.#compact(asked, compaction.auto) : await this.#step(asked)
@@ -124,7 +124,7 @@ export class Turn {
 
   /** The prompt gets an empty answer that says so. */
   abortBeforeItBegins(): void {
-    const asked = this.#session.messages.findLast((message) => message.role === "user")
+    const asked = newestUserMessage(this.#session.messages)
     if (asked) this.#openMessage(asked)
     this.abort()
   }
@@ -144,13 +144,11 @@ export class Turn {
   }
 
   /** As OpenCode sees it: also where an answer to something else has a later id than what was asked. */
+  /** Whether the last answer of the session has ended, and is one to this message. */
   #isAnswered(asked: StoredMessage): boolean {
-    const { messages } = this.#session
-    const answers = messages.filter(({ parentID }) => parentID === asked.id)
-    const later = messages.slice(messages.indexOf(asked)).filter(({ role, error }) => role === "assistant" && !error)
-    return [...answers, ...later].some(
-      ({ finish, parts }) => !["tool-calls", "unknown", undefined].includes(finish) && !parts.some(asksAgain),
-    )
+    const last = this.#session.messages.findLast(({ role }) => role === "assistant")
+    if (last?.parentID !== asked.id) return false
+    return !["tool-calls", "unknown", undefined].includes(last.finish) && !last.parts.some(asksAgain)
   }
 
   async #step(asked: StoredMessage): Promise<Step> {
@@ -402,3 +400,12 @@ const asksAgain = (part: StoredPart): boolean => part.type === "tool" && !part.i
 
 const bodyText = (body: unknown): string =>
   (body as { error?: { message?: string } } | undefined)?.error?.message ?? "scripted failure"
+
+/** What the loop takes as asked: the user's message with the newest time, which one that is sent again gets anew. */
+function newestUserMessage(messages: readonly StoredMessage[]): StoredMessage | undefined {
+  const asked = messages.filter(({ role }) => role === "user")
+  return asked.reduce<StoredMessage | undefined>(
+    (newest, each) => (newest && newest.createdAt > each.createdAt ? newest : each),
+    undefined,
+  )
+}
