@@ -170,14 +170,15 @@ export class Effects {
   }
 
   async #prompt(task: Task, { text, preface }: Of<"prompt">): Promise<Input> {
-    const { opencode } = this.#services
+    const { opencode, store } = this.#services
     const basePrompt = runPrompt(task, text, preface)
     // A stored prompt has its files; attaching them again would duplicate them. A prompt without files is sent at once,
     // since an input that arrives before the send may end the run.
     const prompt = basePrompt.again || !task.run.files ? basePrompt : await this.#withFiles(task, basePrompt)
-    await sayTo(this.#services, task, async () =>
-      opencode.prompt((basePrompt.again && (await continuation(this.#services, task))) || prompt),
-    )
+    const later = basePrompt.again ? await continuation(this.#services, task) : undefined
+    // During that read the run may have ended, or may have been paused again.
+    if (basePrompt.again && store.run(task.id)?.stage !== "prompting") return { type: "prompted" }
+    await sayTo(this.#services, task, () => opencode.prompt(later ?? prompt))
     return { type: "prompted" }
   }
 

@@ -188,6 +188,12 @@ describe("events after the end", () => {
     expect(run).toBe(ended.run)
     expect(ended.takes(heard({ type: "began" }))).toMatchObject({ commands: [], run: ended.run })
   })
+
+  test("a question in the session of a stopped run is its user's, and is not refused", () => {
+    const event = { type: "event", event: { type: "asked", ask: askOf() } } as never
+    expect(at("notifying", { run: { calls: 0 } }).takes(event).commands).toEqual([])
+    expect(at("notifying", { run: { calls: 1 } }).takes(event).does).toEqual(["refuse"])
+  })
 })
 
 describe("unreported open questions", () => {

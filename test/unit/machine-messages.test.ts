@@ -184,6 +184,13 @@ describe("a message that the session ignored", () => {
     const again = looked(unanswered, { ...seen, stuckSince: NOW - 1000 })
     expect(command(again.commands, "send")?.message.text).toMatch(/^Automatic message.* your task, .* Begin now\.$/)
     expect(looked(unanswered, { ...seen, stuckSince: NOW - 1000, isUrged: true }).does).toEqual([])
+    expect(
+      at("prompting", { run: { looking: true, ...seen, stuckSince: NOW - 1000 } }).takes({
+        type: "looked",
+        waited: false,
+        found: unanswered,
+      }).does,
+    ).toEqual([])
     const elsewhere = { task: { place: { kind: "worktree", folder: "/", merge: false } as const } }
     expect(looked(unanswered, { stuckSince: NOW - 1000 }, elsewhere).does).toEqual([])
   })

@@ -63,9 +63,14 @@ type SessionEvent = Extract<Input, { type: "event" }>["event"]
 export const event: Handler<"event"> = (given, { event }, context) => {
   // The plugin's own write of a record updates the session, so this event is no sign of life.
   if (event.type === "updated") return stay(given)
-  // Questions that come between the end of the run and the stop of its session are refused.
-  if (given.closing)
-    return { run: given, commands: event.type === "asked" ? [{ do: "refuse", ask: event.ask, text: "" }] : [] }
+  // Questions that come between the end of the run and the stop of its session are refused. Later ones are its user's.
+  if (given.closing) {
+    const isStopping = given.stage === "closing" || given.calls > 0
+    return {
+      run: given,
+      commands: event.type === "asked" && isStopping ? [{ do: "refuse", ask: event.ask, text: "" }] : [],
+    }
+  }
   const own = "sessionID" in event && event.sessionID === given.sessionID
   const run = { ...given, observed: given.observed.hasEvents ? given.observed : { ...given.observed, hasEvents: true } }
   if (event.type === "idle") {
@@ -232,7 +237,7 @@ function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, co
   if (isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, context)
   const idle = classify(messages, "idle", run.error)
   const since = run.stuckSince ?? context.now
-  const isUnbegun = !idle.proven && !run.isUrged && isPromptAlone(run, messages, context)
+  const isUnbegun = !idle.proven && run.stage === "working" && !run.isUrged && isPromptAlone(run, messages, context)
   if (isUnbegun && context.now - since >= WORD_GRACE_MS)
     return askToGoOn({ ...run, isUrged: true }, messages, UNBEGUN, context)
   const lookAt = message || isUnbegun ? since + WORD_GRACE_MS : undefined
