@@ -185,3 +185,17 @@ test("a worktree task that is parked midway passes its check later and is merged
   expect(user.state()["work.txt"]).toBe(`644 ${Buffer.from("work\n").toString("base64")}`)
   expect(seen.filter(({ refused }) => !refused)).toHaveLength(2)
 })
+
+test("a word that is told to a parked task is read once, together with its prompt", async () => {
+  opensAt = Date.now() + 60_000
+  play(() => ({ text: "both are done" }))
+  const { id } = await start({ prompt: "P-told" })
+  await isParked(id)
+  expect(await tool("superagents_task", { tell: id, prompt: "AND THIS" })).not.toContain("rror")
+  await goesOn(id)
+  const { hidden } = await ended(id)
+  expect(hidden).toContain("both are done")
+  const asked = model.requests.filter(({ firstUser }) => firstUser.startsWith("P-told")).at(-1)
+  expect(asked?.userTexts.filter((text) => text.includes("AND THIS"))).toHaveLength(1)
+  expect(seen.filter(({ refused }) => !refused)).toHaveLength(1)
+})
