@@ -8,11 +8,11 @@ import type { Ownership } from "./lib/leases.ts"
 import { mainCheckout } from "./lib/repository.ts"
 import type { Options } from "./options/options.ts"
 import type { Connection } from "./runtime/connection.ts"
-import type { Ledgers } from "./runtime/ledgers.ts"
 import { hereKind } from "./runtime/places/here.ts"
 import type { PlaceKind, PlacePorts } from "./runtime/places/place.ts"
 import { COMMANDS } from "./runtime/places/root.ts"
 import { ownerNow, ownershipOf, processLives, processMark } from "./runtime/record/identity.ts"
+import type { ResultFolder } from "./runtime/result-folder.ts"
 import { TaskManager } from "./runtime/task-manager.ts"
 import type { UserActions } from "./runtime/user-actions.ts"
 import { toolsFor } from "./tools/index.ts"
@@ -120,7 +120,7 @@ export async function openApp(given: Connection, options: Options, features: rea
     features,
     development: isDevelopment(),
     kinds,
-    ledgers: () => ledgersOf(connection),
+    results: () => resultsOf(connection),
     commands,
     answer: (ask, reply) => connection.userActions.answer(ask, reply),
     // A listening server means that the users' screens may be on other machines, so there is no terminal.
@@ -195,9 +195,9 @@ const ownerMarks = ({ instance }: Connection): Ownership => ({
   },
 })
 
-async function ledgersOf({ worktree, directory }: Connection): Promise<Ledgers> {
-  const { Ledgers } = await import("./runtime/ledgers.ts")
-  return new Ledgers(mainCheckout(worktree, directory))
+async function resultsOf({ worktree, directory }: Connection): Promise<ResultFolder> {
+  const { ResultFolder } = await import("./runtime/result-folder.ts")
+  return new ResultFolder(mainCheckout(worktree, directory))
 }
 
 /**

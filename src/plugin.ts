@@ -1,5 +1,6 @@
 import type { Plugin } from "@opencode-ai/plugin"
 import { openApp } from "./app.ts"
+import { groupKinds } from "./core/feature.ts"
 import { FEATURES } from "./features/index.ts"
 import { setup } from "./opencode/compatibility.ts"
 import { connect } from "./opencode/connect.ts"
@@ -12,7 +13,7 @@ import { optionsOf } from "./options/options.ts"
 const server: Plugin = async (input, given) => {
   const merged = optionsFrom(optionsOf(FEATURES), given)
   const { options } = merged
-  const connection = connect(input, options)
+  const connection = connect(input, options, groupKinds(FEATURES))
   sayOptions(connection, merged)
   if (!options.enabled) return {}
   const app = await openApp(connection, options, FEATURES)

@@ -1,5 +1,4 @@
 import { count, formatInteger, head, inTagsWithID, oneLine } from "../lib/text.ts"
-import type { ItemsResult } from "./group.ts"
 import { isLong } from "./outcome.ts"
 import { newestOf, type Pause, pauseOf } from "./pause.ts"
 import { endedUnanswered, isActive, isQueued, nameOf as named, type Reason, type Task } from "./task.ts"
@@ -73,7 +72,8 @@ export function whyNeverCompletes(task: Task | undefined): string | undefined {
 
 const nameOf = (id: string, task: Task | undefined): string => (task ? named(task) : id)
 
-export type DependencyAnswer = { readonly task: Task; readonly text: string }
+/** `rows`: file with all rows, where the text consists of rows. */
+export type DependencyAnswer = { readonly task: Task; readonly text: string; readonly rows?: string }
 
 /**
  * Prompt of a run that waited for other tasks, after the answers of these tasks. Each answer is data between tags that
@@ -82,12 +82,11 @@ export type DependencyAnswer = { readonly task: Task; readonly text: string }
 export function withAnswers(prompt: string, answers: readonly DependencyAnswer[]): string {
   if (answers.length === 0) return prompt
   const share = shareOf(answers.map(({ text }) => text.length))
-  const pieces = answers.map(({ task, text }) => {
+  const pieces = answers.map(({ task, text, rows }) => {
     const { value } = task.outcome ?? {}
     if (value?.valid && value.file && isLong(text))
       return `${named(task)}: ${formatInteger(text.length)} characters of JSON, in ${value.file}`
-    const { group } = task.outcome ?? {}
-    if (group?.kind === "each") return `${named(task)}:\n${itemsOf(group, text, share, task.id)}`
+    if (rows !== undefined) return `${named(task)}:\n${wholeRows(rows, text, share, task.id)}`
     const shown = head(text, share)
     const before =
       endedUnanswered(task) && text !== "" ? " (it ended without an answer; this is earlier text of it)" : ""
@@ -98,10 +97,8 @@ export function withAnswers(prompt: string, answers: readonly DependencyAnswer[]
   return `The answers of ${count(answers.length, "agent")} that worked before you, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`
 }
 
-/**
- * Returns as many whole rows of a map's answer as fit. Where rows are left out, the text names the file with all rows.
- */
-function itemsOf({ file }: ItemsResult, text: string, share: number, id: string): string {
+/** Returns as many whole rows as fit. Where rows are left out, the text names the file with all rows. */
+function wholeRows(file: string, text: string, share: number, id: string): string {
   const fitting = text.length <= share ? text : head(text, share).replace(/\n[^\n]*$/, "")
   const rows = inTagsWithID("task_answer", id, fitting)
   return fitting.length < text.length ? `${rows}\nThese are not all rows; all are in ${file}.` : rows

@@ -2,15 +2,17 @@ import type { z } from "zod"
 import type { Options } from "../options/options.ts"
 import type { Specs } from "../options/spec.ts"
 import type { BlockSource } from "./blocks.ts"
+import type { Group, GroupResult } from "./group.ts"
 import type { MessageKind } from "./ids.ts"
 import type { SlotLimits } from "./limits.ts"
 import type { GroupState, GroupStep, MemberState } from "./members.ts"
 import type { Parked, Pause, PauseView } from "./pause.ts"
 import type { Clock, CommandResult, ModelFacts, OpencodeApi, OpencodeEvent, Persona, Rule } from "./ports.ts"
 import type { CheckResult } from "./receipt.ts"
+import type { GroupSchemas } from "./record.ts"
 import type { ActiveRun } from "./run/active-run.ts"
 import type { Findings, Verdict } from "./run/steps.ts"
-import type { Ending, Model, Task, TaskDraft } from "./task.ts"
+import type { Ending, Model, Outcome, Reason, Task, TaskDraft } from "./task.ts"
 import type { TaskEvent } from "./transition.ts"
 
 /** A feature: a part of the plugin that core and runtime do not know, in a folder of its own. */
@@ -18,6 +20,8 @@ export type Feature = {
   readonly name: string
   /** Features whose modules this feature imports: without them it must be removed, too. */
   readonly needs?: readonly string[]
+  /** Permissions of this feature. The user is asked for them, unless the user's rules say otherwise. */
+  readonly permissions?: readonly string[]
   /** Options of this feature. Its module adds their types to `Options`. */
   readonly options?: Specs
   /** Arguments of superagents_task, for new tasks. */
@@ -30,8 +34,8 @@ export type Feature = {
   readonly deniedTools?: (options: Options) => readonly string[]
   /** Whether the feature's body judges the answers of this task's run. */
   readonly verifies?: (task: Task) => boolean
-  /** Rules for a group of the feature's kind; undefined for any other task. */
-  readonly group?: (task: Task) => GroupRules | undefined
+  /** The kind of groups that the feature adds. */
+  readonly group?: GroupKind
   /**
    * Creates the feature's part of a plugin instance, before any run. Large modules are imported where they are first
    * used.
@@ -43,6 +47,8 @@ export type Argument = {
   readonly schema: (options: Options) => z.ZodType
   /** Set if a resume takes the argument, too. */
   readonly resumes?: true
+  /** Set if the value that `read` returns is a group of the feature's kind. */
+  readonly isGroup?: true
   /** Set where a `null` in the argument's data has a meaning and is kept. */
   readonly asGiven?: true
   /** Reads a given value before anything is created. Throws a `CallError` where the value cannot be used. */
@@ -63,8 +69,6 @@ export type CallOfArgument = {
 
 export type MemberPlan = Pick<Task, "model" | "place"> & {
   readonly name: string
-  /** The member begins with the files that its group began with, not with the parent's present files. */
-  readonly sharesFiles?: true
   /**
    * Set in a large group: the member's session lies below the group's own session. Otherwise it lies below the
    * caller's, whose user answers its questions.
@@ -72,17 +76,108 @@ export type MemberPlan = Pick<Task, "model" | "place"> & {
   readonly isBelowGroup?: boolean
 }
 
-/** Decides about the members of a group. */
-export type GroupRules = {
-  /** Decides the group's next step. Pure: results of the members are read from their records. */
-  next(members: readonly MemberState[], state: GroupState): GroupStep
-  /** Name of a member in descriptions, its model and its place. */
-  member(nth: number): MemberPlan
+/** A kind of groups. Its functions are called with tasks whose groups are of this kind. Pure, except `work`. */
+export type GroupKind<Plan = Group, Result = GroupResult> = GroupSchemas<Plan, Result> & {
+  /** Noun for members: `item`, `an item`, `items`. */
+  readonly noun: { readonly one: string; readonly a: string; readonly many: string }
   /**
-   * Prompt of a member that is about to begin. `item`: the member's item of `each`; `earlier`: the tasks of the members
-   * before it.
+   * Set if the work and the answer of one member become the group's. Members then begin with the same files, and none is
+   * asked again after a failed check.
    */
-  prompt(text: string, item: unknown, earlier: () => readonly Task[]): string | Promise<string>
+  readonly picksOne?: true
+  /** Advice where the files of a launch cannot be captured. */
+  readonly captureAdvice?: string
+  /** Words for members that completed and for members that failed. */
+  readonly ends: readonly [completed: string, failed: string]
+  /** File with the rows that are the group's answer. Absent where a member's answer is the group's. */
+  rows?(plan: Plan): string
+  /** Decides the group's next step. Results of the members are read from their records. */
+  next(plan: Plan, members: readonly MemberState[], state: GroupState): GroupStep
+  /** Name of a member in descriptions, its model and its place. */
+  member(task: Task & { readonly group: Plan }, nth: number): MemberPlan
+  /** Sentence that says why a resume of an ended group has nothing to continue; undefined where members remain. */
+  whyNothingRemains(task: Task): string | undefined
+  readonly texts: GroupTexts<Plan, Result>
+  work(): Promise<GroupWork<Plan>>
+}
+
+export const groupKinds = (features: readonly Feature[]): readonly GroupKind[] =>
+  features.flatMap(({ group }) => group ?? [])
+
+/** Kind of a group, or of a member's group. */
+export const groupKindAmong = (
+  kinds: readonly GroupKind[],
+  { group, member }: Pick<Task, "group" | "member">,
+): GroupKind | undefined => kinds.find(({ kind }) => kind === (group ?? member)?.kind)
+
+/** Texts about groups of a kind. */
+export type GroupTexts<Plan = Group, Result = GroupResult> = {
+  /** Members of a launched group and how they run, with the group's model, and with its batch and guarded files. */
+  launched(task: Task & { readonly group: Plan }, model: string, more: string): string
+  /** Members that a resume runs again. */
+  resumed(plan: Plan): string
+  /** Result in a few words. */
+  result(result: Result): string
+  /** Result of each member, or counts and reasons of failures. */
+  lines(result: Result): readonly string[]
+  /** Lines of the summary of an ended group. */
+  summary(result: Result, id: string): readonly string[]
+  /** Whether members left the guarded files unchanged; undefined where the group's own check says it. */
+  guard?(result: Result): string
+  /** Results of the members for a reader who asks for the group, with outputs of failed checks. */
+  members?(result: Result, id: string, members: readonly MemberState[]): readonly string[]
+  /** Advice on how to continue a failed group, or the group of a failed member. */
+  advice(task: Task, reason: Reason): string | undefined
+}
+
+/** A group at work, as the runtime hands it to its kind. */
+export type GroupAtWork<Plan = Group> = {
+  readonly task: Task
+  readonly plan: Plan
+  /** What the kind has to know of the run, in memory. The launch sets the first value. */
+  readonly memory: { groupState?: unknown }
+  readonly files: ResultFiles
+  /** Current members, oldest first. */
+  members(): readonly MemberState[]
+  answer(member: Task): Promise<string>
+  /** Stores a value under the group's id. Returns the file, or undefined where the value could not be stored. */
+  keep(json: string): Promise<string | undefined>
+  /** Archives the members' places and makes the chosen member's work the group's. `refs`: refs of the others' work. */
+  archive(): Promise<{ found: Partial<Outcome>; check?: CheckResult; refs: ReadonlyMap<string, string> }>
+  warn(what: string, error: unknown): void
+}
+
+/** Files of results, in the project. */
+export type ResultFiles = {
+  write(file: string, text: string): Promise<void>
+  /** Appends lines, after a line break in case a crash has cut off the line before. */
+  append(file: string, lines: string): Promise<void>
+  /** Returns "" where the file is missing or unusable. */
+  read(file: string): Promise<string>
+}
+
+/** Ids of a member, where its record need not be loaded. */
+export type MemberName = { readonly nth: number; readonly id: string; readonly sessionID: string }
+
+/** Work that a kind of groups does beside the runs of the members. Loaded when it is first needed. */
+export type GroupWork<Plan = Group> = {
+  /** Prompt of a member that is about to begin. */
+  prompt?(group: GroupAtWork<Plan>, text: string, nth: number): string
+  /**
+   * Called before the members of a run begin. Returns the indexes of members that earlier runs have completed. Throws a
+   * `CallError` where the run cannot begin.
+   */
+  open?(group: GroupAtWork<Plan>): Promise<readonly number[]>
+  /** Like `open`, for a run that continues after a restart. Undefined if it cannot continue. */
+  reopen?(group: GroupAtWork<Plan>): Promise<readonly number[] | undefined>
+  /** Called when a member begins or is closed, while the group is at work. */
+  noted?(group: GroupAtWork<Plan>, member: Task): Promise<void>
+  /** Closes the run once all members are closed. */
+  finish(group: GroupAtWork<Plan>): Promise<{ found: Partial<Outcome>; check?: CheckResult }>
+  /** Answer of the group, where it is not a member's. */
+  answer?(plan: Plan, files: ResultFiles): Promise<string>
+  /** Members that the group's files name. */
+  names?(plan: Plan, files: ResultFiles): Promise<readonly MemberName[]>
 }
 
 /** Functions with which a feature takes part in runs. The state of the feature belongs to one plugin instance. */
@@ -185,6 +280,8 @@ export type Submission = {
   command(command: string, timeLimit: number): Promise<CommandResult>
   /** Adds to the result which files of the check the work has changed. A changed guarded file makes the check fail. */
   inspected(result: CheckResult): Promise<CheckResult>
+  /** The agent is not asked again after a failed check. */
+  readonly isLast: boolean
   /** Names the dependencies that are missing in the place. */
   lacks(): Promise<string | undefined>
 }

@@ -5,11 +5,11 @@ import type { z } from "zod"
  * are built when a record is first read, and core never loads zod.
  */
 
-type Zod = typeof z
+export type Zod = typeof z
 
 type DeepReadonly<Value> = Value extends object ? { readonly [Key in keyof Value]: DeepReadonly<Value[Key]> } : Value
 
-type Inferred<Build extends (z: Zod) => z.ZodType> = DeepReadonly<z.output<ReturnType<Build>>>
+export type Inferred<Build extends (z: Zod) => z.ZodType> = DeepReadonly<z.output<ReturnType<Build>>>
 
 export const STATUSES = ["running", "completed", "error", "cancelled", "resumed"] as const
 export type Status = (typeof STATUSES)[number]
@@ -215,48 +215,34 @@ const receipt = (z: Zod) =>
     check: checkResult(z).optional(),
   })
 
-/** Plan of a group. Only the winner changes between the runs of the group. */
-export type Group = TriesPlan | ItemsPlan
-
-export type TriesPlan = Inferred<typeof triesPlan>
-const triesPlan = (z: Zod) =>
-  z.object({
-    kind: z.literal("tries"),
+/** What every plan of a group has. Its feature adds fields; of all of them only the chosen member changes. */
+export type Group = Inferred<typeof groupPlan>
+export const groupPlan = (z: Zod) =>
+  z.looseObject({
+    kind: z.string(),
     /** Prompt of each member, without the answers that precede it and the texts that follow it. */
     prompt: z.string(),
-    count: z.number(),
-    /** Models, as `provider/model`, to try one after the other; absent where all tries run side by side. */
-    ladder: z.array(z.string()).optional(),
     /** Time limit of each member, in ms; 0 for none. */
     timeout: z.number(),
-    /** Id of the first try that passed. The id is recorded before the group acts on it. */
+    /** Number of members; a kind uses one of the two names. */
+    count: z.number().optional(),
+    total: z.number().optional(),
+    /** Where each member works for itself, if not in the parent's folder. */
+    place: place(z).optional(),
+    /** Id of the chosen member. The id is recorded before the group acts on it. */
     winner: z.string().optional(),
-    /** Copy of the winner's check result, because a crash may lose the winner's own record. */
+    /** Copy of the chosen member's check result, because a crash may lose that member's own record. */
     passed: checkResult(z).optional(),
-    /** Id of the member that won an earlier run. Only this member continues in a resumed run. */
+    /** Id of the member that an earlier run has chosen. Only this member continues in a resumed run. */
     again: z.string().optional(),
   })
 
-export type ItemsPlan = Inferred<typeof itemsPlan>
-const itemsPlan = (z: Zod) =>
+const groupMember = (z: Zod, kinds: Kinds) =>
   z.object({
-    kind: z.literal("each"),
-    /** Template of the members' prompts, with `{{item}}` for the item. */
-    prompt: z.string(),
-    total: z.number(),
-    timeout: z.number(),
-    /** Path of the ledger: one row for each item. */
-    file: z.string(),
-    /** Where each member works, if not in the parent's folder. */
-    place: place(z).optional(),
-  })
-
-const groupMember = (z: Zod) =>
-  z.object({
-    kind: z.enum(["tries", "each"]),
+    kind: z.enum(kinds.map(({ kind }) => kind)),
     /** Id of the group's task. */
     of: z.string(),
-    /** Index of the member's try or item, from 0. */
+    /** Number of the member, from 0. */
     nth: z.number(),
     /** Generation of the group's run that created this member. */
     run: z.number(),
@@ -266,50 +252,32 @@ const groupMember = (z: Zod) =>
     under: z.string(),
   })
 
-export type TryRow = Inferred<typeof tryRow>
-const tryRow = (z: Zod) =>
-  z.object({
-    model: z.string().optional(),
-    /** Examples: `won`, `stopped`, `not begun`, `check did not pass (exit code 1)`. */
-    how: z.string(),
-    ms: z.number(),
+/** What every result of a group has. */
+export type GroupResult = Inferred<typeof groupResult>
+export const groupResult = (z: Zod) =>
+  z.looseObject({
+    kind: z.string(),
     cost: z.number(),
+    /** One row for each planned member, where the result names members. */
+    rows: z.array(memberRow(z)).optional(),
+  })
+
+export const memberRow = (z: Zod) =>
+  z.looseObject({
     task: z.string().optional(),
     session: z.string().optional(),
-    /** Git ref of the try's changes, if there are any. */
+    /** Git ref of the member's changes, if there are any. */
     ref: z.string().optional(),
-    /** Whether the try left the guarded files unchanged; absent where no check has looked at them. */
-    guard: z.enum(["held", "broken"]).optional(),
   })
 
-export type TriesResult = Inferred<typeof triesResult>
-const triesResult = (z: Zod) =>
-  z.object({
-    kind: z.literal("tries"),
-    /** Model of the winning try, or the number of this try where several tries had that model. */
-    won: z.string().optional(),
-    cost: z.number(),
-    /** One row for each planned try. */
-    rows: z.array(tryRow(z)),
-  })
+/** Schemas of what groups of a kind store. */
+export type GroupSchemas<Plan = Group, Result = GroupResult> = {
+  readonly kind: string
+  readonly plan: (z: Zod) => z.ZodType<Plan>
+  readonly result: (z: Zod) => z.ZodType<Result>
+}
 
-export type ItemsResult = Inferred<typeof itemsResult>
-const itemsResult = (z: Zod) =>
-  z.object({
-    kind: z.literal("each"),
-    total: z.number(),
-    valid: z.number(),
-    failed: z.number(),
-    notBegun: z.number(),
-    /** Items that completed in places of their own, and whose changes are not merged. */
-    unmerged: z.number().optional(),
-    cost: z.number(),
-    file: z.string(),
-    /** Failed items by reason, most frequent first. */
-    groups: z.array(z.object({ why: z.string(), count: z.number(), first: z.array(z.number()) })),
-  })
-
-export type GroupResult = TriesResult | ItemsResult
+type Kinds = readonly GroupSchemas[]
 
 export type Merge = Inferred<typeof merge>
 const merge = (z: Zod) =>
@@ -361,7 +329,7 @@ const value = (z: Zod) =>
 
 /** Result of an ended run. The figures are this run's alone. */
 export type Outcome = Inferred<typeof outcome>
-const outcome = (z: Zod) =>
+const outcome = (z: Zod, kinds: Kinds = []) =>
   figures(z).extend({
     reason: reason(z).optional(),
     /** Warning for readers of a successful answer. */
@@ -387,7 +355,7 @@ const outcome = (z: Zod) =>
     /** Changes that the run made in the task's own place. */
     work: work(z).optional(),
     /** Result of a group. */
-    group: z.union([triesResult(z), itemsResult(z)]).optional(),
+    group: z.union([z.never(), ...kinds.map(({ result }) => result(z))]).optional(),
     /**
      * `of`: tokens of the run's first request; `read`: how many of them the provider's cache served. Absent where the
      * provider reports no cache.
@@ -415,7 +383,7 @@ const delivery = (z: Zod) =>
 /** Task before its session is created. */
 export type TaskDraft = Inferred<typeof draft>
 export type Task = TaskDraft & { readonly sessionID: string }
-const draft = (z: Zod) =>
+const draft = (z: Zod, kinds: Kinds = []) =>
   z.object({
     id: z.string(),
     /** Session that launched the task, or `NOBODY`. */
@@ -433,9 +401,9 @@ const draft = (z: Zod) =>
     /** Absent for a task that works in its parent's folder. */
     place: place(z).optional(),
     /** Set for a group, whose own session is never prompted. */
-    group: z.union([triesPlan(z), itemsPlan(z)]).optional(),
+    group: z.union([z.never(), ...kinds.map(({ plan }) => plan(z))]).optional(),
     /** Set for a member of a group. */
-    member: groupMember(z).optional(),
+    member: groupMember(z, kinds).optional(),
     /** Launch time; times of the run are in `run`. */
     createdAt: z.number(),
     /** Total of all runs before the present one, and of answers between the runs that others asked the agent for. */
@@ -444,7 +412,7 @@ const draft = (z: Zod) =>
     fingerprint: z.string(),
     status: z.enum(STATUSES),
     run: run(z),
-    outcome: outcome(z).optional(),
+    outcome: outcome(z, kinds).optional(),
     delivery: delivery(z),
     retrievedAt: z.number().optional(),
     /** The task is removed from its session's list; its cost still counts. */
@@ -476,11 +444,12 @@ const owner = (z: Zod) =>
 /** Version 1 was not signed, and version 2 had other names: neither is accepted. */
 export const RECORD_VERSION = 3
 
-export const record = (z: Zod) =>
+/** Schema of a record. Groups of other kinds than `kinds` cannot be read. */
+export const record = (z: Zod, kinds: Kinds) =>
   z.object({
     version: z.literal(RECORD_VERSION),
     /** Session that the record was written for, to recognize a copy. Absent when the session is created. */
     session: z.string().optional(),
     owner: owner(z),
-    task: draft(z),
+    task: draft(z, kinds),
   })

@@ -209,8 +209,11 @@ export const needsBill = (limits: SpendingLimits, task?: Task): boolean =>
   limits.purse !== undefined ||
   task?.run.budget !== undefined
 
-/** Prompt text about how the run is judged and what it may cost; empty for nothing. */
-export function constraintsOf({ place, run, member }: Pick<Task, "place" | "run" | "member">): string {
+/**
+ * Prompt text about how the run is judged and what it may cost; empty for nothing. `isLast`: the agent is not asked
+ * again after a failed check.
+ */
+export function constraintsOf({ place, run }: Pick<Task, "place" | "run">, isLast: boolean): string {
   const { check, budget: allowed } = run
   const merged = place?.merge ? "what you changed is merged into the files of the agent that you work for" : undefined
   const named = quoted(oneLine(check ?? "", MOST_COMMAND_CHARS))
@@ -218,7 +221,7 @@ export function constraintsOf({ place, run, member }: Pick<Task, "place" | "run"
     ...(check === undefined
       ? []
       : [
-          member?.kind === "tries"
+          isLast
             ? `When you have ended your turn, ${named} is run here, once: your work passes only when that succeeds, and you are not asked again.`
             : `When you have ended your turn, ${named} is run here: your work counts as done only when that succeeds, and you are asked again when it does not.`,
         ]),

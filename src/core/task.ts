@@ -151,11 +151,11 @@ export const parentSessionOf = ({ member, parentID }: Pick<Task, "member" | "par
 export const slotSessionOf = ({ member, parentID }: Task): string => member?.caller ?? parentID
 
 /**
- * True while changes in the task's place are not in the parent's files. The work of a try is merged as its group's
- * work.
+ * True while changes in the task's place are not in the parent's files. `kind`: that of the member's group, whose work
+ * may be merged as the group's.
  */
-export const isUnmerged = ({ outcome, member }: Task): boolean => {
-  const { work } = member?.kind === "tries" ? {} : (outcome ?? {})
+export const isUnmerged = ({ outcome, member }: Task, kind?: { readonly picksOne?: true }): boolean => {
+  const { work } = member && kind?.picksOne ? {} : (outcome ?? {})
   if (!work || work.merge?.leftOut) return work !== undefined
   return work.files.length > 0 && work.merge?.kind !== "merged" && work.merge?.kind !== "nothing"
 }

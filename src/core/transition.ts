@@ -182,14 +182,14 @@ function ofParent(task: Task, isStopped: boolean): Task {
 
 function win(task: Task, { generation, winner, passed }: Extract<TaskEvent, { type: "won" }>): Task {
   const { group, run } = task
-  if (!isActive(task) || run.generation !== generation || group?.kind !== "tries" || group.winner) return task
+  if (!isActive(task) || run.generation !== generation || !group || group.winner) return task
   return { ...task, group: { ...group, winner, ...(passed && { passed }) } }
 }
 
-/** A resumed group with a winner continues with the winner alone. */
+/** A resumed group with a chosen member continues with this member alone. */
 function forLaterRun(group: Group): Group {
-  if (group.kind !== "tries" || !group.winner) return group
   const { winner, passed: _passed, ...rest } = group
+  if (!winner) return group
   return { ...rest, again: winner }
 }
 

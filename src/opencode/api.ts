@@ -20,8 +20,10 @@ import type {
   Toast,
   UnverifiedRecord,
 } from "../core/ports.ts"
+import type { GroupSchemas } from "../core/record.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
 import { SerialQueue } from "../lib/promises.ts"
+import { recordDecoder } from "../runtime/record/codec.ts"
 import { ownershipOf, type Signer } from "../runtime/record/identity.ts"
 import type { UiMetadata } from "../runtime/record/ui-metadata.ts"
 import { Cached, EventCache, SessionFolders } from "./cache.ts"
@@ -79,13 +81,17 @@ export class OpencodeHttpApi implements OpencodeApi {
   /** OpenCode's configuration; undefined until OpenCode hands it over. Other plugins change this object in place. */
   config: Config | undefined
 
-  /** `instance`: owner of the records that are written here. `signer`: signs with the installation's key. */
+  /**
+   * `instance`: owner of the records that are written here. `signer`: signs with the installation's key. `kinds`: kinds
+   * of groups that records may have.
+   */
   constructor(
     client: OpencodeClient,
     instance: string,
     signer: Signer,
     clock: Clock,
     surroundings: FolderCallbacks = HERE_ALONE,
+    kinds: readonly GroupSchemas[] = [],
   ) {
     this.#surroundings = surroundings
     this.#sessionFolders = new SessionFolders(surroundings.folder)
@@ -97,6 +103,7 @@ export class OpencodeHttpApi implements OpencodeApi {
       instance,
       folder: surroundings.folder || undefined,
       signer,
+      decode: recordDecoder(kinds),
       lastMetadata: (sessionID) => this.#eventCache.row(sessionID)?.metadata,
     })
     this.#log = new OpencodeLog(client, clock)

@@ -2,6 +2,7 @@ import { existsSync } from "node:fs"
 import type { PluginInput } from "@opencode-ai/plugin"
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { LogFields } from "../core/ports.ts"
+import type { GroupSchemas } from "../core/record.ts"
 import { systemClock } from "../lib/clock.ts"
 import { fetchDirectly } from "../lib/direct.ts"
 import type { FileDiff } from "../lib/repository.ts"
@@ -13,7 +14,7 @@ import { installationSigner, keyFile, registerInstance, unregisterInstance } fro
 import { KEY_TITLE, keyText, lossText } from "../runtime/record/notices.ts"
 import { TokenCounter } from "../runtime/tokens/counter.ts"
 import type { Tool } from "../tools/tool.ts"
-import { OpencodeHttpApi } from "./api.ts"
+import { type FolderCallbacks, OpencodeHttpApi } from "./api.ts"
 import { call, clientOn, type Transport, transportOf } from "./client.ts"
 import type { RawEvent } from "./events.ts"
 import { OpencodeModels } from "./models.ts"
@@ -81,7 +82,8 @@ export type OpencodeConnection = Connection & {
   unregister(): void
 }
 
-export function connect(input: PluginInput, options: Options): OpencodeConnection {
+/** `kinds`: kinds of groups that the features bring. */
+export function connect(input: PluginInput, options: Options, kinds: readonly GroupSchemas[]): OpencodeConnection {
   const { directory, worktree, serverUrl } = input
   const instance = registerInstance()
   const isNewKey = !existsSync(keyFile())
@@ -94,12 +96,13 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   const tell = (fields: LogFields) => opencode.log("info", "call", fields)
   const client = clientOn(input.client, options.verbose ? tell : undefined)
   let peer: Peer | undefined
-  const opencode: OpencodeHttpApi = new OpencodeHttpApi(client, instance, signer, systemClock, {
+  const folders: FolderCallbacks = {
     folder: directory,
     entered: (folder) => peer && registerPeer(folder, peer),
     left: (folder) => peer && unregisterPeer(folder, peer),
     mayHaveOtherFolders: hasWorktrees,
-  })
+  }
+  const opencode: OpencodeHttpApi = new OpencodeHttpApi(client, instance, signer, systemClock, folders, kinds)
   if (signer.problem) warn({ title: KEY_TITLE, message: keyText(signer.problem) })
   return {
     opencode,

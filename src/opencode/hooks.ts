@@ -23,7 +23,7 @@ import {
   sessionOf,
   turnOf,
 } from "./request.ts"
-import { askForEach, shorten, toOpencodeTool } from "./tool.ts"
+import { askFor, shorten, toOpencodeTool } from "./tool.ts"
 
 /** Runs a hook's work and catches errors, because an error thrown by a hook would stop OpenCode or the turn. */
 export type HookRunner = (work: () => void | Promise<void>) => Promise<void>
@@ -153,7 +153,10 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
     config: async (config) =>
       runSafely(() => {
         opencode.config = config as typeof opencode.config
-        askForEach(config as { permission?: unknown })
+        askFor(
+          app.manager.features.flatMap(({ permissions = [] }) => permissions),
+          config as { permission?: unknown },
+        )
         for (const each of threads) each.configure(config)
       }),
     "chat.message": async ({ sessionID }, { message, parts }) =>

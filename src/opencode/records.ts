@@ -5,13 +5,13 @@ import { hasPendingNotification, isActive, parentSessionOf, type Task, type Task
 import { addBounded } from "../lib/bounded-set.ts"
 import { SerialQueue } from "../lib/promises.ts"
 import {
-  decodeRecord,
   decodeRequest,
   encodeRecord,
   isNewerVersion,
   namesItsSession,
   RECORD_KEY,
   REQUEST_KEY,
+  type RecordDecoder,
 } from "../runtime/record/codec.ts"
 import { type Recorded, withoutCopies } from "../runtime/record/copies.ts"
 import { ownerNow, ownershipOf, type Signer } from "../runtime/record/identity.ts"
@@ -35,6 +35,7 @@ export type RecordPorts = {
   readonly instance: string
   readonly folder: string | undefined
   readonly signer: Signer
+  readonly decode: RecordDecoder
   /** The session's metadata as the last event showed it. */
   readonly lastMetadata: (sessionID: string) => Metadata | undefined
 }
@@ -58,7 +59,7 @@ export class OpencodeRecords {
   }
 
   in(session: Session): TaskRecord | undefined {
-    return decodeRecord(session, this.#ports.signer)
+    return this.#ports.decode(session, this.#ports.signer)
   }
 
   /** Sessions in which an unverified record was found. Only sessions that were read are known. */
@@ -69,7 +70,7 @@ export class OpencodeRecords {
   /** Remembers or forgets the session as having a record whose signature does not verify. */
   #notice(session: Session, record: TaskRecord | undefined): void {
     const { id, cost = 0, time } = session
-    if (record || !decodeRecord(session)) this.#unverified.delete(id)
+    if (record || !this.#ports.decode(session)) this.#unverified.delete(id)
     else addBounded(this.#unverified, id, { sessionID: id, cost, changedAt: time.updated }, MOST_UNVERIFIED)
   }
 

@@ -51,20 +51,16 @@ export function commandsIn(line: string): string[] {
 /** Permissions that a launch needs: the plugin's own, and the one of OpenCode's `task` tool. */
 const OWN = "superagents_task"
 const NATIVE = "task"
-/**
- * Permission for a map with more items than the option `each.ask`. The user is asked unless the user's rules say
- * otherwise.
- */
-const EACH = "superagents_each"
 
 /**
- * Sets the permission to "ask", because OpenCode allows whatever no rule names. The user's own rules come later and
- * win.
+ * Sets permissions of features to "ask", because OpenCode allows whatever no rule names. The user's own rules come later
+ * and win.
  */
-export function askForEach(config: { permission?: unknown }): void {
+export function askFor(permissions: readonly string[], config: { permission?: unknown }): void {
   const { permission = {} } = config
   const theirs = typeof permission === "string" ? { "*": permission } : (permission as object)
-  config.permission = { [EACH]: "ask", ...theirs }
+  const asks = permissions.map((name) => [name, "ask"])
+  config.permission = { ...Object.fromEntries(asks), ...theirs }
 }
 
 type ToolSurroundings = {
@@ -112,7 +108,7 @@ function questionFor(what: Permit): Parameters<ToolContext["ask"]>[0] {
     return { permission: "bash", patterns: commandsIn(command), always: [command], metadata: { command } }
   }
   if (what.kind === "read") return { permission: "read", patterns: [what.file], always: ["*"], metadata: {} }
-  if (what.kind === "each") return { permission: EACH, patterns: [what.what], always: ["*"], metadata: {} }
+  if (what.kind === "own") return { permission: what.permission, patterns: [what.what], always: ["*"], metadata: {} }
   const patterns = what.files.length > 0 ? [...what.files] : ["*"]
   return { permission: "edit", patterns, always: ["*"], metadata: { files: patterns } }
 }

@@ -1,5 +1,6 @@
 import { batchText } from "../core/dependencies.ts"
-import { chosenIn, type Group } from "../core/group.ts"
+import type { GroupKind } from "../core/feature.ts"
+import type { Group } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
 import { type PauseView, waitsForText, whenOf } from "../core/pause.ts"
 import type { ToolResult } from "../core/ports.ts"
@@ -43,7 +44,7 @@ export function renderLaunch(
     `${first} Task ID: ${nameOf(task)}`,
     ...(named ? [`Agent: ${agentOf(task, task.model?.variant)}`] : []),
   ]
-  const constraints = reused ? [] : termLines(task, { allowance, place, lacks, results })
+  const constraints = reused ? [] : termLines(view, { allowance, place, lacks, results })
   const lines = [
     ...names,
     ...waitingLines(view),
@@ -83,7 +84,7 @@ export function renderResume({ view, allowance, place, closed, results }: Begun)
     `Resume #${task.run.generation} of task ${nameOf(task)} ${beginningOf(view, closed)}.`,
     `Agent: ${agentOf(task)}${task.group ? "" : ", with its whole history"}.`,
     ...closedLines(view, closed),
-    ...termLines(task, { allowance, place, results }),
+    ...termLines(view, { allowance, place, results }),
     "",
     TOLD,
   ]
@@ -95,16 +96,16 @@ export function renderResume({ view, allowance, place, closed, results }: Begun)
  * spend.
  */
 function termLines(
-  task: Task,
+  { task, groupKind: kind }: TaskView,
   { allowance, place: where, lacks, results }: Pick<Begun, "allowance" | "place" | "lacks" | "results">,
 ): string[] {
   const { id, place, run, group } = task
   const { check, guard = [] } = run
   const guarded = group ? "" : guardedText(guard)
-  const what = group?.kind === "each" ? "Rows: one an item" : "Schema: its valid value"
+  const what = kind?.rows ? `Rows: one ${kind.noun.a}` : "Schema: its valid value"
   const merge = place?.merge && (check === undefined ? "when completed, unchecked" : "once its check has passed")
   return [
-    ...(group ? [run.generation > 0 ? againLine(group) : groupLine(task, group)] : []),
+    ...(group && kind ? [run.generation > 0 ? kind.texts.resumed(group) : groupLine({ ...task, group }, kind)] : []),
     ...(where
       ? [
           `Place: ${where}; ${merge ? `merged by itself ${merge}` : `not merged by itself: superagents_task(merge="${id}") brings it into your files when it has ended`}.${lacks ? ` ${lacks}` : ""}`,
@@ -113,45 +114,27 @@ function termLines(
     ...(check === undefined
       ? []
       : [
-          `Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before ${group?.kind === "each" ? "an item" : "it"} counts as completed${guarded}.`,
+          `Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before ${kind?.rows ? kind.noun.a : "it"} counts as completed${guarded}.`,
         ]),
     ...(results ? [`${what}, in ${oneLine(results, MOST_PATH_CHARS)}`] : []),
     ...(allowance.length > 0 ? [`Limits: ${allowance.join(", ")}.`] : []),
   ]
 }
 
-/** `2 tries with mock/large, each in its own worktree; guarded: test/**. …`, `6 items with mock/large, batch grades.` */
-function groupLine(task: Task, group: Group): string {
-  const {
-    model,
-    run: { guard = [] },
-  } = task
+/** Example: `6 items with mock/large, batch grades.` */
+function groupLine(task: Task & { readonly group: Group }, { texts }: GroupKind): string {
+  const { model, run } = task
   const name = batchText(task)
   const inBatch = name === undefined ? "" : `, batch ${name}`
-  const withModel = model ? ` with ${oneLine(modelKey(model))}` : ""
-  const own = ", each in its own worktree"
-  if (group.kind === "each")
-    return `${count(group.total, "item")}${withModel}${group.place ? own : ""}${inBatch}${guardedText(guard)}.${group.place ? mergeOf(task.id, group.place) : ""}`
-  const how = group.ladder ? ` in turn with ${named(group.ladder, MOST_NAMED)}` : withModel
-  return `${count(group.count, "try", "tries")}${how}${own}${inBatch}${guardedText(guard)}. The first to pass becomes the task's result.`
+  return texts.launched(
+    task,
+    model ? ` with ${oneLine(modelKey(model))}` : "",
+    `${inBatch}${guardedText(run.guard ?? [])}`,
+  )
 }
 
 const guardedText = (guard: readonly string[]): string =>
   guard.length > 0 ? `; guarded: ${named(guard, MOST_NAMED)}` : ""
-
-/** Says how the changes of a map's items in worktrees are merged. */
-const mergeOf = (id: string, { merge }: { readonly merge: boolean }): string =>
-  merge
-    ? " Each is merged by itself when it has completed."
-    : ` Not merged by themselves: superagents_task(merge="${id}") brings their changes into your files.`
-
-/** Says which members a resume runs again. */
-const againLine = (group: Group): string =>
-  group.kind === "each"
-    ? `Those of the ${count(group.total, "item")} that are not valid run again.`
-    : chosenIn(group) === undefined
-      ? `Those of the ${count(group.count, "try", "tries")} that have not failed run, from the same files. The first to pass becomes the task's result.`
-      : "The try that had won is asked again, with its whole history."
 
 /** `waits`: the task's prompt is not sent yet, so the agent reads the message after it. */
 export function renderTold({ view, waits }: { view: TaskView; waits: boolean }): ToolResult {

@@ -92,8 +92,11 @@ function cancelledLine({ task, elapsed }: TaskView): string {
 }
 
 /** A completed task whose merge was stopped. */
-const stoppedLine = ({ task }: TaskView): string =>
-  [`${nameOf(task)} had completed; what was still done to merge its work was stopped.`, ...workSummary(task)].join("\n")
+const stoppedLine = ({ task, groupKind }: TaskView): string =>
+  [
+    `${nameOf(task)} had completed; what was still done to merge its work was stopped.`,
+    ...workSummary(task, groupKind),
+  ].join("\n")
 
 export function renderCleared({ cleared, stopped, unmerged = [], left = 0 }: Cleared): ToolResult {
   if (cleared + left === 0) return { title: "Nothing to clear", output: NOTHING }
@@ -138,7 +141,7 @@ function row(view: TaskView): string {
   const { task, whole, elapsed } = view
   const name = batchText(task)
   const cells = [
-    `${markedID(task)} ${oneLine(task.description)}`,
+    `${markedID(view)} ${oneLine(task.description)}`,
     oneLine(agentName(task)),
     `${statusOf(view)}${failureOf(task)}`,
     duration(elapsed),
@@ -174,10 +177,10 @@ export function renderOutputs(reports: readonly Report[]): ToolResult {
 }
 
 function headOf({ view, resumable }: Report): string[] {
-  const { task, elapsed, whole } = view
+  const { task, elapsed, whole, groupKind } = view
   return [
     [`${nameOf(task)}: ${statusOf(view)}`, duration(elapsed), usageText(whole)].filter(Boolean).join(", "),
-    ...summaryOf(task, resumable),
+    ...summaryOf(task, groupKind, resumable),
   ]
 }
 
@@ -195,9 +198,9 @@ function answerOf({ view, answer, gone, waited }: Report, share: number): string
 
 /** Results of a batch's merges, in order. */
 export function renderMerges(results: readonly (TaskView | CallError)[]): ToolResult {
-  const lines = results.map((result) =>
-    result instanceof CallError ? result.message : mergeLines(result.task).join("\n"),
-  )
-  const merged = results.filter((result) => !(result instanceof CallError) && !isUnmerged(result.task)).length
+  const lines = results.map((result) => (result instanceof CallError ? result.message : mergeLines(result).join("\n")))
+  const merged = results.filter(
+    (result) => !(result instanceof CallError) && !isUnmerged(result.task, result.groupKind),
+  ).length
   return { title: `Merged ${merged} of ${results.length}`, output: lines.join("\n\n") }
 }

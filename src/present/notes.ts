@@ -1,4 +1,4 @@
-import type { Note } from "../core/feature.ts"
+import type { GroupKind, Note } from "../core/feature.ts"
 import type { MessageKind } from "../core/ids.ts"
 import { type Ask, nameOf, type Task } from "../core/task.ts"
 import { formatTime } from "../lib/format.ts"
@@ -9,11 +9,13 @@ import { named } from "./summary.ts"
 
 const MOST_NAMES = 10
 
-/** Note that a task waits for an answer. `group`: the group of a member; `until`: when the question is refused. */
-export function askNote(task: Task, ask: Ask, group: Task | undefined, until: number, now: number): Note {
-  const who = group
-    ? `${NAMES[task.member?.kind ?? "tries"]} ${(task.member?.nth ?? 0) + 1} of ${nameOf(group)}`
-    : nameOf(task)
+/** Note that a task waits for an answer. `group`: that of a member; `until`: when the question is refused. */
+export function askNote(
+  task: Task,
+  ask: Ask,
+  { group, kind, until, now }: { group?: Task; kind?: GroupKind; until: number; now: number },
+): Note {
+  const who = group ? `${kind?.noun.one} ${(task.member?.nth ?? 0) + 1} of ${nameOf(group)}` : nameOf(task)
   const end = Number.isFinite(until)
     ? ` If nobody answers, it is refused at ${formatTime(until, now)}, and the agent goes on without it.`
     : ""
@@ -23,8 +25,6 @@ export function askNote(task: Task, ask: Ask, group: Task | undefined, until: nu
     `Background task ${who} waits for the user's answer to a ${ask.kind}: ${oneLine(ask.what)}.${end} Tell the user when you next speak to them. superagents_output(task_id="${(group ?? task).id}") shows whether it still waits.`,
   )
 }
-
-const NAMES = { tries: "try", each: "item" } as const
 
 /** Note that a merge was cut off by a crash and no longer applies. */
 export const cutOffMergeNote = (task: Task, files: readonly string[]): Note =>

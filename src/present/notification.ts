@@ -1,4 +1,5 @@
 import { listed } from "../core/errors.ts"
+import type { GroupKind } from "../core/feature.ts"
 import { AUTOMATIC } from "../core/run/prompts.ts"
 import { elapsed, endedUnanswered, type Figures, nameOf, STATUSES, type Status, type Task } from "../core/task.ts"
 import { duration } from "../lib/format.ts"
@@ -12,12 +13,14 @@ export const NOTICE_PARTS = 2
 
 /** Characters shown of an answer that is too long. */
 const BEGINNING_CHARS = 1000
-/** Most bytes of a map's rows with their summary. More bytes could make the notification exceed 3,000 tokens. */
-const MOST_MAP_BYTES = 6500
+/** Most bytes of rows with their summary. More bytes could make the notification exceed 3,000 tokens. */
+const MOST_ROWS_BYTES = 6500
 
 /** Facts of a notification at the time it is sent. */
 export type NotificationFacts = {
   readonly task: Task
+  /** Kind of a group. */
+  readonly groupKind?: GroupKind
   readonly whole: Figures
   readonly thisRun: Figures
   /** The run's answer; absent where it could not be read. `gone`: the answer was deleted with its session. */
@@ -68,7 +71,7 @@ export function compose(
   const answer = answerOf(facts, notifyAnswerChars)
   const hidden = [
     automatic(task, `${task.status}. ${figuresLine(facts.whole, facts.thisRun, task.run.generation > 0)}`),
-    ...summaryOf(task, resumable),
+    ...summaryOf(task, facts.groupKind, resumable),
     ...answer.lines,
     ...guidance(facts, answer.whole),
   ]
@@ -105,20 +108,21 @@ export const wantsAnswer = (task: Task): boolean => task.retrievedAt === undefin
 
 /** The lines of the answer that the notification includes. `whole`: the parent has nothing left to fetch. */
 function answerOf(
-  { task, answer }: NotificationFacts,
+  { task, answer, groupKind: kind }: NotificationFacts,
   most: number,
 ): { readonly lines: readonly string[]; readonly whole: boolean } {
   if (task.retrievedAt !== undefined) return { lines: ["You have fetched its answer already."], whole: true }
   if (answer === undefined || most === 0) return { lines: [], whole: false }
   const { text, gone } = answer
   if (text === "") return { lines: [noText(task, gone)], whole: true }
-  const name = task.outcome?.group?.kind === "each" ? "rows" : textName(task)
-  if (text.length <= most && (name !== "rows" || fits(task, text)))
+  const isRows = kind?.rows !== undefined
+  const name = isRows ? "rows" : textName(task)
+  if (text.length <= most && (!isRows || fits(task, kind, text)))
     return {
       lines: [`Its whole ${name}:`, inTags("task_output", text)],
       whole: true,
     }
-  if (name === "rows")
+  if (isRows)
     return {
       lines: [`superagents_output(task_id="${task.id}") shows the rows, those that failed first.`],
       whole: false,
@@ -135,8 +139,8 @@ function answerOf(
 }
 
 /** Whether the rows fit. Bytes are counted, because rows may be in any language and a token has at least one byte. */
-const fits = (task: Task, rows: string): boolean =>
-  Buffer.byteLength(summaryOf(task).join("\n")) + Buffer.byteLength(rows) <= MOST_MAP_BYTES
+const fits = (task: Task, kind: GroupKind, rows: string): boolean =>
+  Buffer.byteLength(summaryOf(task, kind).join("\n")) + Buffer.byteLength(rows) <= MOST_ROWS_BYTES
 
 const LEFTOVERS = "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete."
 

@@ -2,7 +2,7 @@ import { batchText } from "../core/dependencies.ts"
 import { listed } from "../core/errors.ts"
 import { memberName } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
-import { type MemberState, tryEndText, tryLines } from "../core/members.ts"
+import { failureOf } from "../core/members.ts"
 import { pauseText, pauseTextForModel, whenOf } from "../core/pause.ts"
 import type { ToolResult } from "../core/ports.ts"
 import { receiptLines } from "../core/receipt.ts"
@@ -42,10 +42,10 @@ export const TOLD = "You will be told when it ends."
 /** Status text of a completed task whose work is not merged yet. */
 const MERGING = "its work is being checked and merged"
 
-export const renderMerge = (view: TaskView): ToolResult => toolResult(view, mergeLines(view.task))
+export const renderMerge = (view: TaskView): ToolResult => toolResult(view, mergeLines(view))
 
-export function mergeLines(task: Task): readonly string[] {
-  const work = workSummary(task)
+export function mergeLines({ task, groupKind }: TaskView): readonly string[] {
+  const work = workSummary(task, groupKind)
   return [`Task: ${nameOf(task)}`, ...(work.length > 0 ? work : ["No try passed: nothing to merge."])]
 }
 
@@ -55,7 +55,7 @@ export function renderOutput(report: Report, offset: number): ToolResult {
   const { task } = view
   const batch = batchText(task)
   const facts = [
-    `Task: ${markedID(task)} ${oneLine(task.description)}`,
+    `Task: ${markedID(view)} ${oneLine(task.description)}`,
     `Agent: ${agentOf(task)}`,
     ...(batch === undefined ? [] : [`Batch: ${batch}`]),
     `Status: ${statusOf(view)}`,
@@ -70,13 +70,13 @@ export function renderOutput(report: Report, offset: number): ToolResult {
   const body =
     answer === undefined
       ? [...atWorkLines(report), ...runningLines(view, report)]
-      : endedLines(task, answer, offset, report)
+      : endedLines(view, answer, offset, report)
   return toolResult(view, [...facts, ...body])
 }
 
 /** Example: `bg_k3x9f2q1 (forked) (resumed)`. */
-export const markedID = (task: Task): string =>
-  `${task.id}${task.fork ? " (forked)" : ""}${task.run.generation > 0 ? " (resumed)" : ""}${isUnmerged(task) ? " (unmerged)" : ""}`
+export const markedID = ({ task, groupKind }: TaskView): string =>
+  `${task.id}${task.fork ? " (forked)" : ""}${task.run.generation > 0 ? " (resumed)" : ""}${isUnmerged(task, groupKind) ? " (unmerged)" : ""}`
 
 /** How long the task waited before it began. Names the tasks in `after` if the task had to wait for them. */
 function waitedText({ waited, task: { run } }: TaskView): string {
@@ -181,9 +181,8 @@ const unanswered = ({ refusedAt }: TaskView["asks"][number], now: number): strin
     ? ""
     : ` (refused at ${formatTime(refusedAt, now)} if nobody answers; the agent then goes on without it)`
 
-/** Most members of a group that are named, and most characters that are shown of a check's output. */
+/** Most members of a group that are named. */
 const MOST_MEMBERS = 30
-const MOST_CHECK_CHARS = 1500
 
 /** Lines about members of an active group. Failed members come first, with their reasons. */
 function atWorkLines({ view: { task, at }, members = [] }: Report): string[] {
@@ -194,44 +193,33 @@ function atWorkLines({ view: { task, at }, members = [] }: Report): string[] {
     .toSorted((one, other) => rank(one) - rank(other))
     .slice(0, MOST_MEMBERS)
     .map((member) => {
-      const how = isActive(member) ? member.status : member.status === "completed" ? "valid" : tryEndText(member)
+      const how = isActive(member) ? member.status : member.status === "completed" ? "valid" : failureOf(member)
       return `${memberName(task.id, member.member?.nth ?? 0)}: ${how}, ${duration(elapsed(member, at))}`
     })
   const more = newest.length - lines.length
   return [...lines, ...(more > 0 ? [`and ${formatInteger(more)} more`] : [])]
 }
 
-/** Lines about members of an ended group. Failed members come first, with the end of their check's output. */
-function membersLines({ id, outcome }: Task, members: readonly MemberState[]): string[] {
-  const { group } = outcome ?? {}
-  if (!group) return []
+/** Lines about members of an ended group. */
+function membersLines({ task: { id, outcome }, groupKind: kind }: TaskView, members: Report["members"]): string[] {
+  if (!outcome?.group || !kind) return []
   const opens = `superagents_output(task_id="${memberName(id, 0)}") opens the first`
-  if (group.kind === "each") return [`${opens}, which has index 0.`]
-  const lines = tryLines(group).map((line, nth) => {
-    const row = group.rows[nth]
-    const output = members.find(({ task }) => task.id === row?.task)?.task.outcome?.receipt?.check?.output ?? ""
-    const shown =
-      row?.how === "won" || output === ""
-        ? []
-        : [inTagsWithID("check_output", memberName(id, nth), tail(output.trimEnd(), MOST_CHECK_CHARS))]
-    return { isWon: row?.how === "won", lines: [line, ...shown] }
-  })
-  return [...lines.filter(({ isWon }) => !isWon), ...lines.filter(({ isWon }) => isWon)]
-    .flatMap(({ lines: all }) => all)
-    .concat(`${opens}.`)
+  const lines = kind.texts.members?.(outcome.group, id, members ?? []) ?? []
+  return [...lines, `${opens}${kind.rows ? ", which has index 0" : ""}.`]
 }
 
 function endedLines(
-  task: Task,
+  view: TaskView,
   answer: string,
   from: number,
-  { gone, resumable, shown: changes, members = [] }: Report,
+  { gone, resumable, shown: changes, members }: Report,
 ): string[] {
+  const { task, groupKind: kind } = view
   // The offset may fall within a surrogate pair, so it is moved to a whole character.
   const offset = from < answer.length ? head(answer, from).length : from
-  const tries = offset === 0 ? membersLines(task, members) : []
+  const ofMembers = offset === 0 ? membersLines(view, members) : []
   const proof = offset === 0 ? [...proofLines(task), ...(changes?.diff ? diffLines(task, changes) : [])].join("\n") : ""
-  const facts = [...summaryOf(task, resumable), ...tries, ...(proof === "" ? [] : [proof])]
+  const facts = [...summaryOf(task, kind, resumable), ...ofMembers, ...(proof === "" ? [] : [proof])]
   if (answer === "") return [...facts, "", noText(task, gone)]
   if (offset >= answer.length)
     return [
@@ -246,13 +234,13 @@ function endedLines(
       ? [`Characters ${formatInteger(offset)} to ${formatInteger(end)} of ${formatInteger(answer.length)}.`]
       : []
   const more = end < answer.length ? [`The answer goes on: read on with offset=${end}.`] : []
-  const isMap = task.group?.kind === "each"
-  const partial = isMap
+  const isRows = kind?.rows !== undefined && task.group !== undefined
+  const partial = isRows
     ? "Rows:"
     : task.outcome?.saidLastWord
       ? "Its last word, which is partial:"
       : "Text it had written:"
-  const title = endedUnanswered(task) ? "Earlier text:" : task.status === "completed" && !isMap ? "Answer:" : partial
+  const title = endedUnanswered(task) ? "Earlier text:" : task.status === "completed" && !isRows ? "Answer:" : partial
   return [...facts, ...range, "", title, inTagsWithID("task_output", task.id, shown), ...more]
 }
 

@@ -1,7 +1,7 @@
 import { listed } from "../core/errors.ts"
-import { chosenIn, type Group, type GroupResult } from "../core/group.ts"
+import type { GroupKind } from "../core/feature.ts"
+import { chosenIn } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
-import { itemLines, triesLine } from "../core/members.ts"
 import { neverBegan } from "../core/outcome.ts"
 import { type Receipt, receiptLine } from "../core/receipt.ts"
 import { endedUnanswered, type Outcome, type Task, type Value, type Work } from "../core/task.ts"
@@ -18,32 +18,25 @@ const MOST_REASON_CHARS = 500
 /** Includes the tail of a setup command's output, which names the failure. */
 const MOST_PLACE_REASON_CHARS = 1500
 
+/** Kind of a group, or of a member's group. */
+type Kind = GroupKind | undefined
+
 /** Advice on how to continue a failed run. `resumable`: statuses that may be resumed. */
-function adviceOn({ id, status, group, member }: Task, { reason }: Outcome, resumable: readonly string[]): string[] {
-  if (!reason || neverBegan(reason) || member?.kind === "tries") return []
-  if (status !== "error") return []
-  if (group) return group.kind === "each" || reason.code === "interrupted" ? [groupAdvice({ id, group })] : []
-  if (member) return [itemsAdvice(member.of)]
+function adviceOn(task: Task, { reason }: Outcome, kind: Kind, resumable: readonly string[]): readonly string[] {
+  const { id, status } = task
+  if (!reason || neverBegan(reason) || status !== "error") return []
+  const advice = kind?.texts.advice(task, reason)
+  if (kind) return advice === undefined ? [] : [advice]
   return resumable.includes(status)
     ? [`To go on: superagents_task(resume="${id}", prompt) asks it again; it remembers its work.`]
     : ["To go on: launch the task again, and tell the agent what is done already."]
 }
 
-function groupAdvice({ id, group }: Pick<Task, "id"> & { readonly group: Group }): string {
-  if (group.kind === "each") return itemsAdvice(id)
-  if (chosenIn(group) !== undefined)
-    return `To go on: superagents_task(resume="${id}", prompt) asks the try that had won again.`
-  return `To go on: superagents_task(resume="${id}") begins the tries that have not failed, from the same files.`
-}
-
-const itemsAdvice = (id: string): string =>
-  `To go on: superagents_task(resume="${id}") runs the items that are not valid.`
-
 /**
  * Facts beside the answer that a reader of an ended run needs, in notification and output alike. `resumable`: statuses
  * that may be resumed.
  */
-export function summaryOf(task: Task, resumable: readonly string[] = []): string[] {
+export function summaryOf(task: Task, kind?: Kind, resumable: readonly string[] = []): string[] {
   const { outcome } = task
   if (!outcome) return []
   const { reason, note, openTodos, unanswered = [] } = outcome
@@ -58,12 +51,12 @@ export function summaryOf(task: Task, resumable: readonly string[] = []): string
     ...(openTodos > 0 ? [`Note: the agent left ${openTodos} of its todos open.`] : []),
     ...filesLine("Files changed", outcome.filesChanged, outcome.moreFiles),
     ...meanwhileLine(outcome),
-    ...receiptIn(task, outcome),
-    ...touchedLine(task),
+    ...receiptIn(task, outcome, kind),
+    ...touchedLine(task, kind),
     ...(outcome.value ? valueLines(outcome.value) : []),
-    ...groupLines(task.id, outcome.group),
-    ...workSummary(task),
-    ...adviceOn(task, outcome, resumable),
+    ...((outcome.group && kind?.texts.summary(outcome.group, task.id)) ?? []),
+    ...workSummary(task, kind),
+    ...adviceOn(task, outcome, kind, resumable),
     ...thoughtLines(task),
   ]
 }
@@ -77,35 +70,23 @@ function thoughtLines(task: Task): string[] {
     : [ended]
 }
 
-function groupLines(id: string, group: GroupResult | undefined): readonly string[] {
-  if (!group) return []
-  if (group.kind === "tries") return [triesLine(group)]
-  const { unmerged = 0 } = group
-  const merge = `Changes of ${count(unmerged, "item")} were not merged: superagents_task(merge="${id}") brings them into your files.`
-  return [...itemLines(group), ...(unmerged > 0 ? [merge] : [])]
-}
-
-function receiptIn({ run }: Task, { receipt, group }: Outcome): string[] {
-  const parts = [receipt ? receiptLine(receipt) : "", run.guard ? guardText(receipt, group) : ""].filter(Boolean)
+function receiptIn({ run }: Task, { receipt, group }: Outcome, kind: Kind): string[] {
+  const guard = run.guard ? ((group && kind?.texts.guard?.(group)) ?? guardText(receipt)) : ""
+  const parts = [receipt ? receiptLine(receipt) : "", guard].filter(Boolean)
   return parts.length > 0 ? [`Receipt: ${parts.join("; ")}`] : []
 }
 
-/** Examples: `guard: held`, for several tries `guard: held in 2 of 2`; "" where nothing was checked. */
-function guardText(receipt: Receipt | undefined, group: GroupResult | undefined): string {
-  if (group?.kind === "tries") {
-    const seen = group.rows.filter(({ guard }) => guard !== undefined)
-    const held = seen.filter(({ guard }) => guard === "held").length
-    return seen.length > 0 ? `guard: held in ${held} of ${seen.length}` : ""
-  }
+/** Example: `guard: held`; "" where nothing was checked. */
+function guardText(receipt: Receipt | undefined): string {
   const check = receipt?.check
   return check && check.runs > 0 ? `guard: ${check.guarded ? "broken" : "held"}` : ""
 }
 
 /** Warns that a check passed whose own files were changed. */
-function touchedLine({ group, outcome }: Task): string[] {
+function touchedLine({ group, outcome }: Task, kind: Kind): string[] {
   const { passed = false, touched = [] } = outcome?.receipt?.check ?? {}
   if (!passed || touched.length === 0) return []
-  return [`${group ? "The try" : "It"} changed the check's own files: ${named(touched)}`]
+  return [`${group ? `The ${kind?.noun.one}` : "It"} changed the check's own files: ${named(touched)}`]
 }
 
 /** Example: `Model: mock/one, then mock/two from step 4 (limit until 07:12).` Empty where the model did not change. */
@@ -156,15 +137,14 @@ const meanwhileLine = ({ meanwhile, work }: Outcome): string[] =>
     ? filesLine("Changed in the folder meanwhile, perhaps by others", meanwhile.files, meanwhile.more)
     : []
 
-/** False for a group of tries without a winner: its work is never merged. */
-const isWorkShown = ({ group, outcome }: Task): boolean =>
-  outcome?.work !== undefined && (group?.kind !== "tries" || chosenIn(group) !== undefined)
+/** Lines about the changes in the run's worktree and their merge. None where nothing was chosen to be merged. */
+export function workSummary(task: Task, kind: Kind): string[] {
+  const { group, outcome } = task
+  const isUnchosen = group !== undefined && kind?.picksOne === true && chosenIn(group) === undefined
+  return outcome?.work && !isUnchosen ? workLines(task, outcome.work, kind) : []
+}
 
-/** Lines about the changes in the run's worktree and their merge. */
-export const workSummary = (task: Task): string[] =>
-  isWorkShown(task) && task.outcome?.work ? workLines(task, task.outcome.work) : []
-
-function workLines(task: Task, work: Work): string[] {
+function workLines(task: Task, work: Work, kind: Kind): string[] {
   const { files, moreFiles, added, removed, submodules, held, notes = [], merge } = work
   const changed = count(files.length + moreFiles, "file")
   const size = `${changed}, +${formatInteger(added)} −${formatInteger(removed)}`
@@ -175,7 +155,7 @@ function workLines(task: Task, work: Work): string[] {
       ? [`Note: its folder is kept, because git cannot store ${named(held.because)}: ${oneLine(held.folder)}`]
       : []),
     ...notes.map((note) => `Note: ${oneLine(note, MOST_REASON_CHARS)}`),
-    ...(files.length > 0 ? [mergeLine(task, merge)] : []),
+    ...(files.length > 0 ? [mergeLine(task, merge, kind)] : []),
   ]
 }
 
@@ -186,18 +166,18 @@ export const named = (texts: readonly string[], most = MOST_FILES): string =>
     most,
   )
 
-function mergeLine({ id, status, member }: Task, merge: Work["merge"]): string {
-  if (member?.kind === "tries")
-    return `Of several tries the one that passed is merged: superagents_task(merge="${member.of}").`
+function mergeLine({ id, status, member }: Task, merge: Work["merge"], kind: Kind): string {
+  if (member && kind?.picksOne)
+    return `Of several ${kind.noun.many} the one that passed is merged: superagents_task(merge="${member.of}").`
   const advice = `Not merged yet: superagents_task(merge="${id}") brings it into your files.`
   if (!merge) return advice
-  const { kind, files, leftOut, text = "" } = merge
+  const { files, leftOut, text = "" } = merge
   const but = leftOut
     ? `, but for what it did around submodules and git folders (${named(leftOut)}): that is kept, and stays out`
     : ""
-  if (kind === "merged") return `Merged into your files, uncommitted${but}.`
-  if (kind === "nothing") return `Your files have all of it already${but}.`
-  if (kind === "conflict") {
+  if (merge.kind === "merged") return `Merged into your files, uncommitted${but}.`
+  if (merge.kind === "nothing") return `Your files have all of it already${but}.`
+  if (merge.kind === "conflict") {
     const solved = `with superagents_task(resume="${id}", prompt): your present state is then in its worktree with conflict marks, for it to solve; then merge it.`
     const next =
       status === "completed"

@@ -1,5 +1,7 @@
 import { pauseAmong, waitsFor } from "../core/dependencies.ts"
-import { countsText, type ItemCounts, type MemberState, triesText } from "../core/members.ts"
+import type { GroupKind } from "../core/feature.ts"
+import { chosenIn, sizeOf } from "../core/group.ts"
+import { countMembers, countsText, type MemberCounts, type MemberState } from "../core/members.ts"
 import { type Pause, type PauseView, pauseText, waitsForText } from "../core/pause.ts"
 import {
   type Ask,
@@ -40,8 +42,10 @@ export type TaskView = {
   readonly signAge?: number
   /** Open questions of the task, or of a group's members. `refusedAt`: when an unanswered question is refused. */
   readonly asks: readonly (Ask & { readonly refusedAt?: number })[]
-  /** Item counts of a map. */
-  readonly counts?: ItemCounts
+  /** Counts of a group's members. */
+  readonly counts?: MemberCounts
+  /** Kind of a group, or of a member's group. */
+  readonly groupKind?: GroupKind
   /** The run's pause, with the newest information about its cause. */
   readonly pause?: Pause
   /** Time of the snapshot. */
@@ -96,8 +100,34 @@ export function phaseAmong(task: Task, progress: PhaseFacts, around: Around, now
   return phaseOf(task, progress, ownTasks, limit ? [waitsForText(limit, now)] : others, pause && pauseText(pause, now))
 }
 
-/** Counts of a group's members. For tries that have ended, the result. */
-export function groupCounts({ task, counts }: Pick<TaskView, "task" | "counts">): string | undefined {
+/** Counts of a group's members, or the result of an ended group. */
+export function groupCounts({ task, counts, groupKind: kind }: TaskView): string | undefined {
   const result = isActive(task) ? undefined : task.outcome?.group
-  return result?.kind === "tries" ? triesText(result) : counts && countsText(counts, task.group?.kind)
+  return result ? kind?.texts.result(result) : counts && kind && countsText(counts, kind.ends)
 }
+
+/** Results of a group's members in a few words. `members`: among them those of the group. */
+export function groupText(
+  { id, group, outcome, run }: Task,
+  members: readonly MemberState[],
+  kind: GroupKind | undefined,
+): string | undefined {
+  if (!group || !kind) return undefined
+  if (outcome?.group) return kind.texts.result(outcome.group)
+  const parts = members.filter(({ task: { member } }) => member?.of === id)
+  const own = parts.filter(({ task: { member } }) => member?.run === run.generation)
+  // Where all members count, a later run does not begin those again that an earlier run settled.
+  const settled = parts.filter(({ task: { status } }) => !kind.picksOne && status === "completed")
+  const done = new Set(settled.filter((part) => !own.includes(part)).map(({ task: { member } }) => member?.nth))
+  return countsText(countMembers(sizeOf(group), own, { length: done.size }), kind.ends)
+}
+
+/**
+ * True for an ended group of this kind with unfinished members. A resume of the group needs no prompt, and is allowed
+ * for every status.
+ */
+export const hasRemaining = (task: Task, kind: GroupKind | undefined): boolean =>
+  !isActive(task) &&
+  task.group !== undefined &&
+  chosenIn(task.group) === undefined &&
+  kind?.whyNothingRemains(task) === undefined

@@ -1,13 +1,12 @@
-import { chosenIn, type Group } from "../core/group.ts"
-import { shownRows } from "../core/members.ts"
+import { chosenIn } from "../core/group.ts"
 import { answerText, classify, valueIn } from "../core/outcome.ts"
 import type { Message, OpencodeApi } from "../core/ports.ts"
 import { type Ending, isActive, type Task } from "../core/task.ts"
 import { sleepFor } from "../lib/clock.ts"
 import { type Answer, toldStatus } from "../present/notification.ts"
-import type { Ledgers } from "./ledgers.ts"
 import { notificationID } from "./mailbox/sender.ts"
 import type { Services } from "./parts.ts"
+import { filesIn, type ResultFolder } from "./result-folder.ts"
 
 /** Delays between checks whether OpenCode has closed the message of an aborted turn. */
 const CLOSING_DELAYS_MS = [20, 100, 400] as const
@@ -21,11 +20,11 @@ const MOST_KEPT_CHARS = 1_000_000
 export class Answers {
   readonly #services: Services
 
-  readonly #ledgers: () => Promise<Ledgers>
+  readonly #results: () => Promise<ResultFolder>
 
-  constructor(services: Services, ledgers: () => Promise<Ledgers>) {
+  constructor(services: Services, results: () => Promise<ResultFolder>) {
     this.#services = services
-    this.#ledgers = ledgers
+    this.#results = results
   }
 
   /**
@@ -48,7 +47,7 @@ export class Answers {
 
   async #read(task: Task, next?: string): Promise<{ answer: Answer; closed: boolean }> {
     const { opencode, clock } = this.#services
-    if (task.group) return this.#ofGroup(task.group)
+    if (task.group) return this.#ofGroup(task)
     const kept = this.#services.store.handle(task.id)?.answer
     if (kept?.generation === task.run.generation && kept.until > clock.now()) return { answer: kept, closed: true }
     const since = await opencode.messagesSince(task.sessionID, task.run.promptID)
@@ -65,14 +64,14 @@ export class Answers {
     return { answer, closed }
   }
 
-  /** Returns a group's answer: the winner's answer for tries, the rows of the ledger for a map. */
-  async #ofGroup(group: Group): Promise<{ answer: Answer; closed: boolean }> {
-    if (group.kind === "each") {
-      const ledgers = await this.#ledgers()
-      return { answer: { text: shownRows(await ledgers.read(group.file)), gone: false }, closed: true }
-    }
-    const chosen = this.#services.store.get(chosenIn(group) ?? "")
-    return chosen ? this.#read(chosen) : { answer: { text: "", gone: false }, closed: true }
+  /** Returns a group's answer: that of the chosen member, or the rows of a kind with rows. */
+  async #ofGroup(task: Task): Promise<{ answer: Answer; closed: boolean }> {
+    const { store, groupKindOf } = this.#services
+    const chosen = store.get(chosenIn(task.group) ?? "")
+    if (chosen) return this.#read(chosen)
+    const work = await groupKindOf(task)?.work()
+    const rows = task.group && (await work?.answer?.(task.group, filesIn(this.#results)))
+    return { answer: { text: rows ?? "", gone: false }, closed: true }
   }
 
   /**

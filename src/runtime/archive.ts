@@ -1,10 +1,10 @@
 import { DAY_MS } from "../core/bill.ts"
 import { CallError, messageOf } from "../core/errors.ts"
 import type { Runtime } from "../core/feature.ts"
-import { chosenIn, type TriesResult } from "../core/group.ts"
+import { chosenIn, type GroupResult } from "../core/group.ts"
 import { holdsPlace, isActive, isUnmerged, type Merge, type Outcome, slotSessionOf, type Task } from "../core/task.ts"
 import { cutOffMergeNote } from "../present/notes.ts"
-import type { ArchivedTries, GroupArchive } from "./groups/group-archive.ts"
+import type { ArchivedMembers, GroupArchive } from "./groups/group-archive.ts"
 import { membersOf } from "./groups/plans.ts"
 import type { Services } from "./parts.ts"
 import { kindOf, PlaceError, type PlaceKind, type WorkDiff } from "./places/place.ts"
@@ -70,21 +70,22 @@ export class Archive {
         opencode.log("warn", "work could not be merged", { task: id, error: messageOf(error) }),
       )
     }
-    for (const id of groupIDs) await this.#archiveLosers(id)
+    for (const id of groupIDs) await this.#archiveOthers(id)
   }
 
-  /** Archives work of losing tries that was still missing when the winner's work was merged. */
-  async #archiveLosers(groupID: string): Promise<void> {
-    const { store, opencode } = this.#services
+  /** Archives work of members that was still missing when the chosen member's work was merged. */
+  async #archiveOthers(groupID: string): Promise<void> {
+    const { store, opencode, groupKindOf } = this.#services
     await this.#closed(groupID)
     const task = store.get(groupID)
     const { group, work } = task?.outcome ?? {}
-    if (!task?.outcome || !work || group?.kind !== "tries" || isActive(task) || store.isForeign(groupID)) return
+    const picksOne = task && group && groupKindOf(task)?.picksOne
+    if (!picksOne || !task.outcome || !work || isActive(task) || store.isForeign(groupID)) return
     try {
       const { refs } = await this.#groupArchive.keep(task)
       await this.#record(task, { ...task.outcome, group: withRefs(group, refs) })
     } catch (error) {
-      opencode.log("warn", "the work of tries could not be put aside", { task: groupID, error: messageOf(error) })
+      opencode.log("warn", "the work of members could not be put aside", { task: groupID, error: messageOf(error) })
     }
   }
 
@@ -110,13 +111,13 @@ export class Archive {
   }
 
   async #archive(task: Task): Promise<Partial<Outcome>> {
-    if (task.group?.kind !== "tries") {
+    if (!task.group || !this.#services.groupKindOf(task)?.picksOne) {
       const place = await this.#places.placeOf(task)
       return { work: toWork(await place.archive(task.id, parentFolderOf(this.#services, task))) }
     }
     const { work, refs } = await this.#groupArchive.keep(task)
     const { group } = task.outcome ?? {}
-    return { work, ...(group?.kind === "tries" && { group: withRefs(group, refs) }) }
+    return { work, ...(group && { group: withRefs(group, refs) }) }
   }
 
   /**
@@ -182,8 +183,8 @@ export class Archive {
   async #show(task: Task, mostLines: number): Promise<WorkDiff | undefined> {
     if (!task.outcome?.work?.files.length) return undefined
     const place = await this.#places.placeOf(task)
-    const group = task.member?.kind === "tries" ? this.#services.store.get(task.member.of) : undefined
-    // When a group ended, the work of its chosen try became the group's: read the work by the group's id.
+    const group = this.#services.store.get(task.member?.of ?? "")
+    // When a group ended, the work of its chosen member became the group's: read the work by the group's id.
     const of = group && chosenIn(group.group) === task.id && !isActive(group) ? group : task
     return place.show(of.id, parentFolderOf(this.#services, task), mostLines)
   }
@@ -207,7 +208,8 @@ export class Archive {
           folder,
           error: messageOf(error),
         })
-        kept.push(...group.filter(isUnmerged).map(({ id }) => id))
+        const isKept = (task: Task) => isUnmerged(task, this.#services.groupKindOf(task))
+        kept.push(...group.filter(isKept).map(({ id }) => id))
       }
     }
     return kept
@@ -269,10 +271,10 @@ export class Archive {
   }
 }
 
-const withRefs = (group: TriesResult, refs: ArchivedTries["refs"]): TriesResult => {
-  const rows = group.rows.map((row) => {
+const withRefs = (group: GroupResult, refs: ArchivedMembers["refs"]): GroupResult => {
+  const rows = group.rows?.map((row) => {
     const ref = refs.get(row.task ?? "")
     return ref ? { ...row, ref } : row
   })
-  return { ...group, rows }
+  return rows ? { ...group, rows } : group
 }

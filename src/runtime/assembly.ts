@@ -1,5 +1,12 @@
 import { CallError, messageOf } from "../core/errors.ts"
-import type { Feature, FeatureBody, Pauser, Runtime } from "../core/feature.ts"
+import {
+  type Feature,
+  type FeatureBody,
+  groupKindAmong,
+  groupKinds,
+  type Pauser,
+  type Runtime,
+} from "../core/feature.ts"
 import type { SlotLimits } from "../core/limits.ts"
 import { pauseOf } from "../core/pause.ts"
 import type { Clock, ModelFacts, OpencodeApi, Reply } from "../core/ports.ts"
@@ -18,7 +25,6 @@ import { GroupMembers, Groups } from "./groups/groups.ts"
 import { type Launching, launchingOf } from "./launch/create-launcher.ts"
 import { TaskDependencies } from "./launch/dependencies.ts"
 import { Unattended } from "./launch/unattended.ts"
-import type { Ledgers } from "./ledgers.ts"
 import { outboxOf } from "./mailbox/create-outbox.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import { Toaster } from "./mailbox/toaster.ts"
@@ -30,6 +36,7 @@ import { Poller } from "./poller.ts"
 import { Recovery } from "./recovery/recovery.ts"
 import { Overview, TaskFinder, TaskReporter } from "./reports.ts"
 import { Requests, tellTask } from "./requests.ts"
+import type { ResultFolder } from "./result-folder.ts"
 import { stopSession } from "./sessions.ts"
 import { Retention } from "./tasks/retention.ts"
 import { TaskStore } from "./tasks/store.ts"
@@ -47,8 +54,8 @@ export type ManagerPorts = {
   readonly development: boolean
   readonly features: readonly Feature[]
   readonly kinds: readonly PlaceKind[]
-  /** Returns the store of map rows and values. Called only where there are any. */
-  readonly ledgers?: () => Promise<Ledgers>
+  /** Returns the folder of values and rows. Called only where there are any. */
+  readonly results?: () => Promise<ResultFolder>
   /** Answers a question for the user. False where the question is no longer open. */
   readonly answer?: (ask: Ask, reply: Reply) => Promise<boolean>
   readonly isTerminal?: () => Promise<boolean>
@@ -73,25 +80,25 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     isTelling: (parentID) => outbox.isTelling(parentID),
     tookOver: ({ parentID }) => lost(parentID, dispatcher, recovery),
   })
-  const ledgers = ports.ledgers ?? (() => Promise.reject(new CallError("There are no ledgers here.")))
-  const answers = new Answers(services, ledgers)
+  const results = ports.results ?? (() => Promise.reject(new CallError("There is no folder of results here.")))
+  const answers = new Answers(services, results)
   const { ledger, allowance, foreignCosts } = budgetsOf(services)
   const closed = (taskID: string): Promise<void> => dispatcher.closed(taskID)
   const places = new Places(services, ports.kinds, closed)
   const groupArchive = new GroupArchive(services, places)
   const note: Outbox["note"] = (...given) => outbox.note(...given)
   const archive = new Archive(services, places, groupArchive, { closed, note })
-  const keep = resultWriter(services, ledgers)
+  const keep = resultWriter(services, results)
   const outbox: Outbox = outboxOf(services, ports.development, answers, () => ({ dispatcher, pauser, at }))
   const members: GroupMembers = new GroupMembers(services, {
-    features: ports.features,
     groupArchive,
+    workOf: (task) => groups.workOf(task),
     randomID: ports.randomID,
     began: (member) => groups.note(member),
     over: (task) => dispatcher.over(task),
     launching: () => launching,
   })
-  const groups: Groups = new Groups(services, { groupArchive, members, answers, ledgers, keep, closed })
+  const groups: Groups = new Groups(services, { groupArchive, members, answers, results, keep, closed })
   const reschedule = () => launching.scheduler.reschedule()
   const at = (time: number) => poller.at(time)
   const runtime = { ...ports, ...services, reschedule, keep, note, wakeAt: at }
@@ -117,7 +124,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   })
   const dependencies = new TaskDependencies(services, dispatcher)
   const own = { bodies: [...bodies.values()], pauser }
-  const begins = { ...own, dependencies, dispatcher, places, allowance, foreignCosts, ledgers, watch }
+  const begins = { ...own, dependencies, dispatcher, places, allowance, foreignCosts, results, watch }
   const sources = [dependencies, ...own.bodies, outbox]
   const launching: Launching = launchingOf(services, { ...ports, ...begins, sources })
   const recovery = new Recovery(services, { ...begins, groups, outbox, ledger, verifiers, changed: freed })
@@ -170,7 +177,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     recovery,
     poller,
   } = inside
-  const { scheduler, resuming, bodies, dependencies, queue, allowance, foreignCosts, ledgers } = inside
+  const { scheduler, resuming, bodies, dependencies, queue, allowance, foreignCosts, results } = inside
   const { store } = services
   const tell = (task: Task, text: string) => tellTask(services, dispatcher, task, text)
   const remover = new TaskRemover(services, { dispatcher, ledger, reschedule: () => scheduler.reschedule() })
@@ -191,7 +198,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
     answer,
   })
-  const taskFinder = new TaskFinder(services, ledgers)
+  const taskFinder = new TaskFinder(services, results)
   const reporting = new TaskReporter(services, { dispatcher, answers, archive, limitOf, taskFinder })
   const routerPorts = { dispatcher, outbox, bodies, requests, poller, places }
   const eventRouter = new EventRouter(services, { ...routerPorts, forget: (task) => cancelling.forgetLost(task) })
@@ -214,10 +221,10 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
 
 /** Stores values in files of the project; see `Runtime`. */
 const resultWriter =
-  ({ opencode }: Services, ledgers: () => Promise<Ledgers>) =>
+  ({ opencode }: Services, results: () => Promise<ResultFolder>) =>
   async (taskID: string, json: string): Promise<string | undefined> => {
     try {
-      return await (await ledgers()).keep(taskID, json)
+      return await (await results()).keep(taskID, json)
     } catch (error) {
       opencode.log("warn", "a value could not be kept in a file", { task: taskID, error: messageOf(error) })
       return undefined
@@ -253,9 +260,11 @@ function servicesOf(
   const journal = new Journal({ opencode, clock, stopped, store, isTelling, takenOver })
   const toaster = new Toaster({ opencode, clock, options })
   const presence = new PresenceTracker(clock, options.permissionTimeout, isTerminal)
+  const kinds = groupKinds(features)
+  const groupKindOf: Services["groupKindOf"] = (task) => groupKindAmong(kinds, task)
   const slotLimits: SlotLimits = Object.assign({}, options, ...features.map((feature) => feature.slotLimits?.(options)))
   const deniedTools = features.flatMap((feature) => feature.deniedTools?.(options) ?? [])
-  const own = { store, journal, toaster, background, presence, slotLimits, deniedTools }
+  const own = { store, journal, toaster, background, presence, slotLimits, deniedTools, groupKindOf }
   const services = { opencode, clock, options, commands, stopped, ...own }
   return services
 

@@ -27,7 +27,7 @@ export type DispatcherPorts = {
   readonly nextMembers: (task: Task, run: ActiveRun) => GroupStep
   readonly places: Pick<Places, "mostAway">
   readonly verifiers: Pick<Verifiers, "of">
-  /** Called when a map's item is closed. */
+  /** Called when a member of a group is closed. */
   readonly settled: (member: Task) => void
   /** Called when a slot may be free, or when a task has ended for which other tasks may wait. */
   readonly freed: () => void

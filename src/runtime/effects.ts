@@ -156,22 +156,27 @@ export class Effects {
   /** The answers that a task has waited for. */
   #answersFor({ run }: Task): Promise<readonly DependencyAnswer[]> {
     const others = (run.after ?? []).flatMap((id) => this.#services.store.get(id) ?? [])
-    return Promise.all(others.map(async (task) => ({ task, text: (await this.#ports.answers.of(task)).text })))
+    return Promise.all(
+      others.map(async (task) => {
+        const rows = task.group && this.#services.groupKindOf(task)?.rows?.(task.group)
+        return { task, text: (await this.#ports.answers.of(task)).text, rows }
+      }),
+    )
   }
 
   /** Stores a task's prompt without starting the model, with the answers that the task waited for. */
   async #layDown(task: Task, text: string): Promise<void> {
     const whole = withAnswers(text, await this.#answersFor(task))
     await this.#services.opencode.prompt({
-      ...(await this.#withFiles(task, runPrompt(task, whole, ""))),
+      ...(await this.#withFiles(task, runPrompt(task, whole, "", this.#services.groupKindOf(task)))),
       noReply: true,
     })
     await this.#services.journal.save(task)
   }
 
   async #prompt(task: Task, { text, preface }: Of<"prompt">): Promise<Input> {
-    const { opencode, store } = this.#services
-    const basePrompt = runPrompt(task, text, preface)
+    const { opencode, store, groupKindOf } = this.#services
+    const basePrompt = runPrompt(task, text, preface, groupKindOf(task))
     // A stored prompt has its files; attaching them again would duplicate them. A prompt without files is sent at once,
     // since an input that arrives before the send may end the run.
     const prompt = basePrompt.again || !task.run.files ? basePrompt : await this.#withFiles(task, basePrompt)
@@ -210,11 +215,13 @@ export class Effects {
 
   /** Tells the session that launched the task of an open question. */
   #hint(task: Task, done: (sent: boolean) => void): void {
-    const { store, presence, clock } = this.#services
+    const { store, presence, clock, groupKindOf } = this.#services
     const group = task.member && store.get(task.member.of)
     const compose = () => {
       const [ask] = store.runs(task) ? (store.run(task.id)?.asks ?? []) : []
-      return ask && askNote(task, ask, group, presence.refusedAt(ask), clock.now())
+      if (!ask) return undefined
+      const until = presence.refusedAt(ask)
+      return askNote(task, ask, { group, kind: groupKindOf(task), until, now: clock.now() })
     }
     this.#ports.note(slotSessionOf(task), compose, done)
   }

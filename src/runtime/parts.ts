@@ -1,3 +1,4 @@
+import type { GroupKind } from "../core/feature.ts"
 import type { SlotLimits } from "../core/limits.ts"
 import { type Clock, type OpencodeApi, OpencodeError } from "../core/ports.ts"
 import type { Ask, Task } from "../core/task.ts"
@@ -24,6 +25,8 @@ export type Services = {
   readonly toaster: Toaster
   readonly background: Background
   readonly presence: PresenceTracker
+  /** Kind of a group, or of a member's group. */
+  readonly groupKindOf: (task: Pick<Task, "group" | "member">) => GroupKind | undefined
   /** Where running commands are recorded. */
   readonly commands?: CommandMarks
   /** Aborted when the plugin stops: nothing is started, ended, sent or written afterwards. */

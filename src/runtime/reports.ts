@@ -1,29 +1,27 @@
 import { CallError } from "../core/errors.ts"
+import type { MemberName } from "../core/feature.ts"
 import { memberName, memberNames } from "../core/group.ts"
 import { type PauseView, whenOf } from "../core/pause.ts"
-import { type Ask, isActive, isMember, type Task } from "../core/task.ts"
+import { isActive, isMember, type Task } from "../core/task.ts"
 import type { Report, TaskView } from "../present/view.ts"
 import type { Answers } from "./answers.ts"
 import type { Archive } from "./archive.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import { membersOf } from "./groups/plans.ts"
-import type { Ledgers } from "./ledgers.ts"
 import type { Services } from "./parts.ts"
 import type { Recovery } from "./recovery/recovery.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
+import { filesIn, type ResultFolder } from "./result-folder.ts"
 import { findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
-
-/** Ids of a member, as its group's ledger or outcome names them. */
-type Noted = { readonly nth: number; readonly id: string; readonly sessionID: string }
 
 /** Finds a task of a session, or a group's member while its session exists. */
 export class TaskFinder {
   readonly #services: Services
-  readonly #ledgers: () => Promise<Ledgers>
+  readonly #results: () => Promise<ResultFolder>
 
-  constructor(services: Services, ledgers: () => Promise<Ledgers>) {
+  constructor(services: Services, results: () => Promise<ResultFolder>) {
     this.#services = services
-    this.#ledgers = ledgers
+    this.#results = results
   }
 
   /** Finds a task by id, session, prefix of either, or member name. Throws a `CallError` with the possible names. */
@@ -76,19 +74,19 @@ export class TaskFinder {
     return membersOf(this.#services.store, group).map(({ task }) => task)
   }
 
-  /** Members of a group by its ledger or its outcome, because their records are not read at the start. */
-  async #noted({ group, outcome }: Task): Promise<readonly Noted[]> {
-    const rows =
-      group?.kind === "each"
-        ? (await (await this.#ledgers()).read(group.file)).map((row) => ({ ...row, nth: row.index }))
-        : outcome?.group?.kind === "tries"
-          ? outcome.group.rows.map((row, nth) => ({ ...row, nth }))
-          : []
-    return rows.flatMap(({ nth, task, session }) => (task && session ? [{ nth, id: task, sessionID: session }] : []))
+  /** Members of a group by its files or its result, because their records are not read at the start. */
+  async #noted(task: Task): Promise<readonly MemberName[]> {
+    const { group, outcome } = task
+    const { rows = [] } = outcome?.group ?? {}
+    const named = rows.flatMap(({ task: id, session: sessionID }, nth) =>
+      id && sessionID ? [{ nth, id, sessionID }] : [],
+    )
+    const work = await this.#services.groupKindOf(task)?.work()
+    return (group && (await work?.names?.(group, filesIn(this.#results)))) ?? named
   }
 
   /** Reads the member's own record, if it is verified. */
-  async #read({ id, sessionID }: Noted): Promise<Task | undefined> {
+  async #read({ id, sessionID }: MemberName): Promise<Task | undefined> {
     const session = await this.#services.opencode.session(sessionID)
     return session?.record?.task.id === id ? session.record.task : undefined
   }
@@ -183,9 +181,7 @@ export class TaskReporter {
   }
 
   #view(task: Task): TaskView {
-    const { store, clock, presence } = this.#services
-    const until = (ask: Ask) => presence.refusedAt(ask)
-    return viewOf(store.get(task.id) ?? task, store, clock.now(), this.#ports.limitOf, until)
+    return viewOf(task, this.#services, this.#ports.limitOf)
   }
 }
 
@@ -276,7 +272,6 @@ export class Overview {
   }
 
   #view(task: Task): TaskView {
-    const { store, clock, presence } = this.#services
-    return viewOf(task, store, clock.now(), this.#ports.limitOf, (ask) => presence.refusedAt(ask))
+    return viewOf(task, this.#services, this.#ports.limitOf)
   }
 }

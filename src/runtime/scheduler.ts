@@ -100,12 +100,12 @@ export class Scheduler {
 
   #pass(): void {
     this.#isAsked = false
-    const { store } = this.#services
+    const { store, groupKindOf } = this.#services
     for (const source of this.#ports.sources) source.review?.()
     for (const [task, block] of this.#walk(this.#slots())) this.#settle(task, block)
-    // The slots that are left go to members of maps.
-    for (const { id, group } of store.active())
-      if (group?.kind === "each") this.#ports.dispatcher.deliver(id, { type: "members" })
+    // The slots that are left go to members of groups in which each member counts.
+    for (const task of store.active())
+      if (task.group && !groupKindOf(task)?.picksOne) this.#ports.dispatcher.deliver(task.id, { type: "members" })
   }
 
   #settle(task: Task, waits: Block | undefined): void {
@@ -174,13 +174,13 @@ const heldBy = (block: Block | undefined) =>
   block && !("ends" in block) && block.behind !== undefined ? { heldBehind: block.behind } : {}
 
 /** The next member of a group, before it is made. */
-function memberOf({ group: _plan, ...group }: Task): Task {
+function memberOf({ group: plan, ...group }: Task): Task {
   const { id, parentID: caller, sessionID: under, run } = group
   const { startedAt: _slot, ...waiting } = run
   return {
     ...group,
     id: `${id}/0`,
     run: waiting,
-    member: { kind: "each", of: id, nth: 0, run: run.generation, caller, under },
+    member: { kind: plan?.kind ?? "", of: id, nth: 0, run: run.generation, caller, under },
   }
 }

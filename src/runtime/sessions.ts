@@ -1,4 +1,5 @@
 import { CallError } from "../core/errors.ts"
+import type { GroupKind } from "../core/feature.ts"
 import { isByOpencode } from "../core/outcome.ts"
 import type { Activity, Message, OpencodeApi, Prompt } from "../core/ports.ts"
 import type { CheckResult } from "../core/receipt.ts"
@@ -145,9 +146,9 @@ export async function moveSessionBack(services: Services, task: Task): Promise<v
  * A run's prompt, followed by a blank line and by what its agent is told of its place and terms. A prompt that is sent
  * again is the same message.
  */
-export function runPrompt(task: Task, text: string, preface: string): Prompt {
+export function runPrompt(task: Task, text: string, preface: string, kind: GroupKind | undefined): Prompt {
   const { sessionID, agent, run } = task
-  const told = [preface, constraintsOf(task)].filter((each) => each !== "").join("\n\n")
+  const told = [preface, constraintsOf(task, kind?.picksOne === true)].filter((each) => each !== "").join("\n\n")
   const parts = told === "" ? [{ text }] : [{ text }, { text: `\n\n${told}`, synthetic: true }]
   const again = (run.parkedTimes ?? 0) > 0
   return { sessionID, messageID: run.promptID, agent, model: modelOf(task), parts, ...(again && { again }) }

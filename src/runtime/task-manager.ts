@@ -4,7 +4,6 @@ import type { PauseView } from "../core/pause.ts"
 import type { OpencodeEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
 import {
-  type Ask,
   isActive,
   isBriefed,
   isQueued,
@@ -110,9 +109,9 @@ export class TaskManager {
   }
 
   /** Path of the file with the value or the rows of a task's run; undefined for none. */
-  async resultsOf({ id, run, group }: Task): Promise<string | undefined> {
-    if (group?.kind === "each") return group.file
-    return run.schema && (await this.#all.ledgers()).valueOf(id)
+  async resultsOf(task: Task): Promise<string | undefined> {
+    const rows = task.group && this.#services.groupKindOf(task)?.rows?.(task.group)
+    return rows ?? (task.run.schema && (await this.#all.results()).valueOf(task.id))
   }
 
   /** Sends a message to an active task. `waits`: the task reads the message after a prompt that is not sent yet. */
@@ -197,9 +196,7 @@ export class TaskManager {
     const own = this.#services.store.ofParent(sessionID)
     const batch = findNamedBatch(reference, own)
     const tasks = batch.length > 0 ? batch : [await this.#all.opening.find(reference, own)]
-    const all = tasks.map(async (task) =>
-      task.group?.kind === "each" && task.group.place ? this.#all.opening.completed(task) : [task],
-    )
+    const all = tasks.map(async (task) => (task.group?.place ? this.#all.opening.completed(task) : [task]))
     return (await Promise.all(all)).flat().map(({ id }) => id)
   }
 
@@ -220,9 +217,10 @@ export class TaskManager {
   async merge(reference: string, caller: Caller): Promise<TaskView> {
     const { store } = this.#services
     const found = await this.#all.opening.find(reference, store.ofParent(caller.sessionID))
-    if (found.member?.kind === "tries")
+    const kind = found.member && this.#services.groupKindOf(found)
+    if (kind?.picksOne)
       throw new CallError(
-        `Task ${found.id} is one of several tries: superagents_task(merge="${found.member.of}") merges the one that passed.`,
+        `Task ${found.id} is one of several ${kind.noun.many}: superagents_task(merge="${found.member?.of}") merges the one that passed.`,
       )
     await this.#all.dispatcher.closed(found.id)
     const task = await this.#all.archive.settle(store.get(found.id) ?? found, { signal: caller.abort })
@@ -334,8 +332,6 @@ export class TaskManager {
   }
 
   #view(task: Task): TaskView {
-    const { store, clock, presence } = this.#services
-    const until = (ask: Ask) => presence.refusedAt(ask)
-    return viewOf(store.get(task.id) ?? task, store, clock.now(), this.#all.limitOf, until)
+    return viewOf(task, this.#services, this.#all.limitOf)
   }
 }

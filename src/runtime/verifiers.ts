@@ -86,7 +86,7 @@ export class Verifiers {
 
   /** `folder`: a local folder to check in, in place of the task's own. */
   #submission(task: Task, text: string, earlier: Findings, signal: AbortSignal, folder?: string): Submission {
-    const { opencode, commands: marks, stopped } = this.#services
+    const { opencode, commands: marks, stopped, groupKindOf } = this.#services
     const { places, groupArchive } = this.#ports
     return {
       text,
@@ -100,6 +100,7 @@ export class Verifiers {
         const { runCommand } = await import("./places/run-command.ts")
         return runCommand(command, { cwd: folder ?? opencode.folderOf(task.sessionID), ...limits, marks })
       },
+      isLast: groupKindOf(task)?.picksOne === true,
       inspected: (result) => groupArchive.inspected(task, result),
       lacks: () => places.lackedBy(task),
     }

@@ -13,6 +13,7 @@ import { renderMerges } from "../present/list.ts"
 import { renderMerge } from "../present/output.ts"
 import type { TaskView } from "../present/view.ts"
 import { defaultsOf } from "../runtime/launch/checks.ts"
+import { groupArgument } from "../runtime/launch/request.ts"
 import { HERE } from "../runtime/places/here.ts"
 import { kindOf, type PlaceKind } from "../runtime/places/place.ts"
 import type { TaskManager } from "../runtime/task-manager.ts"
@@ -146,7 +147,7 @@ function refusalOf(
     const why = refuses?.(args, options)
     if (why !== undefined) return new CallError(`${why} Nothing was launched.`)
   }
-  return args.tries ? undefined : withoutPlace(args)
+  return groupArgument(features, args)?.kind.picksOne ? undefined : withoutPlace(args)
 }
 
 const hasPlace = (place: unknown): boolean => ![undefined, null, "", HERE].includes(place as string)

@@ -1,9 +1,9 @@
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { expect, test } from "vitest"
-import { decodeRecord } from "../../src/runtime/record/codec.ts"
 import { bucketOf, bucketScene, model, start } from "../support/bucket-scene.ts"
 import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
+import { decodeRecord } from "../support/groups.ts"
 import { launch, notifications } from "../support/plugin.ts"
 import { Repository } from "../support/repository.ts"
 

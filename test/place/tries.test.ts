@@ -4,9 +4,10 @@ import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
+import type { TriesResult } from "../../src/features/tries/results.ts"
 import { renderOutput } from "../../src/present/output.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
-import { Ledgers } from "../../src/runtime/ledgers.ts"
+import { ResultFolder } from "../../src/runtime/result-folder.ts"
 import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
 import { Bench } from "../support/worktree-bench.ts"
@@ -25,8 +26,8 @@ afterEach(() => {
   bench.close()
 })
 
-function rigIn(options: object = {}, ledgers?: Ledgers): Rig {
-  const made = new Rig({ options: { checkTimeout: 20_000, ...options }, ledgers, worktrees: async () => bench.places })
+function rigIn(options: object = {}, results?: ResultFolder): Rig {
+  const made = new Rig({ options: { checkTimeout: 20_000, ...options }, results, worktrees: async () => bench.places })
   furnish(made)
   return made
 }
@@ -149,7 +150,7 @@ describe("parallel tries", () => {
       return `answer ${nth}`
     })
     const task = await rig.endedBeside((await launch({ tries: 5, merge: true })).id)
-    const rows = task.outcome?.group?.kind === "tries" ? task.outcome.group.rows : []
+    const rows = (task.outcome?.group as TriesResult | undefined)?.rows ?? []
     const won = rows.findIndex(({ how }) => how === "won")
     expect(rows.filter(({ how }) => how === "won")).toHaveLength(1)
     expect(sum()).toBe(`right ${won + 1}\n`)
@@ -161,7 +162,7 @@ test("a long JSON value is stored only under the task's id, and readers are told
   const schema = { type: "object", properties: { by: { type: "number" } }, required: ["by", "notes"] }
   const notes = "x".repeat(9000)
   const project = mkdtempSync(join(tmpdir(), "superagents-values-"))
-  rig = rigIn({}, new Ledgers(project))
+  rig = rigIn({}, new ResultFolder(project))
   const prompts: string[] = []
   rig.onPrompt("SUM UP", { text: "ok" })
   agents((nth, folder) => {
@@ -565,7 +566,7 @@ test(`after ${KILLS} kills and one resume each, tries have one winner, one merge
       await rig.manager.resume(id, { prompt: "" }, rig.caller)
       task = await rig.endedBeside(id)
     }
-    const rows = task.outcome?.group?.kind === "tries" ? task.outcome.group.rows : []
+    const rows = (task.outcome?.group as TriesResult | undefined)?.rows ?? []
     const won = rows.flatMap(({ how }, at) => (how === "won" ? [at + 1] : []))
     expect(won).toHaveLength(1)
     // One that died between the merge and its record finds the files there already.

@@ -1,6 +1,6 @@
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import type { Group, GroupResult, ItemsPlan, TriesPlan, TryRow } from "../../src/core/group.ts"
+import type { Group, GroupResult } from "../../src/core/group.ts"
 import type { Owner } from "../../src/core/ports.ts"
 import type { CheckResult, Receipt } from "../../src/core/receipt.ts"
 import {
@@ -15,16 +15,12 @@ import {
   type Usage,
   type Work,
 } from "../../src/core/task.ts"
-import {
-  decodeRecord,
-  decodeRequest,
-  encodeRecord,
-  isNewerVersion,
-  RECORD_KEY,
-  REQUEST_KEY,
-} from "../../src/runtime/record/codec.ts"
+import type { ItemsPlan } from "../../src/features/maps/results.ts"
+import type { TriesPlan, TriesResult } from "../../src/features/tries/results.ts"
+import { decodeRequest, encodeRecord, isNewerVersion, RECORD_KEY, REQUEST_KEY } from "../../src/runtime/record/codec.ts"
 import { signerOf } from "../../src/runtime/record/identity.ts"
 import { jsonCopy } from "../support/fake-database.ts"
+import { decodeRecord } from "../support/groups.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
 import { taskOf } from "../support/tasks.ts"
 
@@ -111,25 +107,21 @@ const run = fc.record<Whole<Run>>({
   model: some(fc.record({ provider: text, id: text })),
   switches: some(fc.array(fc.record({ model: text, step: whole, why: text }))),
 })
+const plan = {
+  prompt: text,
+  count: some(whole),
+  total: some(whole),
+  timeout: whole,
+  place: some(fc.record({ kind: text, folder: text, merge: fc.boolean() })),
+  winner: some(text),
+  passed: some(check),
+  again: some(text),
+}
+const tries = { ...plan, kind: fc.constant("tries" as const), count: whole, ladder: some(texts) }
+const items = { ...plan, kind: fc.constant("each" as const), total: whole, file: text }
 const group: fc.Arbitrary<Group> = fc.oneof(
-  fc.record<Whole<TriesPlan>>({
-    kind: fc.constant("tries" as const),
-    prompt: text,
-    count: whole,
-    ladder: some(texts),
-    timeout: whole,
-    winner: some(text),
-    passed: some(check),
-    again: some(text),
-  }) as fc.Arbitrary<Group>,
-  fc.record<Whole<ItemsPlan>>({
-    kind: fc.constant("each" as const),
-    prompt: text,
-    total: whole,
-    timeout: whole,
-    file: text,
-    place: some(fc.record({ kind: text, folder: text, merge: fc.boolean() })),
-  }) as fc.Arbitrary<Group>,
+  fc.record<Whole<TriesPlan>>(tries) as fc.Arbitrary<Group>,
+  fc.record<Whole<ItemsPlan>>(items) as fc.Arbitrary<Group>,
 )
 const member = fc.record<Whole<NonNullable<Task["member"]>>>({
   kind: fc.constantFrom("tries" as const, "each" as const),
@@ -139,7 +131,7 @@ const member = fc.record<Whole<NonNullable<Task["member"]>>>({
   caller: text,
   under: text,
 })
-const tryRow = fc.record<Whole<TryRow>>({
+const tryRow = fc.record<Whole<TriesResult["rows"][number]>>({
   model: some(text),
   how: text,
   ms: whole,

@@ -5,9 +5,9 @@ import type { Reply } from "../support/model.ts"
 import { Rig } from "../support/rig.ts"
 import { FAR } from "./far.ts"
 import { FULL, SCHEMA } from "./kinds.ts"
-import { KeptLedgers } from "./ledgers.ts"
 import { live, stillTime } from "./lives.ts"
 import { replay } from "./replay.ts"
+import { KeptResults } from "./results.ts"
 import { HANG, MINUTE, witness } from "./witness.ts"
 import { World } from "./world.ts"
 
@@ -498,7 +498,7 @@ test("an agent whose model is at its limit continues with its own task's result 
 })
 
 test("a message to a map from the screen is refused and leaves nothing pending", async () => {
-  const rig = new Rig({ ledgers: new KeptLedgers() })
+  const rig = new Rig({ results: new KeptResults() })
   rig.onPrompt("WORK", { text: "done", delay: 1000 })
   const { id, sessionID } = await rig.launch({ prompt: "WORK {{item}}", each: [1, 2] })
   await rig.clock.advance(100)
@@ -511,7 +511,7 @@ test("a message to a map from the screen is refused and leaves nothing pending",
 })
 
 test("a map launched while its model is at its limit begins when the model reopens", async () => {
-  const rig = new Rig({ ledgers: new KeptLedgers() })
+  const rig = new Rig({ results: new KeptResults() })
   let isOpen = false
   rig.onPrompt("WORK", { text: "done" })
   rig.script(({ sessionID }) =>

@@ -2,7 +2,7 @@ import { CallError } from "../../src/core/errors.ts"
 import type {
   ArchiveResult,
   EnterRequest,
-  LosingTry,
+  UnchosenMember,
   MergeResult,
   PlaceRunLimits,
   PreparedPlace,
@@ -129,7 +129,7 @@ export class SimulatedPlaces {
   #settle(
     groupID: string,
     winner: string | undefined,
-    others: readonly LosingTry[],
+    others: readonly UnchosenMember[],
   ): Promise<ReadonlyMap<string, string>> {
     return this.#do("place.settle", groupID, () => {
       const { breach } = this.#ports

@@ -7,9 +7,9 @@ import type { EventFault } from "../support/fake-process.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
 import { FarMachine } from "./far.ts"
 import { type LastWord, modelOf, Provider, TOOL } from "./kinds.ts"
-import { KeptLedgers } from "./ledgers.ts"
 import { type Archive, type PlacePorts, SimulatedPlaces } from "./places.ts"
 import { Bursar } from "./purses.ts"
+import { KeptResults } from "./results.ts"
 import { type Call, siteOf } from "./sites.ts"
 import { Story } from "./story.ts"
 import { Watch } from "./watch.ts"
@@ -73,13 +73,13 @@ export class World {
     this.endOptions = endOptions
     const archive: Archive = { states: new Map(), checks: new Map(), winners: new Map() }
     this.places = this.#placesOf(() => this.rig, archive)
-    const ledgers = new KeptLedgers()
+    const results = new KeptResults()
     if (far !== undefined) this.far = this.#farMachine(far)
     const elsewhere = this.far && {
       kind: (rig: Rig) => this.#kindFor(rig),
       over: this.far.over.bind(this.far),
     }
-    this.rig = new Rig({ options, ledgers, elsewhere, worktrees: async () => this.places satisfies Place })
+    this.rig = new Rig({ options, results, elsewhere, worktrees: async () => this.places satisfies Place })
     const { clock, opencode } = this.rig
     const begin = clock.now()
     this.history = new Story(() => clock.now() - begin, isTold)
@@ -87,7 +87,7 @@ export class World {
     this.provider = new Provider(() => clock.now())
     const others = this.#placesOf(() => this.other, archive)
     const worktrees = async () => others satisfies Place
-    this.other = new Rig({ options, ledgers, elsewhere, worktrees, share: { clock, database: opencode.database } })
+    this.other = new Rig({ options, results, elsewhere, worktrees, share: { clock, database: opencode.database } })
     opencode.database.strangers = strangers
     opencode.database.signer = TRUSTING
     this.history.name(this.rig.parent, "the parent")

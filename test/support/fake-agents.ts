@@ -3,6 +3,7 @@ import type { Agents } from "../../src/features/web/ports.ts"
 import type { FileDiff } from "../../src/lib/repository.ts"
 import type { TaskView } from "../../src/present/view.ts"
 import type { HistoryRun } from "../../src/runtime/user-actions.ts"
+import { groupKindOf } from "./groups.ts"
 import { outcomeOf, taskOf } from "./tasks.ts"
 
 type Shown = Partial<Omit<TaskView, "task" | "whole">> & {
@@ -21,6 +22,7 @@ export const viewOf = ({ task, toolCalls = 0, usage, ...more }: Shown = {}): Tas
   lastText: "",
   asks: [] as readonly Ask[],
   at: 0,
+  groupKind: groupKindOf(taskOf(task)),
   ...more,
 })
 

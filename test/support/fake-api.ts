@@ -27,18 +27,12 @@ import {
 } from "../../src/core/task.ts"
 import { callOf, errorOf, finishIn } from "../../src/opencode/convert.ts"
 import { messageID, taskOfMessage } from "../../src/opencode/messages.ts"
-import {
-  decodeRecord,
-  decodeRequest,
-  encodeRecord,
-  isNewerVersion,
-  RECORD_KEY,
-  REQUEST_KEY,
-} from "../../src/runtime/record/codec.ts"
+import { decodeRequest, encodeRecord, isNewerVersion, RECORD_KEY, REQUEST_KEY } from "../../src/runtime/record/codec.ts"
 import { withoutCopies } from "../../src/runtime/record/copies.ts"
 import { editedBy } from "./fake-calls.ts"
 import { jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
 import { FakeProcess } from "./fake-process.ts"
+import { decodeRecord } from "./groups.ts"
 import { ownerOf } from "./records.ts"
 
 /**

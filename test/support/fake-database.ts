@@ -1,7 +1,7 @@
 import type { Rule, TaskRecord, Undone } from "../../src/core/ports.ts"
 import type { Model, Usage } from "../../src/core/task.ts"
-import { decodeRecord } from "../../src/runtime/record/codec.ts"
 import type { Signer } from "../../src/runtime/record/identity.ts"
+import { decodeRecord } from "./groups.ts"
 import { SIGNER } from "./records.ts"
 
 export type StoredPart =

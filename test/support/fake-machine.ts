@@ -1,4 +1,4 @@
-import { type ArchiveResult, type EnterRequest, type LosingTry, PlaceError } from "../../src/runtime/places/place.ts"
+import { type ArchiveResult, type EnterRequest, type UnchosenMember, PlaceError } from "../../src/runtime/places/place.ts"
 import type { CommandResult } from "../../src/runtime/places/run-command.ts"
 
 const WORK: ArchiveResult = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
@@ -26,7 +26,7 @@ export class FakeMachine {
       return { files: named, named }
     },
     isCurrent: async () => true,
-    settle: async (_folder: string, groupID: string, winner: string | undefined, others: readonly LosingTry[]) => {
+    settle: async (_folder: string, groupID: string, winner: string | undefined, others: readonly UnchosenMember[]) => {
       this.settled.push(winner)
       return new Map(others.map(({ taskID, name }) => [taskID, `refs/superagents-cleared/${groupID}/${name}`]))
     },

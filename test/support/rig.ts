@@ -9,9 +9,9 @@ import { FEATURES } from "../../src/features/index.ts"
 import { type Options, optionsOf } from "../../src/options/options.ts"
 import type { TaskView } from "../../src/present/view.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
-import { Ledgers } from "../../src/runtime/ledgers.ts"
 import { hereKind } from "../../src/runtime/places/here.ts"
 import type { Place, PlaceKind, PlacePorts } from "../../src/runtime/places/place.ts"
+import { ResultFolder } from "../../src/runtime/result-folder.ts"
 import { TaskManager } from "../../src/runtime/task-manager.ts"
 import { FakeApi } from "./fake-api.ts"
 import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
@@ -32,8 +32,8 @@ export type RigOptions = {
   hears?: () => boolean
   /** What is other of the kind of those places. */
   kind?: Partial<PlaceKind>
-  /** Where the rows of maps are kept; in files of a folder of its own by default. */
-  ledgers?: Ledgers
+  /** Where values and rows are kept; in files of a folder of its own by default. */
+  results?: ResultFolder
   /** A further kind of places, and what OpenCode is for the manager where some of its sessions are elsewhere. */
   elsewhere?: { kind: (rig: Rig) => PlaceKind; over: (opencode: FakeApi, clock: FakeClock) => OpencodeApi }
   /** Features beside the plugin's own. */
@@ -56,6 +56,9 @@ function parsedOnce(given: NonNullable<RigOptions["options"]>, more: readonly Fe
   lastParsed = { given, options }
   return options
 }
+
+/** Work of groups, loaded now: to load a module takes real time. */
+await Promise.all(FEATURES.map(({ group }) => group?.work()))
 
 /** The features, with answers validated without a thread, and forks without an OpenCode. The probe deletes either. */
 const IN_PROCESS = await Promise.all(
@@ -99,19 +102,19 @@ export class Rig {
   readonly #features: readonly Feature[]
   /** Where results lie: a folder that is made when there is one. */
   readonly project = join(tmpdir(), `superagents-rig-${process.pid}-${++projects}`)
-  readonly #ledgers: Ledgers
+  readonly #results: ResultFolder
   readonly #scripts: FakeScript[] = []
   #ids = 0
   /** Ids of two processes differ. */
   readonly #letter: string
 
   constructor(given: RigOptions = {}) {
-    const { options = {}, development = false, worktrees, hears, kind, elsewhere, ledgers, share } = given
+    const { options = {}, development = false, worktrees, hears, kind, elsewhere, results, share } = given
     const { features = [], isTerminal } = given
     this.#features = [...IN_PROCESS.map((featureOf) => featureOf(this)), ...features]
     this.#isTerminal = isTerminal
     this.#kind = kind
-    this.#ledgers = ledgers ?? new Unwritten(this.project)
+    this.#results = results ?? new Unwritten(this.project)
     this.#worktrees = worktrees
     this.#hears = hears
     this.#elsewhere = elsewhere
@@ -128,7 +131,7 @@ export class Rig {
 
   /** Where the value of a task would lie. */
   valueFile(taskID: string): string {
-    return this.#ledgers.valueOf(taskID)
+    return this.#results.valueOf(taskID)
   }
 
   get caller() {
@@ -287,7 +290,7 @@ export class Rig {
       development: this.#development,
       features: this.#features,
       kinds: this.#kinds(),
-      ledgers: async () => this.#ledgers,
+      results: async () => this.#results,
       isTerminal: this.#isTerminal,
     })
     this.opencode.listen((event) => manager.handle(event))
@@ -299,7 +302,7 @@ export class Rig {
 }
 
 /** Names the files of values and writes none: to write takes real time. */
-class Unwritten extends Ledgers {
+class Unwritten extends ResultFolder {
   override keep(taskID: string): Promise<string> {
     return Promise.resolve(this.valueOf(taskID))
   }

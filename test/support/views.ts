@@ -1,5 +1,6 @@
 import { type Figures, NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
 import type { TaskView } from "../../src/present/view.ts"
+import { groupKindOf } from "./groups.ts"
 import { outcomeOf, taskOf } from "./tasks.ts"
 
 /** Views as the tools are handed them; each test names only what it is about. */
@@ -20,6 +21,7 @@ export const viewOf = (more: Partial<TaskView> = {}): TaskView => ({
   lastText: "",
   asks: [],
   at: 121_000,
+  groupKind: more.task && groupKindOf(more.task),
   ...more,
 })
 

@@ -10,6 +10,7 @@ import {
   withoutRunning,
 } from "../../src/present/notification.ts"
 import { askToast, endToast, launchToast, summarize } from "../../src/present/toasts.ts"
+import { groupKindOf } from "../support/groups.ts"
 import { askOf, deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
 const ended = (status: "completed" | "error" | "cancelled", more: Parameters<typeof taskOf>[0] = {}) =>
@@ -28,6 +29,7 @@ const newsOf = (
   { answer, ...more }: Partial<Omit<NotificationFacts, "answer">> & { answer?: string } = {},
 ): NotificationFacts => ({
   task,
+  groupKind: groupKindOf(task),
   answer: answer === undefined ? undefined : { text: answer, gone: false },
   whole: NO_FIGURES,
   thisRun: NO_FIGURES,

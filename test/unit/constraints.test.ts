@@ -1,5 +1,6 @@
 import { expect, test } from "vitest"
 import { constraintsOf } from "../../src/core/spending.ts"
+import { groupKindOf } from "../support/groups.ts"
 import { Rig } from "../support/rig.ts"
 import { taskOf } from "../support/tasks.ts"
 
@@ -32,7 +33,7 @@ test.each([
     "When you have ended your turn, `make all` is run here: your work counts as done only when that succeeds, and you are asked again when it does not. Then what you changed is merged into the files of the agent that you work for. You may spend $0.50; near that you are asked for your last word.",
   ],
 ] as const)("the constraints that an agent reads at the start are right for: %s", (_what, more, text) => {
-  expect(constraintsOf(taskOf(more))).toBe(text)
+  expect(constraintsOf(taskOf(more), groupKindOf(taskOf(more))?.picksOne === true)).toBe(text)
 })
 
 test("the constraints follow the prompt as a separate part, also in a resume", async () => {

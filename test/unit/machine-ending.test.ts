@@ -417,11 +417,10 @@ describe("an end from a dead process", () => {
 })
 
 describe("the record of a group", () => {
-  test("a written record with a winner ends the run that leads the tries, and no other", () => {
+  test("a written record with a chosen member ends the run that leads the group, and no other", () => {
     const written = (team: object) => at("supervising", { task: { group: team as never } }).takes({ type: "written" })
     const won = written({ ...tries, winner: "bg_part0001" })
     expect(won.run?.closing?.ending).toEqual({ type: "completed" })
     expect(written(tries)).toMatchObject({ stage: "supervising", does: [] })
-    expect(written({ kind: "each", winner: "bg_part0001" })).toMatchObject({ stage: "supervising", does: [] })
   })
 })

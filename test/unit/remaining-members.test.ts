@@ -1,10 +1,12 @@
 import { expect, test } from "vitest"
-import { hasRemaining } from "../../src/core/members.ts"
 import type { Task } from "../../src/core/task.ts"
 import { agentRow } from "../../src/features/web/rows.ts"
+import { hasRemaining } from "../../src/present/view.ts"
 import { viewOf } from "../support/fake-agents.ts"
+import { groupKindOf } from "../support/groups.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
+const COUNTS = { valid: 1, failed: 1, running: 0, notBegun: 0, total: 2 }
 const PLAN = { kind: "each", prompt: "p", total: 2, timeout: 0, file: "/f" } as const
 const mapOf = (valid: number, more: Parameters<typeof taskOf>[0] = {}): Task =>
   taskOf({
@@ -33,14 +35,13 @@ test.each<[string, Task, boolean]>([
   ["tries of which one has won", triesOf("cancelled", { winner: "bg_a" }), false],
   ["a plain task", taskOf({ status: "error" }), false],
 ])("it is known whether members are left to run of %s: %#", (_what, task, left) => {
-  expect(hasRemaining(task)).toBe(left)
-  expect(agentRow({ ...viewOf(), task }, false, 0, []).left).toBe(left || undefined)
+  expect(hasRemaining(task, groupKindOf(task))).toBe(left)
+  expect(agentRow({ ...viewOf(), task, groupKind: groupKindOf(task) }, false, 0, []).left).toBe(left || undefined)
 })
 
 test("a row shows the winner of ended tries and the counts of ended items", () => {
   const countsOf = (task: Task) =>
-    agentRow({ ...viewOf({ counts: { valid: 1, failed: 1, running: 0, notBegun: 0, total: 2 } }), task }, false, 0, [])
-      .counts
+    agentRow({ ...viewOf({ counts: COUNTS }), task, groupKind: groupKindOf(task) }, false, 0, []).counts
   const rows = [{ how: "won", ms: 0, cost: 0 }]
   const won = outcomeOf({ group: { kind: "tries", won: "mock/two", cost: 0, rows } })
   expect(countsOf({ ...triesOf("check"), outcome: won })).toBe("won by mock/two")

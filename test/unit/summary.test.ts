@@ -1,9 +1,12 @@
 import { describe, expect, test } from "vitest"
 import { classify } from "../../src/core/outcome.ts"
 import { NO_RECEIPT } from "../../src/core/receipt.ts"
-import { isUnmerged, type Work } from "../../src/core/task.ts"
-import { summaryOf } from "../../src/present/summary.ts"
+import { isUnmerged, type Task, type Work } from "../../src/core/task.ts"
+import { summaryOf as summaryWith } from "../../src/present/summary.ts"
+import { groupKindOf } from "../support/groups.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
+
+const summaryOf = (task: Task) => summaryWith(task, groupKindOf(task))
 
 const ended = (work: Partial<Work>) =>
   taskOf({
@@ -29,7 +32,7 @@ test("a failed map names the resume that reruns invalid items, and a try names i
   const part = { kind: "tries", ...of } as const
   expect(said({ member: part })).toBe("Reason: 1 of 2 items failed.")
   const aTry = { ...ended({}), member: part }
-  expect(isUnmerged(aTry)).toBe(false)
+  expect(isUnmerged(aTry, groupKindOf(aTry))).toBe(false)
   expect(summaryOf(aTry).at(-1)).toBe(
     'Of several tries the one that passed is merged: superagents_task(merge="bg_map").',
   )

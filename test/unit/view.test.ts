@@ -1,9 +1,16 @@
 import { expect, test } from "vitest"
 import { withAnswer, withTool } from "../../src/core/run/progress.ts"
-import { NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
+import { NO_FIGURES, NO_USAGE, type Task } from "../../src/core/task.ts"
+import { PresenceTracker } from "../../src/runtime/parts.ts"
 import { TaskStore } from "../../src/runtime/tasks/store.ts"
-import { viewOf } from "../../src/runtime/tasks/view.ts"
+import { viewOf as viewAmong } from "../../src/runtime/tasks/view.ts"
+import { groupKindOf } from "../support/groups.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
+
+const viewOf = (task: Task, store: TaskStore, now: number) => {
+  const clock = { now: () => now, after: () => () => {} }
+  return viewAmong(task, { store, clock, presence: new PresenceTracker(clock, null), groupKindOf }, () => undefined)
+}
 
 const tokens = (output: number) => ({ ...NO_USAGE, output, cost: output / 1000 })
 const earlier = { toolCalls: 5, usage: tokens(100) }
@@ -71,7 +78,7 @@ test("the last sign of life has an age only while the task runs", () => {
   store.add(task, 1000)
   expect(viewOf(task, store, 4000).signAge).toBe(3000)
   expect(viewOf(task, store, 500).signAge).toBe(0)
-  expect(viewOf(taskOf({ status: "completed" }), store, 4000).signAge).toBeUndefined()
+  expect(viewOf(taskOf({ status: "completed" }), new TaskStore(), 4000).signAge).toBeUndefined()
 })
 
 test("the usage of a task's own tasks stays in the whole after they are forgotten", () => {

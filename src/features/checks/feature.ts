@@ -24,8 +24,7 @@ export async function verify(
   if (!result || result.passed) return result && { ok: true, finding: { check: result } }
   const { command, how, runs, output = "" } = result
   const lacks = NOT_FOUND.test(output) ? await submission.lacks() : undefined
-  // The agent of a try is not asked again after a failed check.
-  const retries = task.member?.kind === "tries" ? 0 : options.checkRetries
+  const retries = submission.isLast ? 0 : options.checkRetries
   const times = runs === 1 ? "once" : `${runs} times`
   const ask = [
     `${AUTOMATIC} The check of your work, \`${command}\`, did not pass: ${how}.`,

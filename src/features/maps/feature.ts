@@ -1,8 +1,9 @@
 import { z } from "zod"
-import type { Feature } from "../../core/feature.ts"
+import type { Feature, GroupKind } from "../../core/feature.ts"
 import { count, group, option, stricter, text, type ValuesOf } from "../../options/spec.ts"
 import type { GroupRequest } from "../../runtime/launch/request.ts"
 import { nextItems } from "./next.ts"
+import { ENDS, type ItemsPlan, type ItemsResult, itemTexts, planSchema, resultSchema } from "./results.ts"
 
 const options = {
   each: group("One prompt for many items.", {
@@ -15,25 +16,39 @@ declare module "../../options/options.ts" {
   interface Options extends ValuesOf<typeof options> {}
 }
 
+/** Permission for more items than the option `each.ask`. */
+const MANY_ITEMS = "superagents_each"
 /** Most items of a map whose sessions lie directly below the caller's session. */
 const MOST_NEAR = 25
 
+const items: GroupKind<ItemsPlan, ItemsResult> = {
+  kind: "each",
+  plan: planSchema,
+  result: resultSchema,
+  noun: { one: "item", a: "an item", many: "items" },
+  ends: ENDS,
+  rows: ({ file }) => file,
+  next: nextItems,
+  member: ({ group: { total, place }, model }, nth) => ({
+    name: `item ${nth + 1} of ${total}`,
+    ...(model && { model }),
+    ...(place && { place }),
+    isBelowGroup: total > MOST_NEAR,
+  }),
+  whyNothingRemains({ id, outcome }) {
+    const result = outcome?.group as ItemsResult | undefined
+    if (!result || result.valid < result.total) return undefined
+    return `All ${result.total} items of task ${id} are valid: there is nothing to go on with. superagents_output(task_id="${id}") shows the rows; for other items or another prompt, launch a new task.`
+  },
+  texts: itemTexts,
+  work: async () => (await import("./ledger.ts")).itemsWork,
+}
+
 export const maps: Feature = {
   name: "maps",
+  permissions: [MANY_ITEMS],
   options,
-  group: ({ group: plan, model }) =>
-    plan?.kind === "each"
-      ? {
-          member: (nth) => ({
-            name: `item ${nth + 1} of ${plan.total}`,
-            ...(model && { model }),
-            ...(plan.place && { place: plan.place }),
-            isBelowGroup: plan.total > MOST_NEAR,
-          }),
-          next: (members, state) => nextItems(plan, members, state),
-          prompt: async (text, item) => (await import("./items.ts")).fillPrompt(text, item),
-        }
-      : undefined,
+  group: items,
   arguments: {
     each: {
       schema: () =>
@@ -44,13 +59,20 @@ export const maps: Feature = {
             "Items, or a file of them (.json, .jsonl, lines): one run of `prompt` each, with {{item}} or {{item.field}}.",
           ),
       asGiven: true,
+      isGroup: true,
       async read(given, { folder, prompt, options: { each }, mayRead }): Promise<GroupRequest> {
-        const { splitPrompts: apart, itemsGiven } = await import("./items.ts")
+        const { itemsGiven } = await import("./items.ts")
         const request = { folder, most: each.most, prompt }
         const all = await itemsGiven(given as readonly unknown[] | string, request, mayRead)
+        const permission = each.ask > 0 && all.length > each.ask && MANY_ITEMS
         return {
-          plan: (common) => ({ group: { kind: "each", prompt, total: all.length, ...common } }),
-          items: { all, ask: each.ask > 0 && all.length > each.ask, texts: () => apart(prompt, all) },
+          plan: ({ file = "", ...common }) => ({
+            group: { kind: "each", prompt, total: all.length, file, ...common },
+          }),
+          state: { items: all },
+          ...(permission && {
+            permit: async (call) => (await import("./permit.ts")).permitItems({ permission, prompt, items: all }, call),
+          }),
         }
       },
       excludes: { fork: "each item starts fresh" },

@@ -1,7 +1,7 @@
-import type { ItemsPlan } from "../../core/group.ts"
-import { countItems, failureText, type GroupState, type GroupStep, type MemberState } from "../../core/members.ts"
+import { countMembers, type GroupState, type GroupStep, type MemberState } from "../../core/members.ts"
 import { type Ending, isActive, type Task } from "../../core/task.ts"
 import { count, formatInteger } from "../../lib/text.ts"
+import { failureText, type ItemsPlan } from "./results.ts"
 
 /** A map stops after this many failed items in a row, because the fault is then common to all items. */
 const MOST_IN_A_ROW = 10
@@ -12,7 +12,7 @@ const ALONE_MS = 10_000
 export function nextItems(plan: ItemsPlan, members: readonly MemberState[], state: GroupState): GroupStep {
   const { coming, generation, done, now } = state
   const own = members.filter(({ task }) => task.member?.run === generation)
-  const counts = countItems(plan.total, own, done)
+  const counts = countMembers(plan.total, own, done)
   const ended = own.filter(({ task }) => !isActive(task)).toSorted((a, b) => endedAt(a.task) - endedAt(b.task))
   const latest = ended.slice(-MOST_IN_A_ROW).map(({ task }) => task)
   if (latest.length === MOST_IN_A_ROW && latest.every(({ status }) => status !== "completed"))

@@ -1,12 +1,13 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import { createSignal } from "solid-js"
+import { type GroupKind, groupKindAmong } from "../../core/feature.ts"
 import type { CallState, OpencodeEvent } from "../../core/ports.ts"
 import { callState, NOTHING_OBSERVED, withTool } from "../../core/run/progress.ts"
 import { type Ask, isActive, type Progress, type Task, type Usage } from "../../core/task.ts"
 import { toMessage, toUsage } from "../../opencode/convert.ts"
 import { permissionAsk, questionAsk, type RawEvent } from "../../opencode/events.ts"
-import { decodeRecord } from "../../runtime/record/codec.ts"
+import type { RecordDecoder } from "../../runtime/record/codec.ts"
 import { decodeUiMetadata, type UiMetadata } from "../../runtime/record/ui-metadata.ts"
 import type { ObservedProgress, ObservedTask } from "./view-model.ts"
 
@@ -190,11 +191,13 @@ export type Listeners = {
   readonly onAsk?: (ask: Ask, change: TaskChange) => void
 }
 
-type TaskHandle = TrackedTask & { readonly usage: Usage; readonly fetches?: true }
+type TaskHandle = TrackedTask & Pick<ObservedTask, "groupKind" | "fetches"> & { readonly usage: Usage }
 
 /** Tasks that the terminal knows. Tasks at work have live state. */
 export class KnownTasks {
   readonly #listeners: Listeners
+  readonly #decode: RecordDecoder
+  readonly #kinds: readonly GroupKind[]
   readonly #entries = new Map<string, TaskHandle>()
   /** Cleared tasks by session. They are kept because their cost still counts. */
   readonly #cleared = new Map<string, ObservedTask>()
@@ -204,8 +207,10 @@ export class KnownTasks {
   #telling: ReturnType<typeof setTimeout> | undefined
   #isDisposed = false
 
-  constructor(listeners: Listeners) {
+  constructor(listeners: Listeners, decode: RecordDecoder, kinds: readonly GroupKind[]) {
     this.#listeners = listeners
+    this.#decode = decode
+    this.#kinds = kinds
   }
 
   /** All tasks. A component that calls a reading method of this class is updated when the tasks change. */
@@ -246,7 +251,7 @@ export class KnownTasks {
    * Takes over a session's record and usage, and nothing else of the session. `live`: the session comes from an event.
    */
   take(session: Session, live: boolean): void {
-    const record = decodeRecord(session)
+    const record = this.#decode(session)
     const known = this.#entries.get(session.id)
     if (!record) return this.forget(session.id)
     const { task } = record
@@ -259,7 +264,9 @@ export class KnownTasks {
     const usage = toUsage(session.tokens, session.cost)
     const tracker = isActive(task) ? (sameRun && known?.tracker) || new ProgressTracker() : undefined
     const uiMetadata = decodeUiMetadata(session.metadata)
-    const entry = { task, tracker, usage, row: session, ...(uiMetadata?.fetches && { fetches: uiMetadata.fetches }) }
+    const groupKind = groupKindAmong(this.#kinds, task)
+    const fetches = uiMetadata?.fetches && { fetches: uiMetadata.fetches }
+    const entry = { task, tracker, usage, row: session, groupKind, ...fetches }
     this.#entries.set(session.id, entry)
     const asked = tracker?.remoteAsks(uiMetadata) ?? []
     if (live) {
@@ -317,8 +324,9 @@ export class KnownTasks {
 }
 
 /** A task as the display shows it. The usage is the whole session's, even from before the first event. */
-const seenOf = ({ task, tracker, usage, fetches }: TaskHandle): ObservedTask => ({
+const seenOf = ({ task, tracker, usage, groupKind, fetches }: TaskHandle): ObservedTask => ({
   task,
+  groupKind,
   progress: tracker && { ...tracker.snapshot(), usage },
   ...(fetches && { fetches }),
 })

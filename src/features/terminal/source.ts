@@ -1,7 +1,8 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
+import type { GroupKind } from "../../core/feature.ts"
 import { EventReader, type RawEvent } from "../../opencode/events.ts"
-import { decodeRecord } from "../../runtime/record/codec.ts"
+import { type RecordDecoder, recordDecoder } from "../../runtime/record/codec.ts"
 import { catchUp, KnownTasks, keyOf, type Listeners, readSessions } from "./known-tasks.ts"
 
 export type TaskSource = ReturnType<typeof createSource>
@@ -19,10 +20,16 @@ const EVENTS = [
 /**
  * Task data for the terminal, from session metadata and events. `deepest`: depth to which tasks are read, 0 for any.
  */
-export function createSource(api: TuiPluginApi, listeners: Listeners = {}, deepest: () => number = () => 1) {
+export function createSource(
+  api: TuiPluginApi,
+  listeners: Listeners = {},
+  deepest: () => number = () => 1,
+  kinds: readonly GroupKind[] = [],
+) {
   const events = new EventReader()
-  const known = new KnownTasks(listeners)
-  const reading = new Reading(api, known, deepest)
+  const decode = recordDecoder(kinds)
+  const known = new KnownTasks(listeners, decode, kinds)
+  const reading = new Reading(api, known, decode, deepest)
   const on = <Type extends Parameters<typeof api.event.on>[0]>(type: Type, handle: (event: RawEvent) => void) =>
     api.event.on(type, (event) => {
       try {
@@ -70,6 +77,7 @@ const UNHEARD_MESSAGES = 20
 class Reading {
   readonly #api: TuiPluginApi
   readonly #known: KnownTasks
+  readonly #decode: RecordDecoder
   readonly #deepest: () => number
   readonly #loading = new Map<string, Promise<void>>()
   /** For each read in progress, the ids of objects with newer events. The read must not overwrite their state. */
@@ -79,9 +87,10 @@ class Reading {
   #isDisposed = false
 
   /** `deepest`: depth to which tasks are read, 0 for any. */
-  constructor(api: TuiPluginApi, known: KnownTasks, deepest: () => number) {
+  constructor(api: TuiPluginApi, known: KnownTasks, decode: RecordDecoder, deepest: () => number) {
     this.#api = api
     this.#known = known
+    this.#decode = decode
     this.#deepest = deepest
   }
 
@@ -145,7 +154,7 @@ class Reading {
   }
 
   #launches(session: Session): boolean {
-    const task = decodeRecord(session)?.task
+    const task = this.#decode(session)?.task
     const deepest = this.#deepest()
     return task !== undefined && (deepest === 0 || task.depth < deepest)
   }

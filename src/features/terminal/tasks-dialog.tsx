@@ -1,6 +1,6 @@
 import type { TuiDialogSelectOption, TuiPluginApi } from "@opencode-ai/plugin/tui"
-import { hasRemaining } from "../../core/members.ts"
 import { type Ask, isActive } from "../../core/task.ts"
+import { hasRemaining } from "../../present/view.ts"
 import type { Actions } from "./actions.ts"
 import { createClock } from "./clock.ts"
 import { AnswerDialog, askForWords, askQuestions } from "./dialogs.tsx"
@@ -146,7 +146,7 @@ function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly C
   }
   const read = { title: "Read the answer", run: () => void readAnswer(companion, seen) }
   if (!settings().actions) return [read, open]
-  const resumable = hasRemaining(task) || settings().resumable.some((status) => status === task.status)
+  const resumable = hasRemaining(task, seen.groupKind) || settings().resumable.some((status) => status === task.status)
   return [
     read,
     open,

@@ -1,4 +1,5 @@
 import type { TuiPluginModule } from "@opencode-ai/plugin/tui"
+import { groupKinds } from "../../core/feature.ts"
 import { usersOptions } from "../../opencode/user-config.ts"
 import { optionsOf } from "../../options/options.ts"
 import { FEATURES } from "../index.ts"
@@ -15,6 +16,7 @@ import { USED_KEY } from "./use.ts"
 /** Position in the sidebar: after OpenCode's context (100) and before its todos (400). */
 const SIDEBAR_ORDER = 150
 const OPTIONS = optionsOf(FEATURES)
+const KINDS = groupKinds(FEATURES)
 const TASKS_COMMAND = "superagents.tasks"
 const BOARD_COMMAND = "superagents.board"
 
@@ -30,7 +32,7 @@ const plugin: TuiPluginModule = {
     const own = usersOptions()
     const settings = () => settingsFrom(given, serverOptions(OPTIONS, api.state.config, meta, own))
     const attention = createAttention(api, () => settings().osNotifications)
-    const source = createSource(api, attention, () => settings().maxDepth)
+    const source = createSource(api, attention, () => settings().maxDepth, KINDS)
     const actions = createActions(api)
     const companion: TasksDialogPorts = { api, source, actions, settings }
     const parts = PARTS.map((part) => part({ api, actions, settings, attention }))

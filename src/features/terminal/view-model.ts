@@ -1,7 +1,7 @@
 import { payer } from "../../core/bill.ts"
 import { batchName, batchProgress, pauseAmong } from "../../core/dependencies.ts"
+import type { GroupKind } from "../../core/feature.ts"
 import { modelKeyOf } from "../../core/limits.ts"
-import { groupText } from "../../core/members.ts"
 import {
   addUsage,
   agentName,
@@ -20,7 +20,7 @@ import {
 import { duration, ticking } from "../../lib/format.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { costText, tokensText, type UsageLimits } from "../../present/figures.ts"
-import { phaseAmong } from "../../present/view.ts"
+import { groupText, phaseAmong } from "../../present/view.ts"
 import { ENDS, endIn, FETCHING_WORK, phaseText } from "../../present/words.ts"
 
 /** Makes texts and rows for the terminal. All functions are pure, and widths are in terminal columns. */
@@ -32,6 +32,8 @@ export type ObservedProgress = PhaseFacts & Pick<Progress, "toolCalls" | "recent
 export type ObservedTask = {
   readonly task: Task
   readonly progress?: ObservedProgress
+  /** Kind of a group, or of a member's group. */
+  readonly groupKind?: GroupKind
   /** Set if the task has ended on another machine and its changes are still being fetched. */
   readonly fetches?: true
 }
@@ -118,14 +120,14 @@ export function rowOf(seen: ObservedTask, all: readonly ObservedTask[], now: num
     tone,
     icon: ICONS[tone],
     title: oneLine(task.description),
-    facts: [timeOf(task, now), ...(phase ? [] : [...groupTexts(task, all), ...callsText(seen, all)])].join(" · "),
+    facts: [timeOf(task, now), ...(phase ? [] : [...groupTexts(seen, all), ...callsText(seen, all)])].join(" · "),
     detail: phase ? detailOf(seen, phase, all) : seen.fetches && FETCHING_WORK,
   }
 }
 
 /** Agent and state or phase: `general, waiting for permission`. */
 export const stateText = (seen: ObservedTask, all: readonly ObservedTask[], now: number): string =>
-  [agentName(seen.task), ...stateIn(seen, all, now), ...groupTexts(seen.task, all)].join(", ")
+  [agentName(seen.task), ...stateIn(seen, all, now), ...groupTexts(seen, all)].join(", ")
 
 function stateIn(seen: ObservedTask, all: readonly ObservedTask[], now: number): readonly string[] {
   const phase = phaseIn(seen, all, now)
@@ -133,9 +135,9 @@ function stateIn(seen: ObservedTask, all: readonly ObservedTask[], now: number):
 }
 
 /** Results of a group's members, as far as the terminal knows them. */
-function groupTexts(task: Task, all: readonly ObservedTask[]): readonly string[] {
+function groupTexts({ task, groupKind }: ObservedTask, all: readonly ObservedTask[]): readonly string[] {
   const members = all.map((other) => ({ task: other.task, closed: !isActive(other.task), began: true }))
-  const text = groupText(task, members)
+  const text = groupText(task, members, groupKind)
   return text === undefined ? [] : [text]
 }
 
@@ -271,7 +273,7 @@ function detailOf(seen: ObservedTask, phase: Phase, all: readonly ObservedTask[]
   }
   return [
     phase && phaseText(phase),
-    ...groupTexts(seen.task, all),
+    ...groupTexts(seen, all),
     ...callsText(seen, all),
     ...(progress?.recentTools.slice(-1) ?? []),
   ].join(" · ")

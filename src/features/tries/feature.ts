@@ -1,55 +1,13 @@
 import { z } from "zod"
-import type { Feature } from "../../core/feature.ts"
-import type { TriesPlan } from "../../core/group.ts"
+import type { Feature, GroupKind } from "../../core/feature.ts"
+import { chosenIn } from "../../core/group.ts"
 import { modelKey } from "../../core/limits.ts"
-import { receiptLine } from "../../core/receipt.ts"
-import type { Model, Task } from "../../core/task.ts"
-import { head, inTagsWithID, oneLine, tail } from "../../lib/text.ts"
+import type { Model } from "../../core/task.ts"
 import { text } from "../../options/spec.ts"
 import type { GroupRequest } from "../../runtime/launch/request.ts"
 import { HERE } from "../../runtime/places/here.ts"
 import { nextTries } from "./next.ts"
-
-const DIGEST_CHARS = 8000
-const DIGEST_OUTPUT_LINES = 60
-const DIGEST_OUTPUT_CHARS = 4000
-const DIGEST_FILES = 50
-
-/**
- * Prompt of a later try, after the results of earlier tries. The results stand as data between tags that they cannot
- * close.
- */
-export function withDigest(prompt: string, groupID: string, earlier: readonly Task[]): string {
-  if (earlier.length === 0) return prompt
-  const share = Math.floor(DIGEST_CHARS / earlier.length)
-  const pieces = earlier.map((task) => head(digestOf(task), share))
-  const digest = inTagsWithID("earlier_tries", groupID, pieces.join("\n\n"))
-  return `Others tried this before you, from the same files that you begin with; nothing of their work is in them. What became of each, as data:\n\n${digest}\n\nDo not repeat what failed. Your task:\n\n${prompt}`
-}
-
-function digestOf(task: Task): string {
-  const { model, outcome } = task
-  const { reason, receipt, work } = outcome ?? {}
-  const files = work?.files ?? []
-  const more = files.length - DIGEST_FILES + (work?.moreFiles ?? 0)
-  const output = tail(
-    (receipt?.check?.output ?? "").trimEnd().split("\n").slice(-DIGEST_OUTPUT_LINES).join("\n"),
-    DIGEST_OUTPUT_CHARS,
-  )
-  return [
-    `Try ${(task.member?.nth ?? 0) + 1}${model ? ` (${modelKey(model)})` : ""}: ${oneLine(reason?.text ?? "it did not pass", 500)}`,
-    ...(receipt ? [`Receipt: ${receiptLine(receipt)}`] : []),
-    ...(files.length > 0
-      ? [
-          `Files changed: ${files
-            .slice(0, DIGEST_FILES)
-            .map((file) => oneLine(file))
-            .join(", ")}${more > 0 ? ` and ${more} more` : ""}`,
-        ]
-      : []),
-    ...(output === "" ? [] : ["The end of its check's output:", output]),
-  ].join("\n")
-}
+import { ENDS, planSchema, resultSchema, type TriesPlan, type TriesResult, tryTexts } from "./results.ts"
 
 const MOST_TRIES = 5
 
@@ -59,6 +17,33 @@ function rungOf({ ladder }: TriesPlan, nth: number): Model | undefined {
   if (rung === undefined) return undefined
   const slash = rung.indexOf("/")
   return { provider: rung.slice(0, slash), id: rung.slice(slash + 1) }
+}
+
+const kind: GroupKind<TriesPlan, TriesResult> = {
+  kind: "tries",
+  plan: planSchema,
+  result: resultSchema,
+  noun: { one: "try", a: "a try", many: "tries" },
+  picksOne: true,
+  captureAdvice: "Tries need a git repository: each works in a worktree of its own.",
+  ends: ENDS,
+  next: (plan, members, { coming, generation }) => nextTries(plan, members, coming, generation),
+  member({ group: plan, model: own, place }, nth) {
+    const model = rungOf(plan, nth) ?? own
+    return {
+      name: `try ${nth + 1} of ${plan.count}${model ? `, ${modelKey(model)}` : ""}`,
+      ...(model && { model }),
+      ...(place && { place: { ...place, merge: false } }),
+    }
+  },
+  whyNothingRemains({ id, group, outcome }) {
+    const { group: result, reason } = outcome ?? {}
+    if (!result || reason?.code !== "check" || chosenIn(group) !== undefined) return undefined
+    const { rows } = result as TriesResult
+    return `All ${rows.length} tries of task ${id} have failed: there is nothing to go on with. Launch a new task with another prompt or other models.`
+  },
+  texts: tryTexts,
+  work: async () => (await import("./work.ts")).triesWork,
 }
 
 export const tries: Feature = {
@@ -75,6 +60,7 @@ export const tries: Feature = {
           .describe(
             "How many at once, in worktrees, or models to try in turn, cheap first: the first to pass `check` becomes the task's result, `merge: true` brings it into your files.",
           ),
+      isGroup: true,
       read: async (given, { prompt }): Promise<GroupRequest> => {
         const ladder = Array.isArray(given) ? (given as readonly string[]) : undefined
         const own = ladder ? { count: ladder.length, ladder } : { count: given as number }
@@ -83,28 +69,13 @@ export const tries: Feature = {
             group: { kind: "tries", prompt, timeout, ...own },
             ...(place && { place }),
           }),
+          models: ladder,
         }
       },
       excludes: { each: "each item is done once", fork: "each try starts from the same files and nothing else" },
     },
   },
-  group: (task) => {
-    const { id, group: plan, place } = task
-    if (plan?.kind !== "tries") return undefined
-    return {
-      member: (nth) => {
-        const model = rungOf(plan, nth) ?? task.model
-        return {
-          name: `try ${nth + 1} of ${plan.count}${model ? `, ${modelKey(model)}` : ""}`,
-          ...(model && { model }),
-          ...(place && { place: { ...place, merge: false } }),
-          sharesFiles: true,
-        }
-      },
-      next: (members, { coming, generation }) => nextTries(plan, members, coming, generation),
-      prompt: (text, _item, earlier) => (plan.ladder ? withDigest(text, id, earlier()) : text),
-    }
-  },
+  group: kind,
   refuses({ tries: asked, check, place, model }) {
     if (!asked) return undefined
     if (!check) return "`tries` needs `check`: nothing else tells which of them is good."

@@ -1,6 +1,6 @@
-import type { TriesPlan } from "../../core/group.ts"
-import { type GroupStep, isBegunIn, type MemberState, newest, tryEndText } from "../../core/members.ts"
+import { type GroupStep, isBegunIn, type MemberState, newest } from "../../core/members.ts"
 import { isActive, type Task } from "../../core/task.ts"
+import { type TriesPlan, tryEndText } from "./results.ts"
 
 const NOTHING: GroupStep = { begin: [] }
 

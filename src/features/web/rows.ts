@@ -1,11 +1,9 @@
 import { costOfDay } from "../../core/bill.ts"
 import { batchName } from "../../core/dependencies.ts"
-import type { GroupResult } from "../../core/group.ts"
 import { modelKey } from "../../core/limits.ts"
-import { hasRemaining, itemLines, tryLines } from "../../core/members.ts"
 import { receiptLine, receiptLines } from "../../core/receipt.ts"
 import { agentName, billedTokens, isUnmerged, type Task, uncounted } from "../../core/task.ts"
-import { groupCounts, type TaskView } from "../../present/view.ts"
+import { groupCounts, hasRemaining, type TaskView } from "../../present/view.ts"
 import { attemptText } from "../../present/words.ts"
 
 const LAST_TEXT_CHARS = 400
@@ -36,14 +34,14 @@ export function agentRow(view: TaskView, foreign: boolean, now: number, parts: r
     /** Results of a group in a few words. */
     counts: groupCounts(view),
     /** A resume without a prompt continues unfinished members of the group. */
-    left: hasRemaining(task) || undefined,
+    left: hasRemaining(task, view.groupKind) || undefined,
     /** Checked again and merged after its end; a user can stop this. */
     merging: view.merging,
     fetching: view.fetching,
     forked: task.fork !== undefined,
     /** Absent for the project's folder. */
     place: task.place?.kind,
-    unmerged: isUnmerged(task),
+    unmerged: isUnmerged(task, view.groupKind),
     generation: run.generation,
     foreign,
     createdAt: run.createdAt,
@@ -72,7 +70,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number, parts: r
 }
 
 /** Facts about a single task that lists do not need. */
-export function agentFacts({ task: { run, outcome } }: TaskView) {
+export function agentFacts({ task: { run, outcome }, groupKind }: TaskView) {
   const { receipt, work } = outcome ?? {}
   return {
     note: outcome?.note,
@@ -82,13 +80,10 @@ export function agentFacts({ task: { run, outcome } }: TaskView) {
     merge: work?.merge,
     receipt: receipt && [receiptLine(receipt), ...receiptLines(receipt)],
     /** Results of a group: a line for each try, or for each reason of failed items. */
-    parts: partsOf(outcome?.group),
+    parts: outcome?.group && groupKind?.texts.lines(outcome.group),
     check: run.check,
     /** End of the output of a check that did not pass. */
     checkOutput: receipt?.check?.output,
     openTodos: outcome?.openTodos ?? 0,
   }
 }
-
-const partsOf = (group: GroupResult | undefined): readonly string[] | undefined =>
-  group && (group.kind === "tries" ? tryLines(group) : itemLines(group))

@@ -1,4 +1,4 @@
-import type { LosingTry, SharedPlaces } from "../../runtime/places/place.ts"
+import type { UnchosenMember, SharedPlaces } from "../../runtime/places/place.ts"
 import { type Checkout, gitOptions, requireCheckout, sharedGitOptions } from "./checkout.ts"
 import { type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { git, gitLine, gitList } from "./git.ts"
@@ -59,7 +59,7 @@ async function settle(
   folder: string,
   groupID: string,
   winner: string | undefined,
-  others: readonly LosingTry[],
+  others: readonly UnchosenMember[],
 ): Promise<ReadonlyMap<string, string>> {
   const checkout = await requireCheckout(folder)
   const refs = new Map<string, string>()

@@ -10,7 +10,7 @@ import { autoMergeFolder, moveSessionBack, parentFolderOf, refuseFailedCheck } f
 import { MOST_FILES, mergeFailure, mergeOf, toWork } from "../tasks/changes.ts"
 import { membersOf } from "./plans.ts"
 
-/** Archives the places of tries. All tries begin with the same files, and only the winner's work is merged. */
+/** Archives the places of members that begin with the same files, where only the chosen member's work is merged. */
 export class GroupArchive {
   readonly #services: Services
   readonly #places: Places
@@ -59,7 +59,7 @@ export class GroupArchive {
    * Archives all tries, and merges the winner's work if `merging` is set. `refs`: refs of the other tries' work, by task.
    * Failures become notes of the outcome.
    */
-  async archive(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<ArchivedTries, "refs">> {
+  async archive(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<ArchivedMembers, "refs">> {
     try {
       return await this.#archive(task, merging)
     } catch (error) {
@@ -68,7 +68,7 @@ export class GroupArchive {
   }
 
   /** Makes the winner's work the group's work and archives the other tries. A repeated call changes nothing. */
-  async keep(task: Task): Promise<ArchivedTries> {
+  async keep(task: Task): Promise<ArchivedMembers> {
     const { place, shared } = await this.#sharedIn(task)
     const folder = parentFolderOf(this.#services, task)
     const winner = chosenIn(task.group)
@@ -102,7 +102,7 @@ export class GroupArchive {
     return { work: { ...work, ...(notes && { notes }), ...(held && { held }) }, refs }
   }
 
-  async #archive(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<ArchivedTries, "refs">> {
+  async #archive(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<ArchivedMembers, "refs">> {
     const { work, refs } = await this.keep(task)
     if (!merging || work.files.length === 0) return { found: { work }, refs }
     const { place, shared } = await this.#sharedIn(task)
@@ -146,7 +146,7 @@ export class GroupArchive {
 }
 
 /** `work`: the winner's work, which now is the group's. `refs`: refs of the other tries' work, by task. */
-export type ArchivedTries = { readonly work: Work; readonly refs: ReadonlyMap<string, string> }
+export type ArchivedMembers = { readonly work: Work; readonly refs: ReadonlyMap<string, string> }
 
 const NO_WORK: Work = { files: [], moreFiles: 0, added: 0, removed: 0, submodules: [] }
 

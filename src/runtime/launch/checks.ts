@@ -27,8 +27,8 @@ export type Permit =
   | { readonly kind: "run"; readonly command: string }
   | { readonly kind: "edit"; readonly files: readonly string[] }
   | { readonly kind: "read"; readonly file: string }
-  /** `what`: text for the user with the number of items, the agent and the cost. */
-  | { readonly kind: "each"; readonly what: string }
+  /** Permission of a feature. `what`: text for the user. */
+  | { readonly kind: "own"; readonly permission: string; readonly what: string }
 
 /** Tools denied to a child at the depth limit. The child can launch no tasks, so these tools are of no use to it. */
 const USELESS_AT_LIMIT = [

@@ -6,11 +6,10 @@ import { withSchema } from "../../core/outcome.ts"
 import type { ModelFacts, Persona } from "../../core/ports.ts"
 import { isActive, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
 import type { Allowance, ForeignCosts } from "../budgets.ts"
-import { permitItems } from "../groups/plans.ts"
-import type { Ledgers } from "../ledgers.ts"
 import type { Services } from "../parts.ts"
 import { CaptureError, type PlaceKind } from "../places/place.ts"
 import type { Places } from "../places/places.ts"
+import type { ResultFolder } from "../result-folder.ts"
 import type { Scheduler } from "../scheduler.ts"
 import {
   authorize,
@@ -29,11 +28,12 @@ import {
   checkOf,
   chosenBy,
   filesOf,
+  groupArgument,
   isPlain,
   type LaunchRequest,
   placeIn,
   readArguments,
-  refuseUnknownRungs,
+  refuseUnknownModels,
   withDefaults,
 } from "./request.ts"
 
@@ -47,7 +47,7 @@ export type LauncherPorts = {
   readonly models: ModelFacts
   readonly randomID: () => string
   readonly pauser?: Pauser
-  readonly ledgers: () => Promise<Ledgers>
+  readonly results: () => Promise<ResultFolder>
   readonly queue: Queue
   readonly scheduler: Scheduler
   readonly allowance: Allowance
@@ -85,9 +85,9 @@ export class Launcher {
       opencode.caller(caller.sessionID, caller.messageID),
     ])
     const given = withDefaults(called, options, persona)
-    const place = placeIn(this.#ports.kinds, given)
+    const place = placeIn(this.#ports.kinds, given, groupArgument(this.#ports.features, given))
     const call = { folder: opencode.folderOf(caller.sessionID), options, permit: caller.permit }
-    const { schema, tries, each: group = tries } = await readArguments(this.#ports.features, given, call)
+    const { schema, group } = await readArguments(this.#ports.features, given, call)
     const request = {
       ...given,
       place,
@@ -100,7 +100,7 @@ export class Launcher {
     const { agent, model } =
       beginning?.persona ?? (await chosenBy(this.#services, this.#ports.kinds, request, agents, persona))
     refuseUnpaid(model && this.#ports.pauser?.refusesModel(model))
-    await refuseUnknownRungs(this.#services, this.#ports.kinds, request)
+    await refuseUnknownModels(this.#services, this.#ports.kinds, request)
     const depth = await depthBelow(this.#services, caller.sessionID, parent)
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""
     const draft = { agent, model, depth, fingerprint: mark }
@@ -148,25 +148,27 @@ export class Launcher {
     await permit(caller, request)
     const { kinds } = this.#ports
     const files = await filesOf(request, kinds, this.#services.opencode.folderOf(caller.sessionID), caller.permit)
-    const { items } = request.group ?? {}
-    if (items) await permitItems(this.#services, this.#ports.models, caller, items, found)
+    const { group } = request
+    const { models } = this.#ports
+    await group?.permit?.({ ...found, permit: caller.permit, tasks: this.#services.store.all(), models })
     // While the user was asked, other tasks may have used up the budget, or a task to wait for may have failed.
     this.#ports.allowance.refuseSpent(caller.sessionID)
     const after = waitsFor()
     this.#ports.allowance.countLaunch(caller.sessionID)
-    const ledgers = items && (await this.#ports.ledgers())
-    const draft = this.#draft({ ...request, files }, caller, found, after, ledgers)
+    const asked = groupArgument(this.#ports.features, request)
+    const results = asked?.kind.rows === undefined ? undefined : await this.#ports.results()
+    const draft = this.#draft({ ...request, files }, caller, found, after, results)
     // From here on, other calls of the same message see the task and its batch.
     const reserved = this.#ports.scheduler.reserve({ ...draft, sessionID: "" })
     const handle = this.#services.store.handle(draft.id)
     if (handle) handle.isModelNamed = request.model !== undefined
-    if (handle && items) handle.items = items.all
+    if (handle) handle.groupState = group?.state
     try {
       const lacks = draft.place && (await this.#ports.places.capture(draft, draft.place.folder))
       if (handle) handle.lacks = lacks
     } catch (error) {
       this.#ports.scheduler.release(reserved)
-      throw error instanceof CaptureError ? error.advised(request.tries !== undefined) : error
+      throw error instanceof CaptureError ? error.advised(asked?.kind.captureAdvice) : error
     }
     return this.#make(reserved, request, session, caller)
   }
@@ -208,7 +210,7 @@ export class Launcher {
     caller: Caller,
     found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
     after: readonly string[] | undefined,
-    ledgers: Ledgers | undefined,
+    results: ResultFolder | undefined,
   ): TaskDraft {
     const { clock, store, options } = this.#services
     const now = clock.now()
@@ -223,7 +225,7 @@ export class Launcher {
       description: request.description,
       ...found,
       batch: batchFor(request.batch, id, siblings),
-      ...(request.group?.plan({ timeout, file: ledgers?.fileOf(id) ?? "", ...place }) ?? place),
+      ...(request.group?.plan({ timeout, file: results?.rowsOf(id), ...place }) ?? place),
       createdAt: now,
       earlier: NO_FIGURES,
       status: "running",

@@ -1,8 +1,8 @@
 import { realpath } from "node:fs/promises"
 import { join, relative, sep } from "node:path"
 import { CallError, messageOf } from "../../core/errors.ts"
-import type { CallOfArgument, Feature } from "../../core/feature.ts"
-import type { AgentInfo, Persona } from "../../core/ports.ts"
+import type { CallOfArgument, Feature, GroupKind } from "../../core/feature.ts"
+import type { AgentInfo, ModelFacts, Persona } from "../../core/ports.ts"
 import type { Run, Schema, Task, TaskDraft } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
 import type { Services } from "../parts.ts"
@@ -32,16 +32,14 @@ export type LaunchRequest = {
   readonly check?: string
   /** Globs of files that must not change. */
   readonly guard?: readonly string[]
-  /** Number of parallel tries, or models to try in turn: the first that passes its check wins. */
-  readonly tries?: number | readonly string[]
-  /** Items, or a file of them: the prompt is run once for each. */
-  readonly each?: readonly unknown[] | string
   /** Group that an argument asks for. */
   readonly group?: GroupRequest
   /** JSON Schema for the last message, or a file with one. */
   readonly schema?: Schema | string
   /** Files of the caller's folder to attach. */
   readonly files?: readonly string[]
+  /** Other arguments, which features read. */
+  readonly [argument: string]: unknown
 }
 
 export type ResumeRequest = {
@@ -72,21 +70,30 @@ export const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "chec
 
 /** Group that a launch asks for, as its argument was read. */
 export type GroupRequest = {
-  /** Plan and place of the group. `file`: path of the ledger, for a group with items. */
-  plan(common: { timeout: number; place?: Task["place"]; file: string }): Pick<TaskDraft, "group" | "place">
-  readonly items?: Items
+  /** Plan and place of the group. `file`: path for the rows, for a kind with rows. */
+  plan(common: { timeout: number; place?: Task["place"]; file?: string }): Pick<TaskDraft, "group" | "place">
+  /** First value of the memory of the group at work. */
+  readonly state?: unknown
+  /** Models that the group names beside the launch's own. */
+  readonly models?: readonly string[]
+  /** Asks the user before the group is launched. Throws a `CallError` where that is not allowed. */
+  readonly permit?: (launch: GroupLaunch) => Promise<void>
 }
 
-export type Items = {
-  readonly all: readonly unknown[]
-  /** True where there are so many items that the user is asked before they begin. */
-  readonly ask: boolean
-  /** Text that the prompts of all items share, and the texts of the single items, joined. */
-  texts(): readonly [common: string, own: string]
+/** A launch that a group is asked for in. `tasks`: all known tasks. */
+export type GroupLaunch = Pick<Task, "agent" | "model"> &
+  Pick<Caller, "permit"> & { readonly tasks: readonly Task[]; readonly models: ModelFacts }
+
+/** The argument that asks for a group, with the kind of the group; undefined for none. */
+export function groupArgument(features: readonly Feature[], given: object) {
+  for (const { group: kind, arguments: own = {} } of features)
+    for (const [name, { isGroup }] of Object.entries(own))
+      if (kind && isGroup && (given as Readonly<Record<string, unknown>>)[name]) return { name, kind }
+  return undefined
 }
 
 /** Values of a call's arguments, as the features have read them. */
-type ReadArguments = { readonly schema?: Schema; readonly tries?: GroupRequest; readonly each?: GroupRequest }
+type ReadArguments = { readonly schema?: Schema; readonly group?: GroupRequest }
 
 /**
  * Lets features read their arguments before anything is created. Throws a `CallError` where an argument cannot be used.
@@ -98,9 +105,13 @@ export async function readArguments(
 ): Promise<ReadArguments> {
   const values: Readonly<Record<string, unknown>> = given
   const found: Record<string, unknown> = {}
-  for (const [name, { read }] of features.flatMap((feature) => Object.entries(feature.arguments ?? {})))
+  for (const [name, { read, isGroup }] of features.flatMap((feature) => Object.entries(feature.arguments ?? {})))
     if (read && values[name] !== undefined)
-      found[name] = await read(values[name], { ...call, prompt: given.prompt, mayRead: mayRead(permit) })
+      found[isGroup ? "group" : name] = await read(values[name], {
+        ...call,
+        prompt: given.prompt,
+        mayRead: mayRead(permit),
+      })
   return found
 }
 
@@ -128,27 +139,32 @@ export async function chosenBy(
   return { agent: agent.name, model: own ?? persona?.model }
 }
 
-/** Throws a `CallError` for an unknown model of a ladder. A remote place checks its own models. */
-export async function refuseUnknownRungs(
+/** Throws a `CallError` for an unknown model of a group. A remote place checks its own models. */
+export async function refuseUnknownModels(
   services: Services,
   kinds: readonly PlaceKind[],
-  { tries, place }: LaunchRequest,
+  { group, place }: LaunchRequest,
 ): Promise<void> {
-  if (typeof tries !== "object") return
   const isElsewhere = place !== undefined && kindOf(kinds, place).outlives === true
-  for (const rung of tries) await (isElsewhere ? modelNamed(services, rung) : chooseModel(services, rung))
+  for (const model of group?.models ?? [])
+    await (isElsewhere ? modelNamed(services, model) : chooseModel(services, model))
 }
 
-/** Name of the launch's place, undefined for the parent's folder. Throws a `CallError` for an unknown one. */
+/**
+ * Name of the launch's place, undefined for the parent's folder. Throws a `CallError` for an unknown one. `group`: the
+ * argument that asks for a group.
+ */
 export function placeIn(
   kinds: readonly PlaceKind[],
-  { place: asked, tries, guard, fork }: LaunchRequest,
+  { place: asked, guard, fork }: LaunchRequest,
+  group: { readonly name: string; readonly kind: GroupKind } | undefined,
 ): string | undefined {
-  const place = asked ?? (tries === undefined ? HERE : kinds.find(({ isShared }) => isShared)?.names[0])
+  const picksOne = group?.kind.picksOne
+  const place = asked ?? (picksOne ? kinds.find(({ isShared }) => isShared)?.names[0] : HERE)
   if (place === undefined || place === HERE) return undefined
-  const what = tries === undefined ? guard && "guard" : "tries"
+  const what = picksOne ? group?.name : guard && "guard"
   const { isShared, guards } = kindOf(kinds, place)
-  if (what && !(what === "guard" ? guards : isShared))
+  if (what && !(picksOne ? isShared : guards))
     throw new CallError(`\`${what}\` cannot be had in the place "${place}". Nothing was launched.`)
   if (kindOf(kinds, place).outlives && fork) throw new CallError(NO_FORK)
   return place

@@ -119,7 +119,7 @@ export class TaskResumer {
    */
   #refuseToResume(task: Task): void {
     const { store, options } = this.#services
-    if (isUnfinishedGroup(task)) refuseUnlessRemaining(task)
+    if (isUnfinishedGroup(task)) refuseUnlessRemaining(task, this.#services.groupKindOf(task))
     else refuseUnlessResumable(task, options.resumable)
     if (store.isForeign(task.id))
       throw new CallError(

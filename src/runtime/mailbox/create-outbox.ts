@@ -43,7 +43,10 @@ export function outboxOf(
       await journal.takenUp
       const wanted = options.notifyAnswerChars > 0 && wantsAnswer(withCurrentState(task, store))
       const answer = wanted ? await answerTo(task, services, answers) : undefined
-      return compose({ ...notificationFacts(task, store), answer }, { ...options, development })
+      return compose(
+        { ...notificationFacts(task, store), groupKind: services.groupKindOf(task), answer },
+        { ...options, development },
+      )
     },
     recordDelivery: (task, state, handedOver) => others().dispatcher.announcing.recordDelivery(task, state, handedOver),
     drained: (parentID, woken) => {

@@ -61,10 +61,10 @@ export type WorkDiff = ChangeStats & { readonly diff: string; readonly cut: bool
 /** Leftover of an earlier process, with its task. `merge`: result of a merge that a crash interrupted. */
 export type SweptLeftover = { readonly taskID: string; readonly what: string; readonly merge?: MergeResult }
 
-/** Losing try, and the name under which its work is archived. */
-export type LosingTry = { readonly taskID: string; readonly name: string }
+/** Member that was not chosen, and the name under which its work is archived. */
+export type UnchosenMember = { readonly taskID: string; readonly name: string }
 
-/** Operations of places for tries, which all begin with the same state. Only one try's work is merged. */
+/** Operations of places for members that all begin with the same state. Only the chosen member's work is merged. */
 export type SharedPlaces = {
   /** Gives a task the files that task `from` began with. */
   copyStart(taskID: string, from: string, folder: string): Promise<void>
@@ -78,7 +78,7 @@ export type SharedPlaces = {
     folder: string,
     groupID: string,
     winner: string | undefined,
-    others: readonly LosingTry[],
+    others: readonly UnchosenMember[],
   ): Promise<ReadonlyMap<string, string>>
   /** `files`: files that a run has changed so far. `named`: those of them that match the globs. */
   changedIn(
@@ -147,7 +147,7 @@ export interface Place {
    * and work of tasks that `isKnown` always stays.
    */
   expire(folder: string, before: number, all: boolean, isKnown: (taskID: string) => boolean): Promise<readonly string[]>
-  /** Absent for kinds that support neither tries nor guarded files. */
+  /** Absent for kinds that support neither such groups nor guarded files. */
   readonly shared?: SharedPlaces
   /** Absent for kinds without states in the repository. */
   readonly states?: StoredStates
@@ -169,13 +169,12 @@ export type PlaceRunLimits = { readonly timeLimit: number; readonly signal: Abor
 /** The parent's state cannot be captured, for the given reason. The caller adds alternatives. */
 export class CaptureError extends CallError {
   /** The error with alternatives for the caller. */
-  advised(isForTries: boolean): CallError {
-    return new CallError(`${this.message} ${isForTries ? TRIES_NEED : INSTEAD}`)
+  advised(need = INSTEAD): CallError {
+    return new CallError(`${this.message} ${need}`)
   }
 }
 
 const INSTEAD = 'Or leave `place` out: the task then works in this folder (place "here").'
-const TRIES_NEED = "Tries need a git repository: each works in a worktree of its own."
 
 /** A place cannot be prepared: it is out of reach, or lacks something. */
 export class PlaceError extends CallError {

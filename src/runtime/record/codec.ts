@@ -1,6 +1,6 @@
 import { z } from "zod"
 import type { Owner, TaskRecord, TaskRequest } from "../../core/ports.ts"
-import { RECORD_VERSION, record } from "../../core/record.ts"
+import { type GroupSchemas, RECORD_VERSION, record } from "../../core/record.ts"
 import { parentSessionOf, type Task, type TaskDraft } from "../../core/task.ts"
 import { lazy } from "../../lib/lazy.ts"
 import type { Signer } from "./identity.ts"
@@ -9,8 +9,6 @@ import type { Signer } from "./identity.ts"
 export const RECORD_KEY = "superagents"
 /** Key of the terminal's request for the session's task. */
 export const REQUEST_KEY = "superagentsRequest"
-
-const recordSchema = lazy(() => record(z))
 
 type Row = { readonly id: string; readonly parentID?: string; readonly metadata?: unknown }
 
@@ -21,20 +19,27 @@ export function encodeRecord(draft: TaskDraft & { sessionID?: string }, owner: O
   return { ...unsigned, signature: signer.sign(unsigned) }
 }
 
-/**
- * Reads the record in a session's metadata. Undefined if there is none, a newer version wrote it, or it is a copy. With
- * `signer`, only this installation's records are accepted; the terminal passes none, because it only displays tasks.
- */
-export function decodeRecord({ id, parentID, metadata }: Row, signer?: Signer): TaskRecord | undefined {
-  const stored = stripped(metadata)
-  if (!stored || (signer && !signer.isSigned(stored.record, stored.signature))) return undefined
-  const parsed = recordSchema().safeParse(stored.record)
-  if (!parsed.success) return undefined
-  const { session, owner, task } = parsed.data
-  if (session !== undefined && session !== id) return undefined
-  // A session without a parent may be a copy that OpenCode made, so its record must name this session.
-  const isOfParent = (parentID ?? "") === parentSessionOf(task) || (parentID === undefined && session === id)
-  return isOfParent ? { owner, task: { ...task, sessionID: id } satisfies Task } : undefined
+/** Reads records whose groups are of these kinds. */
+export type RecordDecoder = ReturnType<typeof recordDecoder>
+
+export function recordDecoder(kinds: readonly GroupSchemas[]) {
+  const schema = lazy(() => record(z, kinds))
+  /**
+   * Reads the record in a session's metadata. Undefined if there is none, a newer version wrote it, or it is a copy.
+   * With `signer`, only this installation's records are accepted; the terminal passes none, because it only displays
+   * tasks.
+   */
+  return ({ id, parentID, metadata }: Row, signer?: Signer): TaskRecord | undefined => {
+    const stored = stripped(metadata)
+    if (!stored || (signer && !signer.isSigned(stored.record, stored.signature))) return undefined
+    const parsed = schema().safeParse(stored.record)
+    if (!parsed.success) return undefined
+    const { session, owner, task } = parsed.data
+    if (session !== undefined && session !== id) return undefined
+    // A session without a parent may be a copy that OpenCode made, so its record must name this session.
+    const isOfParent = (parentID ?? "") === parentSessionOf(task) || (parentID === undefined && session === id)
+    return isOfParent ? { owner, task: { ...task, sessionID: id } satisfies Task } : undefined
+  }
 }
 
 /** Signed part and signature; undefined without a record. */

@@ -1,4 +1,4 @@
-import type { Pauser } from "../../core/feature.ts"
+import type { GroupKind, Pauser } from "../../core/feature.ts"
 import { sizeOf, winnerIn } from "../../core/group.ts"
 import { isBegunIn, type MemberState } from "../../core/members.ts"
 import { answerText, classify, keptTodos, lastAnswerAt } from "../../core/outcome.ts"
@@ -104,13 +104,13 @@ const GROUP_INTERRUPTED: Reason = {
  * Reads the prompt of a paused run from its stored message. Undefined if the message is missing, or later messages show
  * that the run continued and completed.
  */
-function promptFromMessages(task: Task, messages: readonly Message[]) {
+function promptFromMessages(task: Task, messages: readonly Message[], kind: GroupKind | undefined) {
   const asked = messages.find(({ id }) => id === task.run.promptID)
   if (!asked || classify(messages, "working")?.type === "completed") return undefined
   const texts = asked.parts.flatMap((part) => (part.type === "text" ? [part] : []))
   const textOf = (synthetic: boolean) => texts.find((part) => part.synthetic === synthetic)?.text ?? ""
   // The constraints are removed here, because they are appended again when the prompt is sent.
-  const [hidden, constraints] = [textOf(true), constraintsOf(task)]
+  const [hidden, constraints] = [textOf(true), constraintsOf(task, kind?.picksOne === true)]
   const preface = hidden.endsWith(constraints) ? hidden.slice(0, hidden.length - constraints.length) : hidden
   return { prompt: textOf(false), preface: preface.trim() }
 }
@@ -333,7 +333,7 @@ export class OrphanSettler {
   async #keepPaused(task: Task, messages: readonly Message[]): Promise<boolean> {
     const { store, clock } = this.#services
     const resumePause = this.#ports.pauser?.afterRestart(task)
-    const asked = promptFromMessages(task, messages)
+    const asked = promptFromMessages(task, messages, this.#services.groupKindOf(task))
     if (!resumePause || !this.#isResumable(task) || !asked) return false
     // The dead process may have had no time to delete the refused step.
     if (unfinishedAnswer(messages)) await deleteRefusedStep(this.#services, task)

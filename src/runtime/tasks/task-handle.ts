@@ -36,13 +36,8 @@ export class TaskHandle {
   isModelNamed = false
   /** Sentences on dependencies that the task's place lacks, found at the launch. */
   lacks?: string
-  /** Items of an active map. */
-  items?: readonly unknown[]
-  /**
-   * Hashes of the ledger's rows that this process wrote, by index. Others can write to the file, too: a row with
-   * another hash is not trusted.
-   */
-  rowHashes?: Map<number, string>
+  /** What the feature of an active group has to know of it. */
+  groupState?: unknown
   /** Resolves when all members under creation exist. */
   creatingMembers?: Promise<unknown>
   /** Record writes: the pending one, the next one, and a function that starts a deferred one now. */

@@ -1,8 +1,8 @@
 import { batchKeyOf, batchName, pauseAmong, waitsFor } from "../../core/dependencies.ts"
 import { CallError, candidatesText, listed, UnknownTaskError } from "../../core/errors.ts"
-import { type Group, memberNames, sizeOf } from "../../core/group.ts"
+import { memberNames, sizeOf } from "../../core/group.ts"
 import { placeInQueue } from "../../core/limits.ts"
-import { countItems, type ItemCounts } from "../../core/members.ts"
+import { countMembers, type MemberCounts } from "../../core/members.ts"
 import { progressOf as seenOf } from "../../core/run/active-run.ts"
 import {
   type Ask,
@@ -21,18 +21,18 @@ import {
 import { oneLine } from "../../lib/text.ts"
 import { type Around, phaseAmong, type TaskView } from "../../present/view.ts"
 import { membersOf } from "../groups/plans.ts"
+import type { Services } from "../parts.ts"
 import type { TaskStore } from "./store.ts"
 
-/**
- * Creates the view of a task. `limitOf`: what keeps a task from asking its model; `until`: when a question is refused.
- */
+/** Creates the view of a task as it is now. `limitOf`: what keeps a task from asking its model. */
 export function viewOf(
-  task: Task,
-  store: TaskStore,
-  now: number,
-  limitOf: Around["limitOf"] = () => undefined,
-  until: (ask: Ask) => number = forEver,
+  given: Task,
+  { store, clock, presence, groupKindOf }: Pick<Services, "store" | "clock" | "presence" | "groupKindOf">,
+  limitOf: Around["limitOf"],
 ): TaskView {
+  const task = store.get(given.id) ?? given
+  const now = clock.now()
+  const until = (ask: Ask) => presence.refusedAt(ask)
   const seen = progressOf(task, store)
   const asks = asksOf(task, seen, store)
   const progress = seen && { ...seen, asks }
@@ -52,7 +52,8 @@ export function viewOf(
     lastText: progress?.lastText ?? "",
     signAge: progress && Math.max(0, now - progress.lastSignAt),
     asks: asks.map((ask) => (Number.isFinite(until(ask)) ? { ...ask, refusedAt: until(ask) } : ask)),
-    ...(task.group && { counts: countsOf(task, task.group, store) }),
+    counts: countsOf(task, store),
+    groupKind: groupKindOf(task),
     ...(pause && { pause }),
     at: now,
     retry: progress?.retry,
@@ -60,18 +61,15 @@ export function viewOf(
   })
 }
 
-const forEver = (): number => Number.POSITIVE_INFINITY
-
 function asksOf(task: Task, seen: Progress | undefined, store: TaskStore): readonly Ask[] {
   if (!task.group || !seen) return seen?.asks ?? []
   return membersOf(store, task).flatMap(({ task: member }) => progressOf(member, store)?.asks ?? [])
 }
 
-function countsOf(task: Task, group: Group, store: TaskStore): ItemCounts {
-  const { group: result } = task.outcome ?? {}
-  if (!isActive(task) && result?.kind === "each") return { ...result, running: 0 }
+function countsOf(task: Task, store: TaskStore): MemberCounts | undefined {
+  if (!task.group) return undefined
   const own = membersOf(store, task).filter(({ task: member }) => member.member?.run === task.run.generation)
-  return countItems(sizeOf(group), own, store.run(task.id)?.done ?? [])
+  return countMembers(sizeOf(task.group), own, store.run(task.id)?.done ?? [])
 }
 
 const aroundOf = (task: Task, store: TaskStore, limitOf: Around["limitOf"]): Around => ({

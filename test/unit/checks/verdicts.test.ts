@@ -20,6 +20,7 @@ const submission = (more: Partial<Submission> = {}): Submission => ({
   signal: new AbortController().signal,
   command: async () => ({ exitCode: 1, output: "1 failed" }),
   inspected: async (result) => result,
+  isLast: false,
   lacks: async () => undefined,
   ...more,
 })
@@ -72,9 +73,8 @@ describe("a check", () => {
   })
 
   test("a failed check of one of several tries is not sent to the agent", async () => {
-    const part = (kind: "tries" | "each") => ({ member: { kind, of: "bg_x", nth: 0, run: 0, caller: "a", under: "b" } })
-    expect(asksOf(await check(failed, {}, part("tries"), 5))?.again).toBe(false)
-    expect(asksOf(await check(failed, {}, part("each"), 5))?.again).toBe(true)
+    expect(asksOf(await check(failed, { isLast: true }, {}, 5))?.again).toBe(false)
+    expect(asksOf(await check(failed, {}, {}, 5))?.again).toBe(true)
   })
 
   test("a check that was stopped gives no verdict", async () => {

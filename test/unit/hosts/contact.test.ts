@@ -8,8 +8,10 @@ import { NO_FIGURES, phaseOf } from "../../../src/core/task.ts"
 import { limitActionOf, nextLimitAt } from "../../../src/core/watchdog.ts"
 import type { Hosts } from "../../../src/features/hosts/hosts.ts"
 import { hostKind } from "../../../src/features/hosts/open.ts"
+import { FEATURES } from "../../../src/features/index.ts"
 import { statusOf } from "../../../src/present/output.ts"
-import { type LaunchRequest, placeIn } from "../../../src/runtime/launch/request.ts"
+import { groupArgument, type LaunchRequest, placeIn } from "../../../src/runtime/launch/request.ts"
+import { PresenceTracker } from "../../../src/runtime/parts.ts"
 import type { PlaceKind } from "../../../src/runtime/places/place.ts"
 import type { TaskStore } from "../../../src/runtime/tasks/store.ts"
 import { viewOf } from "../../../src/runtime/tasks/view.ts"
@@ -201,9 +203,13 @@ test("an ended task on a host shows that its work is being fetched, unlike one i
       left: () => NO_FIGURES,
       ofParent: () => [],
       active: () => [],
+      get: () => undefined,
     }) as unknown as TaskStore
+  const clock = { now: () => NOW, after: () => () => {} }
+  const presence = new PresenceTracker(clock, null)
+  const services = (stage: string) => ({ store: store(stage), clock, presence, groupKindOf: () => undefined })
   const state = (stage: string, kind: string) =>
-    statusOf(viewOf(taskOf({ status: "completed", place: { ...place, kind } }), store(stage), NOW))
+    statusOf(viewOf(taskOf({ status: "completed", place: { ...place, kind } }), services(stage), () => undefined))
   expect(state("closing", "big")).toBe("completed, fetching its work")
   expect(state("notifying", "big")).toBe("completed")
   expect(state("closing", "worktree")).toBe("completed")
@@ -213,7 +219,10 @@ test("guard and tries work on another machine, and tries without a place use a w
   const near = { names: ["worktree"], isShared: true, guards: true }
   const big = hostKind({ names: ["big"] } as unknown as Hosts, () => Promise.reject(), parseOptions({}).options)
   const kinds = [near, big] as unknown as readonly PlaceKind[]
-  const asked = (more: object) => placeIn(kinds, { place: "big", ...more } as LaunchRequest)
+  const asked = (more: object) => {
+    const given = { place: "big", ...more } as LaunchRequest
+    return placeIn(kinds, given, groupArgument(FEATURES, given))
+  }
   expect(asked({ guard: ["x"] })).toBe("big")
   expect(asked({ tries: 2 })).toBe("big")
   expect(asked({ tries: 2, place: undefined })).toBe("worktree")

@@ -3,8 +3,8 @@ import { appendFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "
 import { join } from "node:path"
 import { encode } from "gpt-tokenizer/encoding/o200k_base"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import type { ItemRow } from "../../../src/core/members.ts"
 import type { Task } from "../../../src/core/task.ts"
+import type { ItemRow, ItemsPlan, ItemsResult } from "../../../src/features/maps/results.ts"
 import { stateText } from "../../../src/features/terminal/view-model.ts"
 import { agentRow } from "../../../src/features/web/rows.ts"
 import { renderList } from "../../../src/present/list.ts"
@@ -57,10 +57,12 @@ const rowsIn = (file: string): ItemRow[] => {
   return lines.filter(Boolean).map((line) => JSON.parse(line) as ItemRow)
 }
 
-const rowsOf = ({ group }: Task): ItemRow[] => rowsIn(group?.kind === "each" ? group.file : "")
+const fileOf = ({ group }: Task): string => (group as ItemsPlan).file
+
+const rowsOf = (task: Task): ItemRow[] => rowsIn(fileOf(task))
 
 const sumsUp = ({ outcome }: Task) => {
-  const group = outcome?.group
+  const group = outcome?.group as ItemsResult | undefined
   if (group?.kind !== "each") throw new Error("no map")
   expect(group.valid + group.failed + group.notBegun).toBe(group.total)
   return group
@@ -208,7 +210,9 @@ describe("a map", () => {
       { ...rig.caller, permit },
     )
     const task = await rig.endedBeside(view.task.id)
-    expect(asked).toEqual([{ kind: "each", what: "60 items for general (scripted/alpha), cost not known" }])
+    expect(asked).toEqual([
+      { kind: "own", permission: "superagents_each", what: "60 items for general (scripted/alpha), cost not known" },
+    ])
     expect(task.status).toBe("completed")
     const children = [...rig.opencode.database.sessions.values()].filter(({ parentID }) => parentID === rig.parent)
     expect(children).toHaveLength(1)
@@ -228,7 +232,7 @@ describe("a map", () => {
     agents((item) => item)
     const asked: string[] = []
     const permit: Caller["permit"] = async (what) => {
-      if (what.kind === "each") asked.push(what.what)
+      if (what.kind === "own") asked.push(what.what)
       throw new Error("no")
     }
     const each = numbers(30).map((n) => ({ n: `${n}`.padStart(10, "0"), long: "x".repeat(9000) }))
@@ -317,7 +321,7 @@ test("the counts of three maps always add up everywhere while they end together 
     for (const view of views.filter(({ task }) => maps.includes(task.id))) {
       addsUp(agentRow(view, false, rig.clock.now(), []).counts)
       const seen = (await rig.opencode.recordsSince(0)).map(({ task }) => ({ task }))
-      addsUp(stateText({ task: view.task }, seen, rig.clock.now()))
+      addsUp(stateText({ task: view.task, groupKind: view.groupKind }, seen, rig.clock.now()))
       const report = await rig.manager.output(view.task.id, rig.caller)
       addsUp(renderOutput(report, 0).output.replace(/, of /, " of "))
     }
@@ -414,8 +418,7 @@ describe("a map after a crash", () => {
       return Number(item) === 4 ? "no" : `{"n": ${item}}`
     })
     const { id } = await rig.launch(request({ each: numbers(6), schema: SCHEMA }))
-    const { group } = rig.task(id)
-    file = group?.kind === "each" ? group.file : ""
+    file = fileOf(rig.task(id))
     const task = await rig.endedBeside(id)
     expect(sumsUp(task)).toMatchObject({ valid: 5, failed: 1, notBegun: 0 })
     const rows = rowsOf(task)
@@ -439,8 +442,7 @@ describe("a map after a crash", () => {
       return `{"n": ${item}}`
     })
     const { id } = await rig.launch(request({ each: numbers(4), schema: SCHEMA }))
-    const { group } = rig.task(id)
-    file = group?.kind === "each" ? group.file : ""
+    file = fileOf(rig.task(id))
     const task = await rig.endedBeside(id)
     expect(sumsUp(task)).toMatchObject({ valid: 4 })
     expect(rowsOf(task).map(({ value }) => value)).toEqual(numbers(4).map((n) => ({ n })))
@@ -464,8 +466,7 @@ describe("a map after a crash", () => {
       return item === "1" ? "no" : `{"n": ${item}}`
     })
     id = (await rig.launch(request({ each: numbers(4), schema: SCHEMA }))).id
-    const { group } = rig.task(id)
-    file = group?.kind === "each" ? group.file : ""
+    file = fileOf(rig.task(id))
     const task = await rig.endedBeside(id)
     const rows = rowsOf(task)
     expect(rows.slice(0, 2)).toMatchObject([
@@ -491,8 +492,7 @@ describe("a map after a crash", () => {
       return item === "1" && !isAgain ? "no" : `{"n": ${item}}`
     })
     const { id } = await rig.launch(request({ each: numbers(3), schema: SCHEMA }))
-    const { group } = rig.task(id)
-    file = group?.kind === "each" ? group.file : ""
+    file = fileOf(rig.task(id))
     await rig.endedBeside(id)
     isAgain = true
     await rig.manager.resume(id, { prompt: "" }, rig.caller)
@@ -505,7 +505,7 @@ describe("a map after a crash", () => {
     agents((item) => item)
     const { id } = await rig.launch(request({ each: ["a", "b"] }))
     const task = await rig.endedBeside(id)
-    const file = task.group?.kind === "each" ? task.group.file : ""
+    const file = fileOf(task)
     writeFileSync(file, `${readFileSync(file, "utf8")}{"index":1,"ite`)
     const { answer } = await rig.manager.output(id, rig.caller)
     expect(answer?.split("\n")).toHaveLength(2)

@@ -1,27 +1,29 @@
 import { describe, expect, test } from "vitest"
 import { withAnswers } from "../../../src/core/dependencies.ts"
 import { nearest } from "../../../src/core/errors.ts"
-import type { ItemsPlan, ItemsResult } from "../../../src/core/group.ts"
 import { memberNames } from "../../../src/core/group.ts"
-import {
-  countItems,
-  countsText,
-  failureText,
-  groupText,
-  type ItemRow,
-  itemLines,
-  itemsResult,
-  type MemberState,
-  previewOf,
-  shownRows,
-  triesResult,
-} from "../../../src/core/members.ts"
+import { countMembers, countsText, type MemberState } from "../../../src/core/members.ts"
 import type { Task } from "../../../src/core/task.ts"
 import { nextItems } from "../../../src/features/maps/next.ts"
-import { withDigest } from "../../../src/features/tries/feature.ts"
+import { previewOf } from "../../../src/features/maps/permit.ts"
+import {
+  failureText,
+  type ItemRow,
+  type ItemsPlan,
+  itemLines,
+  itemsResult,
+  shownRows,
+} from "../../../src/features/maps/results.ts"
 import { nextTries } from "../../../src/features/tries/next.ts"
-import { summaryOf } from "../../../src/present/summary.ts"
+import { triesResult } from "../../../src/features/tries/results.ts"
+import { withDigest } from "../../../src/features/tries/work.ts"
+import { summaryOf as summaryWith } from "../../../src/present/summary.ts"
+import { groupText as groupTextWith } from "../../../src/present/view.ts"
+import { groupKindOf } from "../../support/groups.ts"
 import { outcomeOf, taskOf } from "../../support/tasks.ts"
+
+const summaryOf = (task: Task) => summaryWith(task, groupKindOf(task))
+const groupText = (task: Task, members: readonly MemberState[]) => groupTextWith(task, members, groupKindOf(task))
 
 const PLAN: ItemsPlan = { kind: "each", prompt: "DO {{item}}", total: 4, timeout: 0, file: "/p/bg_map.jsonl" }
 const COURSE = { coming: [], done: [], generation: 0, freeSlots: 9, now: 5000 }
@@ -91,9 +93,9 @@ describe("the next items of a map", () => {
 describe("the counts of a map", () => {
   test("the counts of a map add up to its total and fit into one short text", () => {
     const own = [item(0), item(1, { status: "completed" }), item(2, { status: "error" })]
-    const counts = countItems(9, own, [5, 6])
+    const counts = countMembers(9, own, [5, 6])
     expect(counts).toEqual({ valid: 3, failed: 1, running: 1, notBegun: 4, total: 9 })
-    expect(countsText(counts)).toBe("3 valid, 1 failed, 1 running, 4 not begun of 9")
+    expect(countsText(counts, ["valid", "failed"])).toBe("3 valid, 1 failed, 1 running, 4 not begun of 9")
   })
 
   test("the counts of a group describe its present run, or its outcome once it has ended", () => {
@@ -141,10 +143,10 @@ describe("a map's result", () => {
     expect(lines[2]).toBe("- 1 failed (item 11): once 0")
     expect(lines.at(-2)).toBe("- 4 failed for other reasons")
     expect(lines.at(-1)).toBe("Rows, one an item, of which the first has index 0: /p/bg_map.jsonl")
-    expect(summaryOf(taskOf({ status: "error", outcome: outcomeOf({ group: result }) }))).toEqual(lines)
-    expect(summaryOf(taskOf({ id: "bg_map", outcome: outcomeOf({ group: itemsResult(PLAN, rows, 0, 2) }) }))).toContain(
-      'Changes of 2 items were not merged: superagents_task(merge="bg_map") brings them into your files.',
-    )
+    expect(summaryOf(taskOf({ group: PLAN, outcome: outcomeOf({ group: result }) }))).toEqual(lines)
+    expect(
+      summaryOf(taskOf({ id: "bg_map", group: PLAN, outcome: outcomeOf({ group: itemsResult(PLAN, rows, 0, 2) }) })),
+    ).toContain('Changes of 2 items were not merged: superagents_task(merge="bg_map") brings them into your files.')
     expect(shownRows(rows).split("\n").at(-1)).toBe('{"index":31,"item":31,"state":"valid"}')
   })
 
@@ -163,12 +165,12 @@ describe("a map's result", () => {
   })
 
   test("a task that waits for a map reads whole rows, and the path only if some are missing", () => {
-    const team = itemsResult(PLAN, [row(0, "valid")], 0) as ItemsResult
+    const team = itemsResult(PLAN, [row(0, "valid")], 0)
     const map = taskOf({ id: "bg_map", outcome: outcomeOf({ group: team }) })
-    const few = withAnswers("NEXT", [{ task: map, text: '{"index":0}' }])
+    const few = withAnswers("NEXT", [{ task: map, text: '{"index":0}', rows: PLAN.file }])
     expect(few).not.toContain("Items: ")
     expect(few).not.toContain("These are not all rows")
-    const many = withAnswers("NEXT", [{ task: map, text: `${"x".repeat(7000)}\n${"y".repeat(7000)}` }])
+    const many = withAnswers("NEXT", [{ task: map, text: `${"x".repeat(7000)}\n${"y".repeat(7000)}`, rows: PLAN.file }])
     expect(many).toContain(`${"x".repeat(7000)}\n</task_answer>`)
     expect(many).toContain(`These are not all rows; all are in ${PLAN.file}.`)
   })
@@ -208,7 +210,7 @@ describe("a group's result", () => {
     expect(withDigest("DO", "bg_t", [taskOf()])).toContain("Try 1: it did not pass")
     const outcome = outcomeOf({ work: { files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] } })
     expect(withDigest("DO", "bg_t", [taskOf({ member: part, outcome })])).toContain("Files changed: a\n")
-    expect(triesResult(plan, [lone], () => undefined).rows[0]?.cost).toBe(0)
+    expect(triesResult(plan, [lone], new Map()).rows[0]?.cost).toBe(0)
   })
 })
 

@@ -1,21 +1,23 @@
 import { describe, expect, test } from "vitest"
-import { chosenIn, sizeOf, type TriesPlan } from "../../../src/core/group.ts"
-import {
-  isBegunIn,
-  type MemberState,
-  triesLine,
-  triesResult,
-  triesText,
-  tryEndText,
-  tryLines,
-} from "../../../src/core/members.ts"
+import { chosenIn, sizeOf } from "../../../src/core/group.ts"
+import { isBegunIn, type MemberState } from "../../../src/core/members.ts"
 import { NO_RECEIPT } from "../../../src/core/receipt.ts"
 import { filesNeededBy } from "../../../src/core/receipts/stands-on.ts"
 import type { Task } from "../../../src/core/task.ts"
-import { withDigest } from "../../../src/features/tries/feature.ts"
 import { nextTries } from "../../../src/features/tries/next.ts"
+import {
+  type TriesPlan,
+  type TriesResult,
+  triesResult,
+  tryEndText,
+  tryTexts,
+} from "../../../src/features/tries/results.ts"
+import { withDigest } from "../../../src/features/tries/work.ts"
 import { summaryOf } from "../../../src/present/summary.ts"
+import { groupKindOf } from "../../support/groups.ts"
 import { outcomeOf, taskOf } from "../../support/tasks.ts"
+
+const lineOf = (result: TriesResult) => tryTexts.summary(result, "bg_team")[0]
 
 const PLAN: TriesPlan = { kind: "tries", prompt: "DO", count: 3, timeout: 0 }
 const LADDER: TriesPlan = { ...PLAN, ladder: ["mock/one", "mock/two", "mock/three"] }
@@ -153,11 +155,10 @@ describe("the description of tries", () => {
     const guarded = all.map((each) => ({ ...each, task: { ...each.task, run: { ...each.task.run, guard } } }))
     const told = (members: typeof all, winner?: string) => {
       const plan = { ...PLAN, ...(winner && { winner, passed: receipt(true).check }) }
-      const group = triesResult(plan, members, () => undefined)
+      const group = triesResult(plan, members, new Map())
       const own = outcomeOf({ group, ...(winner && { receipt: receipt(true) }) })
-      return summaryOf(taskOf({ status: "error", run: { guard }, group: plan, outcome: own })).filter((line) =>
-        line.startsWith("Receipt"),
-      )
+      const task = taskOf({ status: "error", run: { guard }, group: plan, outcome: own })
+      return summaryOf(task, groupKindOf(task)).filter((line) => line.startsWith("Receipt"))
     }
     expect(told(guarded, "bg_part0001")).toEqual([expect.stringMatching(/^Receipt: check .*; guard: held in 1 of 2$/)])
     expect(told(guarded.slice(0, 1))).toEqual(["Receipt: guard: held in 0 of 1"])
@@ -169,30 +170,31 @@ describe("the description of tries", () => {
     const members = [
       failed(0, { outcome: { ...unpassed, usage: { ...unpassed.usage, cost: 0.021 } }, model, at: 12.3 }),
     ]
-    const rows = triesResult(LADDER, members, () => "refs/superagents-cleared/bg_team/1")
-    expect(triesLine(rows)).toBe("Tries: 1 of 3, none passed; $0.0210 in all")
-    expect(tryLines(rows)).toEqual([
+    const rows = triesResult(LADDER, members, new Map([["bg_part0000", "refs/superagents-cleared/bg_team/1"]]))
+    expect(lineOf(rows)).toBe("Tries: 1 of 3, none passed; $0.0210 in all")
+    expect(tryTexts.lines(rows)).toEqual([
       "1 mock/one: check did not pass (exit code 1), 12.3s, $0.0210, ses_0, refs/superagents-cleared/bg_team/1",
       "2 mock/two: not begun",
       "3 mock/three: not begun",
     ])
-    const won = triesResult(
-      { ...LADDER, winner: "bg_part0001" },
-      [...members, passed(1, { cost: 0.072 })],
-      () => undefined,
-    )
-    expect(triesLine(won)).toBe("Tries: 2 of 3, won by mock/two; $0.0930 in all. Its work is the task's result.")
-    expect(triesText(won)).toBe("won by mock/two, 1 did not pass")
-    expect(tryLines(won)[1]).toBe("2 mock/two: won, 1s, $0.0720, ses_1")
-    const plain = triesResult({ ...PLAN, winner: "bg_part0001" }, [passed(1)], () => undefined)
-    expect(triesLine(plain)).toContain("Tries: 1 of 3, won by try 2")
+    const won = triesResult({ ...LADDER, winner: "bg_part0001" }, [...members, passed(1, { cost: 0.072 })], new Map())
+    expect(lineOf(won)).toBe("Tries: 2 of 3, won by mock/two; $0.0930 in all. Its work is the task's result.")
+    expect(tryTexts.result(won)).toBe("won by mock/two, 1 did not pass")
+    expect(tryTexts.lines(won)[1]).toBe("2 mock/two: won, 1s, $0.0720, ses_1")
+    const plain = triesResult({ ...PLAN, winner: "bg_part0001" }, [passed(1)], new Map())
+    expect(lineOf(plain)).toContain("Tries: 1 of 3, won by try 2")
     const same = [failed(0, { model }), passed(1, { model })]
-    const ofOneModel = triesResult({ ...PLAN, winner: "bg_part0001" }, same, () => undefined)
-    expect(triesLine(ofOneModel)).toContain("won by try 2;")
-    expect([triesText(plain), triesText(ofOneModel)]).toEqual(["won by try 2", "won by try 2, 1 did not pass"])
-    expect(triesText({ ...won, rows: won.rows.map((row) => ({ ...row, how: "stopped" })) })).toBe("won by mock/two")
-    expect(tryLines(plain)[0]).toBe("1: not begun")
-    const gone = triesResult(PLAN, [member(0, { outcome: undefined, status: "cancelled" })], () => undefined)
+    const ofOneModel = triesResult({ ...PLAN, winner: "bg_part0001" }, same, new Map())
+    expect(lineOf(ofOneModel)).toContain("won by try 2;")
+    expect([tryTexts.result(plain), tryTexts.result(ofOneModel)]).toEqual([
+      "won by try 2",
+      "won by try 2, 1 did not pass",
+    ])
+    expect(tryTexts.result({ ...won, rows: won.rows.map((row) => ({ ...row, how: "stopped" })) })).toBe(
+      "won by mock/two",
+    )
+    expect(tryTexts.lines(plain)[0]).toBe("1: not begun")
+    const gone = triesResult(PLAN, [member(0, { outcome: undefined, status: "cancelled" })], new Map())
     expect(gone).toMatchObject({ cost: 0, rows: [{ how: "cancelled", cost: 0 }, {}, {}] })
   })
 
@@ -280,7 +282,7 @@ function life(plan: TriesPlan, rolls: (nth: number) => { passes: boolean; cents:
     const { begin, winner, ending } = nextTries(plan, members, [], 0)
     if (winner || ending) {
       const cents = members.reduce((sum, { task }) => sum + Math.round((task.outcome?.usage.cost ?? 0) * 100), 0)
-      return { won: winner !== undefined, cents, result: triesResult(plan, members, () => undefined) }
+      return { won: winner !== undefined, cents, result: triesResult(plan, members, new Map()) }
     }
     for (const nth of begin) {
       const { passes, cents } = rolls(nth)

@@ -4,9 +4,12 @@ import { createSignal } from "solid-js"
 import { pauseOf } from "../../../core/pause.ts"
 import { type Ask, isActive, isQueued } from "../../../core/task.ts"
 import { permissionAsk, questionAsk } from "../../../opencode/events.ts"
-import { decodeRecord } from "../../../runtime/record/codec.ts"
+import { recordDecoder } from "../../../runtime/record/codec.ts"
 import { LOOK_BACK_MS } from "../../board/state.ts"
 import type { BoardTask } from "../../board/task.ts"
+
+/** Runs of the board are no groups. */
+const decode = recordDecoder([])
 
 /**
  * Sessions are read from this much earlier, in ms, because clocks of other processes may differ and writes may be late.
@@ -63,7 +66,7 @@ export class BoardThreads {
   runOf(of: BoardTask) {
     this.#version[0]()
     const session = of.threadId === undefined ? undefined : this.#thread(of.threadId)
-    const task = session && decodeRecord(session)?.task
+    const task = session && decode(session)?.task
     if (!task || !isActive(task)) return undefined
     const state = isQueued(task) ? ("queued" as const) : ("running" as const)
     const { createdAt } = task.run
