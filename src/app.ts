@@ -12,7 +12,7 @@ import { hereKind } from "./runtime/places/here.ts"
 import type { PlaceKind, PlacePorts } from "./runtime/places/place.ts"
 import { COMMANDS } from "./runtime/places/root.ts"
 import { ownerNow, ownershipOf, processLives, processMark } from "./runtime/record/identity.ts"
-import type { ResultFolder } from "./runtime/result-folder.ts"
+import { ResultFolder } from "./runtime/result-folder.ts"
 import { TaskManager } from "./runtime/task-manager.ts"
 import type { UserActions } from "./runtime/user-actions.ts"
 import { toolsFor } from "./tools/index.ts"
@@ -120,7 +120,7 @@ export async function openApp(given: Connection, options: Options, features: rea
     features,
     development: isDevelopment(),
     kinds,
-    results: () => resultsOf(connection),
+    results: new ResultFolder(() => mainCheckout(connection.worktree, connection.directory)),
     commands,
     answer: (ask, reply) => connection.userActions.answer(ask, reply),
     // A listening server means that the users' screens may be on other machines, so there is no terminal.
@@ -194,11 +194,6 @@ const ownerMarks = ({ instance }: Connection): Ownership => ({
     return ownershipOf({ ...owner, seenAt: owner.seenAt + DAY_MS }, instance) === "alive"
   },
 })
-
-async function resultsOf({ worktree, directory }: Connection): Promise<ResultFolder> {
-  const { ResultFolder } = await import("./runtime/result-folder.ts")
-  return new ResultFolder(mainCheckout(worktree, directory))
-}
 
 /**
  * Reads `NODE_ENV` from a copy of `process.env`: in plugins, OpenCode's Bun replaces `process.env.NODE_ENV` by

@@ -85,8 +85,6 @@ export type GroupKind<Plan = Group, Result = GroupResult> = GroupSchemas<Plan, R
    * asked again after a failed check.
    */
   readonly picksOne?: true
-  /** Advice where the files of a launch cannot be captured. */
-  readonly captureAdvice?: string
   /** Words for members that completed and for members that failed. */
   readonly ends: readonly [completed: string, failed: string]
   /** File with the rows that are the group's answer. Absent where a member's answer is the group's. */
@@ -163,21 +161,19 @@ export type MemberName = { readonly nth: number; readonly id: string; readonly s
 export type GroupWork<Plan = Group> = {
   /** Prompt of a member that is about to begin. */
   prompt?(group: GroupAtWork<Plan>, text: string, nth: number): string
+  /** Called before the members of the group's first run begin. */
+  open?(group: GroupAtWork<Plan>): Promise<void>
   /**
-   * Called before the members of a run begin. Returns the indexes of members that earlier runs have completed. Throws a
-   * `CallError` where the run cannot begin.
+   * Called before a later run, and after a restart. Returns the numbers of completed members; undefined if nobody can
+   * know them.
    */
-  open?(group: GroupAtWork<Plan>): Promise<readonly number[]>
-  /** Like `open`, for a run that continues after a restart. Undefined if it cannot continue. */
   reopen?(group: GroupAtWork<Plan>): Promise<readonly number[] | undefined>
   /** Called when a member begins or is closed, while the group is at work. */
   noted?(group: GroupAtWork<Plan>, member: Task): Promise<void>
   /** Closes the run once all members are closed. */
   finish(group: GroupAtWork<Plan>): Promise<{ found: Partial<Outcome>; check?: CheckResult }>
-  /** Answer of the group, where it is not a member's. */
-  answer?(plan: Plan, files: ResultFiles): Promise<string>
-  /** Members that the group's files name. */
-  names?(plan: Plan, files: ResultFiles): Promise<readonly MemberName[]>
+  /** Reads the rows that are the group's answer, and the members that they name. */
+  rows?(plan: Plan, files: ResultFiles): Promise<{ text: string; members: readonly MemberName[] }>
 }
 
 /** Functions with which a feature takes part in runs. The state of the feature belongs to one plugin instance. */

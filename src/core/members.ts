@@ -69,15 +69,11 @@ export type MemberCounts = {
   readonly total: number
 }
 
-/** `own`: members of the present run. `done`: members that earlier runs settled as valid. */
-export function countMembers(
-  total: number,
-  own: readonly MemberState[],
-  done: { readonly length: number },
-): MemberCounts {
-  const running = own.filter(({ task }) => isActive(task)).length
-  const valid = own.filter(({ task }) => task.status === "completed").length + done.length
-  const rest = own.length + done.length
+/** `own`: members of the present run. `done`: number of members that earlier runs completed. */
+export function countMembers(total: number, own: readonly Task[], done: number): MemberCounts {
+  const running = own.filter(isActive).length
+  const valid = own.filter(({ status }) => status === "completed").length + done
+  const rest = own.length + done
   return { valid, failed: rest - running - valid, running, notBegun: total - rest, total }
 }
 

@@ -21,7 +21,7 @@ import { ago, duration, formatTime } from "../lib/format.ts"
 import { capital, count, formatInteger, head, inTagsWithID, oneLine, tail } from "../lib/text.ts"
 import { usageText } from "./figures.ts"
 import { modelLine, noText, summaryOf, workSummary } from "./summary.ts"
-import { groupCounts, type Report, type ShownDiff, type TaskView } from "./view.ts"
+import { groupText, type Report, type ShownDiff, type TaskView } from "./view.ts"
 import { attemptText, FETCHING_WORK } from "./words.ts"
 
 /**
@@ -88,7 +88,7 @@ function waitedText({ waited, task: { run } }: TaskView): string {
 
 /** Status of a task, with its present activity while it is active. */
 export const statusOf = (view: TaskView): string =>
-  view.counts ? `${stateOf(view)}, ${groupCounts(view)}` : stateOf(view)
+  view.counts ? `${stateOf(view)}, ${groupText(view)}` : stateOf(view)
 
 function stateOf(view: TaskView): string {
   const { task, phase, failing } = view

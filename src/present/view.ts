@@ -1,7 +1,7 @@
 import { pauseAmong, waitsFor } from "../core/dependencies.ts"
 import type { GroupKind } from "../core/feature.ts"
-import { chosenIn, sizeOf } from "../core/group.ts"
-import { countMembers, countsText, type MemberCounts, type MemberState } from "../core/members.ts"
+import { chosenIn } from "../core/group.ts"
+import { countsText, type MemberCounts, type MemberState } from "../core/members.ts"
 import { type Pause, type PauseView, pauseText, waitsForText } from "../core/pause.ts"
 import {
   type Ask,
@@ -100,26 +100,10 @@ export function phaseAmong(task: Task, progress: PhaseFacts, around: Around, now
   return phaseOf(task, progress, ownTasks, limit ? [waitsForText(limit, now)] : others, pause && pauseText(pause, now))
 }
 
-/** Counts of a group's members, or the result of an ended group. */
-export function groupCounts({ task, counts, groupKind: kind }: TaskView): string | undefined {
-  const result = isActive(task) ? undefined : task.outcome?.group
+/** Result of an ended group in a few words, or counts of its members. */
+export function groupText({ task, counts, groupKind: kind }: Pick<TaskView, "task" | "counts" | "groupKind">) {
+  const result = task.outcome?.group
   return result ? kind?.texts.result(result) : counts && kind && countsText(counts, kind.ends)
-}
-
-/** Results of a group's members in a few words. `members`: among them those of the group. */
-export function groupText(
-  { id, group, outcome, run }: Task,
-  members: readonly MemberState[],
-  kind: GroupKind | undefined,
-): string | undefined {
-  if (!group || !kind) return undefined
-  if (outcome?.group) return kind.texts.result(outcome.group)
-  const parts = members.filter(({ task: { member } }) => member?.of === id)
-  const own = parts.filter(({ task: { member } }) => member?.run === run.generation)
-  // Where all members count, a later run does not begin those again that an earlier run settled.
-  const settled = parts.filter(({ task: { status } }) => !kind.picksOne && status === "completed")
-  const done = new Set(settled.filter((part) => !own.includes(part)).map(({ task: { member } }) => member?.nth))
-  return countsText(countMembers(sizeOf(group), own, { length: done.size }), kind.ends)
 }
 
 /**

@@ -6,7 +6,7 @@ import { sleepFor } from "../lib/clock.ts"
 import { type Answer, toldStatus } from "../present/notification.ts"
 import { notificationID } from "./mailbox/sender.ts"
 import type { Services } from "./parts.ts"
-import { filesIn, type ResultFolder } from "./result-folder.ts"
+import type { ResultFolder } from "./result-folder.ts"
 
 /** Delays between checks whether OpenCode has closed the message of an aborted turn. */
 const CLOSING_DELAYS_MS = [20, 100, 400] as const
@@ -20,9 +20,9 @@ const MOST_KEPT_CHARS = 1_000_000
 export class Answers {
   readonly #services: Services
 
-  readonly #results: () => Promise<ResultFolder>
+  readonly #results: ResultFolder
 
-  constructor(services: Services, results: () => Promise<ResultFolder>) {
+  constructor(services: Services, results: ResultFolder) {
     this.#services = services
     this.#results = results
   }
@@ -70,8 +70,8 @@ export class Answers {
     const chosen = store.get(chosenIn(task.group) ?? "")
     if (chosen) return this.#read(chosen)
     const work = await groupKindOf(task)?.work()
-    const rows = task.group && (await work?.answer?.(task.group, filesIn(this.#results)))
-    return { answer: { text: rows ?? "", gone: false }, closed: true }
+    const rows = task.group && (await work?.rows?.(task.group, this.#results))
+    return { answer: { text: rows?.text ?? "", gone: false }, closed: true }
   }
 
   /**

@@ -5,7 +5,6 @@ import { chosenIn, type GroupResult } from "../core/group.ts"
 import { holdsPlace, isActive, isUnmerged, type Merge, type Outcome, slotSessionOf, type Task } from "../core/task.ts"
 import { cutOffMergeNote } from "../present/notes.ts"
 import type { ArchivedMembers, GroupArchive } from "./groups/group-archive.ts"
-import { membersOf } from "./groups/plans.ts"
 import type { Services } from "./parts.ts"
 import { kindOf, PlaceError, type PlaceKind, type WorkDiff } from "./places/place.ts"
 import type { Places } from "./places/places.ts"
@@ -82,8 +81,8 @@ export class Archive {
     const picksOne = task && group && groupKindOf(task)?.picksOne
     if (!picksOne || !task.outcome || !work || isActive(task) || store.isForeign(groupID)) return
     try {
-      const { refs } = await this.#groupArchive.keep(task)
-      await this.#record(task, { ...task.outcome, group: withRefs(group, refs) })
+      const kept = await this.#archive(task)
+      await this.#record(task, { ...task.outcome, group: kept.group })
     } catch (error) {
       opencode.log("warn", "the work of members could not be put aside", { task: groupID, error: messageOf(error) })
     }
@@ -127,7 +126,7 @@ export class Archive {
   async #onceReached<Value>(task: Task, keep: () => Promise<Value>, { signal }: Waiting): Promise<Value | undefined> {
     const { store } = this.#services
     const place = await this.#places.placeOf(task)
-    const ids = [task, ...membersOf(store, task).map((member) => member.task)].map(({ id }) => id)
+    const ids = [task, ...store.membersOf(task).map((member) => member.task)].map(({ id }) => id)
     try {
       for (let tries = 1; ; tries++) {
         for (const id of ids) await place.reach?.(id, signal)

@@ -21,9 +21,11 @@ import { Dispatcher } from "./dispatcher.ts"
 import { Effects } from "./effects.ts"
 import { EventRouter } from "./event-router.ts"
 import { GroupArchive } from "./groups/group-archive.ts"
-import { GroupMembers, Groups } from "./groups/groups.ts"
-import { type Launching, launchingOf } from "./launch/create-launcher.ts"
+import { Groups } from "./groups/groups.ts"
 import { TaskDependencies } from "./launch/dependencies.ts"
+import { Launcher } from "./launch/launcher.ts"
+import { Queue } from "./launch/queue.ts"
+import { TaskResumer } from "./launch/resuming.ts"
 import { Unattended } from "./launch/unattended.ts"
 import { outboxOf } from "./mailbox/create-outbox.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
@@ -34,9 +36,10 @@ import type { PlaceKind } from "./places/place.ts"
 import { Places } from "./places/places.ts"
 import { Poller } from "./poller.ts"
 import { Recovery } from "./recovery/recovery.ts"
-import { Overview, TaskFinder, TaskReporter } from "./reports.ts"
+import { Reports } from "./reports.ts"
 import { Requests, tellTask } from "./requests.ts"
 import type { ResultFolder } from "./result-folder.ts"
+import { Scheduler } from "./scheduler.ts"
 import { stopSession } from "./sessions.ts"
 import { Retention } from "./tasks/retention.ts"
 import { TaskStore } from "./tasks/store.ts"
@@ -54,8 +57,8 @@ export type ManagerPorts = {
   readonly development: boolean
   readonly features: readonly Feature[]
   readonly kinds: readonly PlaceKind[]
-  /** Returns the folder of values and rows. Called only where there are any. */
-  readonly results?: () => Promise<ResultFolder>
+  /** Values of tasks and rows of groups. */
+  readonly results: ResultFolder
   /** Answers a question for the user. False where the question is no longer open. */
   readonly answer?: (ask: Ask, reply: Reply) => Promise<boolean>
   readonly isTerminal?: () => Promise<boolean>
@@ -80,7 +83,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     isTelling: (parentID) => outbox.isTelling(parentID),
     tookOver: ({ parentID }) => lost(parentID, dispatcher, recovery),
   })
-  const results = ports.results ?? (() => Promise.reject(new CallError("There is no folder of results here.")))
+  const { results } = ports
   const answers = new Answers(services, results)
   const { ledger, allowance, foreignCosts } = budgetsOf(services)
   const closed = (taskID: string): Promise<void> => dispatcher.closed(taskID)
@@ -90,16 +93,16 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const archive = new Archive(services, places, groupArchive, { closed, note })
   const keep = resultWriter(services, results)
   const outbox: Outbox = outboxOf(services, ports.development, answers, () => ({ dispatcher, pauser, at }))
-  const members: GroupMembers = new GroupMembers(services, {
+  const others = () => ({ queue, scheduler, dispatcher })
+  const groups: Groups = new Groups(services, {
     groupArchive,
-    workOf: (task) => groups.workOf(task),
+    answers,
+    results,
+    keep,
     randomID: ports.randomID,
-    began: (member) => groups.note(member),
-    over: (task) => dispatcher.over(task),
-    launching: () => launching,
+    others,
   })
-  const groups: Groups = new Groups(services, { groupArchive, members, answers, results, keep, closed })
-  const reschedule = () => launching.scheduler.reschedule()
+  const reschedule = () => scheduler.reschedule()
   const at = (time: number) => poller.at(time)
   const runtime = { ...ports, ...services, reschedule, keep, note, wakeAt: at }
   const bodies = bodiesOf(ports.features, { ...runtime, ...stepsOf(() => ({ dispatcher, dependencies })) })
@@ -109,28 +112,29 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     reschedule()
     poller.stopIfIdle()
   }
-  const watch = () => poller.wake()
   const dispatcher: Dispatcher = new Dispatcher(services, {
     outbox,
     answers,
     ledger,
-    effects: new Effects(services, { groups, members, places, answers, verifiers, note }),
+    effects: new Effects(services, { groups, places, answers, verifiers, note }),
     verifiers,
-    nextMembers: (task, run) => members.next(task, run),
+    nextMembers: (task, run) => groups.next(task, run),
     places,
     settled: (member) => groups.note(member),
     freed,
     at,
   })
   const dependencies = new TaskDependencies(services, dispatcher)
-  const own = { bodies: [...bodies.values()], pauser }
-  const begins = { ...own, dependencies, dispatcher, places, allowance, foreignCosts, results, watch }
-  const sources = [dependencies, ...own.bodies, outbox]
-  const launching: Launching = launchingOf(services, { ...ports, ...begins, sources })
-  const recovery = new Recovery(services, { ...begins, groups, outbox, ledger, verifiers, changed: freed })
-  const poller: Poller = new Poller(services, { ...begins, recovery, outbox, ledger, reschedule })
-  const retryNow = retryingBy(pauser)
-  return { ...begins, ...launching, parts: services, answers, ledger, archive, outbox, retryNow, recovery, poller }
+  const own = { ...ports, bodies: [...bodies.values()], pauser, answers, ledger, allowance, foreignCosts, places }
+  const known = { ...own, archive, groups, verifiers, outbox, dispatcher, dependencies, watch: () => poller.wake() }
+  const scheduler: Scheduler = new Scheduler(services, { ...known, sources: [dependencies, ...own.bodies, outbox] })
+  const queue: Queue = new Queue(services, { ...known, scheduler })
+  const launching = { ...known, queue, scheduler }
+  const launcher = new Launcher(services, launching)
+  const resuming = new TaskResumer(services, launching)
+  const recovery = new Recovery(services, { ...known, changed: freed })
+  const poller: Poller = new Poller(services, { ...known, recovery, reschedule })
+  return { ...launching, launcher, resuming, recovery, poller, parts: services, retryNow: retryingBy(pauser) }
 }
 
 /** Steps of `Runtime` that features may take. Each step calls `parts`, because the parts may be created later. */
@@ -163,32 +167,19 @@ function budgetsOf(services: Services) {
 }
 
 /** Creates the parts that only use others: the API of tools, hooks, terminal, page and board. */
-function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async () => false }: ManagerPorts) {
-  const {
-    parts: services,
-    answers,
-    ledger,
-    archive,
-    places,
-    outbox,
-    dispatcher,
-    pauser,
-    retryNow,
-    recovery,
-    poller,
-  } = inside
-  const { scheduler, resuming, bodies, dependencies, queue, allowance, foreignCosts, results } = inside
+function sidesOf(inside: ReturnType<typeof insideOf>, { answer = async () => false }: ManagerPorts) {
+  const { parts: services, dispatcher, pauser, retryNow, resuming, scheduler } = inside
   const { store } = services
   const tell = (task: Task, text: string) => tellTask(services, dispatcher, task, text)
-  const remover = new TaskRemover(services, { dispatcher, ledger, reschedule: () => scheduler.reschedule() })
+  const remover = new TaskRemover(services, { ...inside, reschedule: () => scheduler.reschedule() })
   const forget = (task: Task) => remover.forget(task)
   const limitOf = (task: Task) => {
     const model = modelOf(task)
     return model && pauser?.limitOf(model, task)
   }
-  const retention = new Retention(services, { dependencies, forget, places })
-  const overview = new Overview(services, { dispatcher, answers, recovery, archive, limitOf })
-  const cancelling = new TaskCanceller(services, { dispatcher, archive, retention, forget, places })
+  const retention = new Retention(services, { ...inside, forget })
+  const reports = new Reports(services, { ...inside, limitOf })
+  const cancelling = new TaskCanceller(services, { ...inside, retention, forget })
   const requests = new Requests(services, {
     dispatcher,
     forget: (task) => cancelling.forget([task]),
@@ -198,21 +189,16 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
     answer,
   })
-  const taskFinder = new TaskFinder(services, results)
-  const reporting = new TaskReporter(services, { dispatcher, answers, archive, limitOf, taskFinder })
-  const routerPorts = { dispatcher, outbox, bodies, requests, poller, places }
-  const eventRouter = new EventRouter(services, { ...routerPorts, forget: (task) => cancelling.forgetLost(task) })
-  const begins = { dispatcher, randomID, queue, allowance, foreignCosts }
-  const unattended = new Unattended(services, { ...begins, ledger, poller, recovery })
+  const forgetLost = (task: Task) => cancelling.forgetLost(task)
+  const eventRouter = new EventRouter(services, { ...inside, requests, forget: forgetLost })
+  const unattended = new Unattended(services, inside)
   return {
     cancelling,
-    opening: taskFinder,
-    reporting,
+    reports,
     eventRouter,
     unattended,
     tell,
     retention,
-    overview,
     requests,
     forget,
     limitOf,
@@ -221,10 +207,10 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
 
 /** Stores values in files of the project; see `Runtime`. */
 const resultWriter =
-  ({ opencode }: Services, results: () => Promise<ResultFolder>) =>
+  ({ opencode }: Services, results: ResultFolder) =>
   async (taskID: string, json: string): Promise<string | undefined> => {
     try {
-      return await (await results()).keep(taskID, json)
+      return await results.keep(taskID, json)
     } catch (error) {
       opencode.log("warn", "a value could not be kept in a file", { task: taskID, error: messageOf(error) })
       return undefined

@@ -30,15 +30,14 @@ export type EffectPorts = {
   readonly verifiers: Verifiers
   readonly answers: Answers
   readonly groups: GroupEffects
-  readonly members: MemberEffects
   readonly note: Outbox["note"]
 }
 
 type GroupEffects = {
+  make(task: Task, nth: number, text: string): Promise<void>
   open(task: Task): Promise<readonly number[]>
   archive(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }>
 }
-type MemberEffects = { make(task: Task, nth: number, text: string): Promise<void> }
 
 type Of<Do extends MachineCommand["do"]> = Extract<MachineCommand, { do: Do }>
 type Back = (input: Input) => void
@@ -86,7 +85,7 @@ export class Effects {
       case "prepare":
         return back(await this.#prepare(handle, task, command))
       case "create member":
-        await this.#ports.members.make(task, command.nth, command.text)
+        await this.#ports.groups.make(task, command.nth, command.text)
         return back({ type: "member created", nth: command.nth })
       case "prompt":
         return back(await this.#prompt(task, command))

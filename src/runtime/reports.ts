@@ -7,21 +7,37 @@ import type { Report, TaskView } from "../present/view.ts"
 import type { Answers } from "./answers.ts"
 import type { Archive } from "./archive.ts"
 import type { Dispatcher } from "./dispatcher.ts"
-import { membersOf } from "./groups/plans.ts"
 import type { Services } from "./parts.ts"
 import type { Recovery } from "./recovery/recovery.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
-import { filesIn, type ResultFolder } from "./result-folder.ts"
+import type { ResultFolder } from "./result-folder.ts"
 import { findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
 
-/** Finds a task of a session, or a group's member while its session exists. */
-export class TaskFinder {
-  readonly #services: Services
-  readonly #results: () => Promise<ResultFolder>
+/** Tolerance for clocks of other processes and pending writes, in ms. */
+const SLACK_MS = 5000
 
-  constructor(services: Services, results: () => Promise<ResultFolder>) {
+export type ReportPorts = {
+  readonly dispatcher: Dispatcher
+  readonly answers: Answers
+  readonly archive: Archive
+  readonly recovery: Recovery
+  readonly results: ResultFolder
+  readonly limitOf: (task: Task) => PauseView | undefined
+}
+
+/**
+ * Finds tasks and members, and reports on them: to the sessions that ask for their own, and to a user who looks at the
+ * whole project. Reading all tasks does not mark them as retrieved.
+ */
+export class Reports {
+  readonly #services: Services
+  readonly #ports: ReportPorts
+  #refreshedAt: number
+
+  constructor(services: Services, ports: ReportPorts) {
     this.#services = services
-    this.#results = results
+    this.#ports = ports
+    this.#refreshedAt = services.clock.now()
   }
 
   /** Finds a task by id, session, prefix of either, or member name. Throws a `CallError` with the possible names. */
@@ -71,7 +87,7 @@ export class TaskFinder {
   }
 
   #stored(group: Task): readonly Task[] {
-    return membersOf(this.#services.store, group).map(({ task }) => task)
+    return this.#services.store.membersOf(group).map(({ task }) => task)
   }
 
   /** Members of a group by its files or its result, because their records are not read at the start. */
@@ -82,32 +98,13 @@ export class TaskFinder {
       id && sessionID ? [{ nth, id, sessionID }] : [],
     )
     const work = await this.#services.groupKindOf(task)?.work()
-    return (group && (await work?.names?.(group, filesIn(this.#results)))) ?? named
+    return (group && (await work?.rows?.(group, this.#ports.results)))?.members ?? named
   }
 
   /** Reads the member's own record, if it is verified. */
   async #read({ id, sessionID }: MemberName): Promise<Task | undefined> {
     const session = await this.#services.opencode.session(sessionID)
     return session?.record?.task.id === id ? session.record.task : undefined
-  }
-}
-
-type ReportingPorts = {
-  readonly dispatcher: Dispatcher
-  readonly answers: Answers
-  readonly archive: Archive
-  readonly taskFinder: TaskFinder
-  readonly limitOf: (task: Task) => PauseView | undefined
-}
-
-/** Creates reports of tasks for the sessions that ask for them. */
-export class TaskReporter {
-  readonly #services: Services
-  readonly #ports: ReportingPorts
-
-  constructor(services: Services, ports: ReportingPorts) {
-    this.#services = services
-    this.#ports = ports
   }
 
   /**
@@ -116,7 +113,7 @@ export class TaskReporter {
    */
   async report(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<Report> {
     const { store, clock, journal } = this.#services
-    const found = await this.#ports.taskFinder.find(reference, store.ofParent(sessionID))
+    const found = await this.find(reference, store.ofParent(sessionID))
     const { pause, at } = this.#view(found)
     // Do not wait for a task whose pause is longer than the wait: the task will not end during it.
     const goesOnIn = (pause && whenOf(pause, at)?.in) ?? 0
@@ -133,7 +130,7 @@ export class TaskReporter {
         view: this.#view(task),
         firstLook: false,
         resumable: this.#services.options.resumable,
-        members: membersOf(store, task),
+        members: store.membersOf(task),
         ...(waits && { waited: block }),
       }
     const { text: answer, gone } = await this.#ports.answers.of(task)
@@ -149,7 +146,7 @@ export class TaskReporter {
       firstLook: change !== undefined,
       resumable,
       shown: workDiff,
-      members: membersOf(store, task),
+      members: store.membersOf(task),
     }
   }
 
@@ -178,36 +175,6 @@ export class TaskReporter {
       signal?.addEventListener("abort", finish)
       handle.waiters.add(finish)
     })
-  }
-
-  #view(task: Task): TaskView {
-    return viewOf(task, this.#services, this.#ports.limitOf)
-  }
-}
-
-/** Tolerance for clocks of other processes and pending writes, in ms. */
-const SLACK_MS = 5000
-
-type OverviewPorts = {
-  readonly dispatcher: Dispatcher
-  readonly answers: Answers
-  readonly recovery: Recovery
-  readonly archive: Archive
-  readonly limitOf: (task: Task) => PauseView | undefined
-}
-
-/**
- * Tasks of all sessions, for a user who looks at the whole project. Reading them here does not mark them as retrieved.
- */
-export class Overview {
-  readonly #services: Services
-  readonly #ports: OverviewPorts
-  #refreshedAt: number
-
-  constructor(services: Services, ports: OverviewPorts) {
-    this.#services = services
-    this.#ports = ports
-    this.#refreshedAt = services.clock.now()
   }
 
   /** Reads tasks that other processes launched since the last call. Never rejects. */

@@ -22,10 +22,11 @@ async function makeResultsFolder(project: string): Promise<string> {
 }
 
 /** Values of tasks and rows of groups, in the main checkout, not committed. */
-export class ResultFolder {
-  readonly #project: string
+export class ResultFolder implements ResultFiles {
+  /** The main checkout, which is looked for at the first use. */
+  readonly #project: () => string
 
-  constructor(project: string) {
+  constructor(project: () => string) {
     this.#project = project
   }
 
@@ -36,7 +37,7 @@ export class ResultFolder {
 
   /** Path of a task's value. */
   valueOf(taskID: string): string {
-    return join(resultsFolder(this.#project), `${taskID}.json`)
+    return join(resultsFolder(this.#project()), `${taskID}.json`)
   }
 
   /** Stores a task's value and returns its path. */
@@ -47,7 +48,7 @@ export class ResultFolder {
   }
 
   async write(file: string, text: string): Promise<void> {
-    await makeResultsFolder(this.#project)
+    await makeResultsFolder(this.#project())
     await replaceFile(file, text)
   }
 
@@ -64,10 +65,3 @@ export class ResultFolder {
     })
   }
 }
-
-/** Files of the folder, which is created when it is first used. */
-export const filesIn = (folder: () => Promise<ResultFolder>): ResultFiles => ({
-  write: async (file, text) => (await folder()).write(file, text),
-  append: async (file, lines) => (await folder()).append(file, lines),
-  read: async (file) => (await folder()).read(file),
-})

@@ -17,13 +17,13 @@ import {
 import { lastWordRefusal, lastWordRequest } from "../core/watchdog.ts"
 import type { Cleared, Report, TaskView } from "../present/view.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
-import { resumesWithoutPrompt } from "./groups/plans.ts"
 import { authorizeTell, type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
+import { resumesWithoutPrompt } from "./launch/resuming.ts"
 import type { Unattended } from "./launch/unattended.ts"
 import type { Services } from "./parts.ts"
 import type { PlaceEvent, PlaceKind, RemoteActivity } from "./places/place.ts"
-import type { Overview } from "./reports.ts"
+import type { Reports } from "./reports.ts"
 import { refuseUntellable } from "./requests.ts"
 import { type CancelSelector, findBatch, findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
 
@@ -51,8 +51,8 @@ export class TaskManager {
     return [...this.#all.bodies.values()].flatMap(({ requests }) => requests ?? [])
   }
 
-  get overview(): Overview {
-    return this.#all.overview
+  get overview(): Reports {
+    return this.#all.reports
   }
 
   /** Runs of the board. */
@@ -109,9 +109,9 @@ export class TaskManager {
   }
 
   /** Path of the file with the value or the rows of a task's run; undefined for none. */
-  async resultsOf(task: Task): Promise<string | undefined> {
+  resultsOf(task: Task): string | undefined {
     const rows = task.group && this.#services.groupKindOf(task)?.rows?.(task.group)
-    return rows ?? (task.run.schema && (await this.#all.results()).valueOf(task.id))
+    return rows ?? (task.run.schema && this.#all.results.valueOf(task.id))
   }
 
   /** Sends a message to an active task. `waits`: the task reads the message after a prompt that is not sent yet. */
@@ -195,8 +195,8 @@ export class TaskManager {
   async idsOf(reference: string, sessionID: string): Promise<readonly string[]> {
     const own = this.#services.store.ofParent(sessionID)
     const batch = findNamedBatch(reference, own)
-    const tasks = batch.length > 0 ? batch : [await this.#all.opening.find(reference, own)]
-    const all = tasks.map(async (task) => (task.group?.place ? this.#all.opening.completed(task) : [task]))
+    const tasks = batch.length > 0 ? batch : [await this.#all.reports.find(reference, own)]
+    const all = tasks.map(async (task) => (task.group?.place ? this.#all.reports.completed(task) : [task]))
     return (await Promise.all(all)).flat().map(({ id }) => id)
   }
 
@@ -205,18 +205,18 @@ export class TaskManager {
    * wait for the end, in ms.
    */
   output(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<Report> {
-    return this.#all.reporting.report(reference, caller.sessionID, block, signal)
+    return this.#all.reports.report(reference, caller.sessionID, block, signal)
   }
 
   /** Outputs of one task or member, or of a batch. */
   outputs(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<readonly Report[]> {
-    return this.#all.reporting.reports(reference, caller.sessionID, block, signal)
+    return this.#all.reports.reports(reference, caller.sessionID, block, signal)
   }
 
   /** Merges an ended task's changes into its parent's folder. */
   async merge(reference: string, caller: Caller): Promise<TaskView> {
     const { store } = this.#services
-    const found = await this.#all.opening.find(reference, store.ofParent(caller.sessionID))
+    const found = await this.#all.reports.find(reference, store.ofParent(caller.sessionID))
     const kind = found.member && this.#services.groupKindOf(found)
     if (kind?.picksOne)
       throw new CallError(

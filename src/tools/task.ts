@@ -213,8 +213,8 @@ type Given = Readonly<Record<string, unknown>>
 export function taskTool(manager: TaskManager, options: Options): Tool {
   const { features } = manager
   const placeOf = ({ task: { place } }: TaskView) => place && kindOf(manager.kinds, place.kind).called(place.kind)
-  const begun = async (view: TaskView, allowance: readonly string[]) => {
-    const results = await manager.resultsOf(view.task)
+  const begun = (view: TaskView, allowance: readonly string[]) => {
+    const results = manager.resultsOf(view.task)
     return { view, allowance, results, place: placeOf(view), closed: manager.limitOf(view.task) }
   }
   const toldLimits = new Map<string, string>()
@@ -250,7 +250,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       if (mode === "resume") {
         const request = { ...own, prompt, timeout, maxCost, merge }
         const view = await manager.resume(args.resume ?? "", request, caller)
-        return renderResume(await begun(view, manager.allowance(view.task)))
+        return renderResume(begun(view, manager.allowance(view.task)))
       }
       const { model, place } = args
       const after = typeof args.after === "string" ? oneLine(args.after) : args.after
@@ -260,7 +260,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const asked = { description, prompt, agent, model, batch, timeout, maxCost, after, place, merge }
       const request = { ...own, ...asked }
       const launched = await manager.launch(request, caller)
-      const constraints = await begun(launched.view, newLimits(launched.view))
+      const constraints = begun(launched.view, newLimits(launched.view))
       return renderLaunch({ ...launched, ...constraints }, model !== undefined)
     },
   })

@@ -162,7 +162,7 @@ test("a long JSON value is stored only under the task's id, and readers are told
   const schema = { type: "object", properties: { by: { type: "number" } }, required: ["by", "notes"] }
   const notes = "x".repeat(9000)
   const project = mkdtempSync(join(tmpdir(), "superagents-values-"))
-  rig = rigIn({}, new ResultFolder(project))
+  rig = rigIn({}, new ResultFolder(() => project))
   const prompts: string[] = []
   rig.onPrompt("SUM UP", { text: "ok" })
   agents((nth, folder) => {

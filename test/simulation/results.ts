@@ -5,7 +5,7 @@ export class KeptResults extends ResultFolder {
   readonly #files = new Map<string, string>()
 
   constructor() {
-    super("/project")
+    super(() => "/project")
   }
 
   override async write(file: string, text: string): Promise<void> {

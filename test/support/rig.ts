@@ -114,7 +114,7 @@ export class Rig {
     this.#features = [...IN_PROCESS.map((featureOf) => featureOf(this)), ...features]
     this.#isTerminal = isTerminal
     this.#kind = kind
-    this.#results = results ?? new Unwritten(this.project)
+    this.#results = results ?? new Unwritten(() => this.project)
     this.#worktrees = worktrees
     this.#hears = hears
     this.#elsewhere = elsewhere
@@ -290,7 +290,7 @@ export class Rig {
       development: this.#development,
       features: this.#features,
       kinds: this.#kinds(),
-      results: async () => this.#results,
+      results: this.#results,
       isTerminal: this.#isTerminal,
     })
     this.opencode.listen((event) => manager.handle(event))

@@ -3,7 +3,7 @@ import type { Feature, GroupKind } from "../../core/feature.ts"
 import { count, group, option, stricter, text, type ValuesOf } from "../../options/spec.ts"
 import type { GroupRequest } from "../../runtime/launch/request.ts"
 import { nextItems } from "./next.ts"
-import { ENDS, type ItemsPlan, type ItemsResult, itemTexts, planSchema, resultSchema } from "./results.ts"
+import { type ItemsPlan, type ItemsResult, itemTexts, planSchema, resultSchema } from "./results.ts"
 
 const options = {
   each: group("One prompt for many items.", {
@@ -26,7 +26,7 @@ const items: GroupKind<ItemsPlan, ItemsResult> = {
   plan: planSchema,
   result: resultSchema,
   noun: { one: "item", a: "an item", many: "items" },
-  ends: ENDS,
+  ends: ["valid", "failed"],
   rows: ({ file }) => file,
   next: nextItems,
   member: ({ group: { total, place }, model }, nth) => ({
@@ -61,18 +61,14 @@ export const maps: Feature = {
       asGiven: true,
       isGroup: true,
       async read(given, { folder, prompt, options: { each }, mayRead }): Promise<GroupRequest> {
-        const { itemsGiven } = await import("./items.ts")
+        const { itemsGiven, permitItems } = await import("./items.ts")
         const request = { folder, most: each.most, prompt }
         const all = await itemsGiven(given as readonly unknown[] | string, request, mayRead)
-        const permission = each.ask > 0 && all.length > each.ask && MANY_ITEMS
+        const asks = each.ask > 0 && all.length > each.ask
         return {
-          plan: ({ file = "", ...common }) => ({
-            group: { kind: "each", prompt, total: all.length, file, ...common },
-          }),
+          plan: (common) => ({ group: { kind: "each", prompt, total: all.length, ...common } }),
           state: { items: all },
-          ...(permission && {
-            permit: async (call) => (await import("./permit.ts")).permitItems({ permission, prompt, items: all }, call),
-          }),
+          ...(asks && { permit: (call) => permitItems({ permission: MANY_ITEMS, prompt, items: all }, call) }),
         }
       },
       excludes: { fork: "each item starts fresh" },

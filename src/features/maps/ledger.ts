@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto"
-import { CallError } from "../../core/errors.ts"
 import type { GroupAtWork, GroupWork, ResultFiles } from "../../core/feature.ts"
 import { elapsed, isActive, isUnmerged, NO_FIGURES, type Outcome, type Task } from "../../core/task.ts"
 import { fillPrompt } from "./items.ts"
@@ -19,14 +18,7 @@ const stateOf = ({ memory }: ItemsAtWork) => memory.groupState as State | undefi
 export const itemsWork: GroupWork<ItemsPlan> = {
   prompt: (group, text, nth) => fillPrompt(text, stateOf(group)?.items[nth]),
   async open(group) {
-    const { task, plan, files, memory } = group
-    if (task.run.generation > 0) {
-      const done = await readLedger(group)
-      if (done) return done
-      throw new CallError(
-        `The rows of its items in ${plan.file} are gone, or not whole: nobody knows what is missing. Launch a new task.`,
-      )
-    }
+    const { plan, files, memory } = group
     const { items = [] } = stateOf(group) ?? {}
     memory.groupState = { items, hashes: new Map() }
     await writeRows(
@@ -34,13 +26,15 @@ export const itemsWork: GroupWork<ItemsPlan> = {
       plan.file,
       items.map((item, index) => ({ index, item, state: "not begun" })),
     )
-    return []
   },
-  async reopen(group) {
-    const done = await readLedger(group)
-    const { generation } = group.task.run
-    const own = group.members().map(({ task: { member } }) => member?.run === generation && member.nth)
-    return done?.filter((index) => !own.includes(index))
+  async reopen({ plan, files, memory }) {
+    const rows = await readRows(files, plan.file)
+    if (rows.length !== plan.total || rows.some(({ index, item }, at) => index !== at || item === undefined))
+      return undefined
+    const valid = rows.filter(({ state }) => state === "valid")
+    const hashes = new Map(valid.map((row) => [row.index, hashOf(row)]))
+    memory.groupState = { items: rows.map(({ item }) => item), hashes }
+    return valid.map(({ index }) => index)
   },
   async noted(group, member) {
     const { nth = 0 } = member.member ?? {}
@@ -62,25 +56,13 @@ export const itemsWork: GroupWork<ItemsPlan> = {
     const unmerged = members.filter((member) => member.status === "completed" && isUnmerged(member)).length
     return { found: { group: itemsResult(plan, rows, cost, unmerged) } }
   },
-  answer: async ({ file }, files) => shownRows(await readRows(files, file)),
-  names: async ({ file }, files) =>
-    (await readRows(files, file)).flatMap(({ index: nth, task: id, session: sessionID }) =>
+  async rows({ file }, files) {
+    const rows = await readRows(files, file)
+    const members = rows.flatMap(({ index: nth, task: id, session: sessionID }) =>
       id && sessionID ? [{ nth, id, sessionID }] : [],
-    ),
-}
-
-/**
- * Reads the items of a map. Returns the indexes of items that earlier runs completed; undefined if the ledger is
- * incomplete.
- */
-async function readLedger({ plan, files, memory }: ItemsAtWork): Promise<readonly number[] | undefined> {
-  const rows = await readRows(files, plan.file)
-  if (rows.length !== plan.total || rows.some(({ index, item }, at) => index !== at || item === undefined))
-    return undefined
-  const valid = rows.filter(({ state }) => state === "valid")
-  const hashes = new Map(valid.map((row) => [row.index, hashOf(row)]))
-  memory.groupState = { items: rows.map(({ item }) => item), hashes }
-  return valid.map(({ index }) => index)
+    )
+    return { text: shownRows(rows), members }
+  },
 }
 
 /** One row for each item, in order, even if the ledger is damaged. The record of an item's member counts more. */
@@ -126,11 +108,11 @@ const hashOf = (row: ItemRow): string => createHash("sha256").update(JSON.string
 
 const lineOf = (row: ItemRow): string => `${JSON.stringify(row)}\n`
 
-export const writeRows = (files: ResultFiles, file: string, rows: readonly ItemRow[]): Promise<void> =>
+const writeRows = (files: ResultFiles, file: string, rows: readonly ItemRow[]): Promise<void> =>
   files.write(file, rows.map(lineOf).join(""))
 
 /** Last row of each item, in order, without rows that a crash cut off. */
-export async function readRows(files: ResultFiles, file: string): Promise<readonly ItemRow[]> {
+async function readRows(files: ResultFiles, file: string): Promise<readonly ItemRow[]> {
   const rows = new Map<number, ItemRow>()
   for (const line of (await files.read(file)).split("\n")) {
     const row = rowIn(line)

@@ -12,7 +12,11 @@ const ALONE_MS = 10_000
 export function nextItems(plan: ItemsPlan, members: readonly MemberState[], state: GroupState): GroupStep {
   const { coming, generation, done, now } = state
   const own = members.filter(({ task }) => task.member?.run === generation)
-  const counts = countMembers(plan.total, own, done)
+  const counts = countMembers(
+    plan.total,
+    own.map(({ task }) => task),
+    done.length,
+  )
   const ended = own.filter(({ task }) => !isActive(task)).toSorted((a, b) => endedAt(a.task) - endedAt(b.task))
   const latest = ended.slice(-MOST_IN_A_ROW).map(({ task }) => task)
   if (latest.length === MOST_IN_A_ROW && latest.every(({ status }) => status !== "completed"))

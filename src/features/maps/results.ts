@@ -33,9 +33,6 @@ export const resultSchema = (z: Zod) =>
     groups: z.array(z.object({ why: z.string(), count: z.number(), first: z.array(z.number()) })),
   })
 
-/** Words for items that completed and that failed. */
-export const ENDS = ["valid", "failed"] as const
-
 /** A row of the ledger: `value` of a valid item, `reason` of a failed one. */
 export type ItemRow = {
   readonly index: number
@@ -119,7 +116,7 @@ export const itemTexts: GroupTexts<ItemsPlan, ItemsResult> = {
     return place ? `${items}, each in its own worktree${more}.${mergeText(id, place.merge)}` : `${items}${more}.`
   },
   resumed: ({ total }) => `Those of the ${count(total, "item")} that are not valid run again.`,
-  result: (result) => countsText({ ...result, running: 0 }, ENDS),
+  result: (result) => countsText({ ...result, running: 0 }, ["valid", "failed"]),
   lines: itemLines,
   summary(result, id) {
     const { unmerged = 0 } = result

@@ -196,7 +196,7 @@ type TaskHandle = TrackedTask & Pick<ObservedTask, "groupKind" | "fetches"> & { 
 /** Tasks that the terminal knows. Tasks at work have live state. */
 export class KnownTasks {
   readonly #listeners: Listeners
-  readonly #decode: RecordDecoder
+  readonly decode: RecordDecoder
   readonly #kinds: readonly GroupKind[]
   readonly #entries = new Map<string, TaskHandle>()
   /** Cleared tasks by session. They are kept because their cost still counts. */
@@ -209,7 +209,7 @@ export class KnownTasks {
 
   constructor(listeners: Listeners, decode: RecordDecoder, kinds: readonly GroupKind[]) {
     this.#listeners = listeners
-    this.#decode = decode
+    this.decode = decode
     this.#kinds = kinds
   }
 
@@ -251,7 +251,7 @@ export class KnownTasks {
    * Takes over a session's record and usage, and nothing else of the session. `live`: the session comes from an event.
    */
   take(session: Session, live: boolean): void {
-    const record = this.#decode(session)
+    const record = this.decode(session)
     const known = this.#entries.get(session.id)
     if (!record) return this.forget(session.id)
     const { task } = record

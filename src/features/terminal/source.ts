@@ -2,7 +2,7 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import type { GroupKind } from "../../core/feature.ts"
 import { EventReader, type RawEvent } from "../../opencode/events.ts"
-import { type RecordDecoder, recordDecoder } from "../../runtime/record/codec.ts"
+import { recordDecoder } from "../../runtime/record/codec.ts"
 import { catchUp, KnownTasks, keyOf, type Listeners, readSessions } from "./known-tasks.ts"
 
 export type TaskSource = ReturnType<typeof createSource>
@@ -29,7 +29,7 @@ export function createSource(
   const events = new EventReader()
   const decode = recordDecoder(kinds)
   const known = new KnownTasks(listeners, decode, kinds)
-  const reading = new Reading(api, known, decode, deepest)
+  const reading = new Reading(api, known, deepest)
   const on = <Type extends Parameters<typeof api.event.on>[0]>(type: Type, handle: (event: RawEvent) => void) =>
     api.event.on(type, (event) => {
       try {
@@ -77,7 +77,6 @@ const UNHEARD_MESSAGES = 20
 class Reading {
   readonly #api: TuiPluginApi
   readonly #known: KnownTasks
-  readonly #decode: RecordDecoder
   readonly #deepest: () => number
   readonly #loading = new Map<string, Promise<void>>()
   /** For each read in progress, the ids of objects with newer events. The read must not overwrite their state. */
@@ -87,10 +86,9 @@ class Reading {
   #isDisposed = false
 
   /** `deepest`: depth to which tasks are read, 0 for any. */
-  constructor(api: TuiPluginApi, known: KnownTasks, decode: RecordDecoder, deepest: () => number) {
+  constructor(api: TuiPluginApi, known: KnownTasks, deepest: () => number) {
     this.#api = api
     this.#known = known
-    this.#decode = decode
     this.#deepest = deepest
   }
 
@@ -154,7 +152,7 @@ class Reading {
   }
 
   #launches(session: Session): boolean {
-    const task = this.#decode(session)?.task
+    const task = this.#known.decode(session)?.task
     const deepest = this.#deepest()
     return task !== undefined && (deepest === 0 || task.depth < deepest)
   }

@@ -1,7 +1,9 @@
 import { payer } from "../../core/bill.ts"
 import { batchName, batchProgress, pauseAmong } from "../../core/dependencies.ts"
 import type { GroupKind } from "../../core/feature.ts"
+import { sizeOf } from "../../core/group.ts"
 import { modelKeyOf } from "../../core/limits.ts"
+import { countMembers } from "../../core/members.ts"
 import {
   addUsage,
   agentName,
@@ -136,9 +138,14 @@ function stateIn(seen: ObservedTask, all: readonly ObservedTask[], now: number):
 
 /** Results of a group's members, as far as the terminal knows them. */
 function groupTexts({ task, groupKind }: ObservedTask, all: readonly ObservedTask[]): readonly string[] {
-  const members = all.map((other) => ({ task: other.task, closed: !isActive(other.task), began: true }))
-  const text = groupText(task, members, groupKind)
-  return text === undefined ? [] : [text]
+  const { id, group, run } = task
+  if (!group) return []
+  const members = all.flatMap((other) => (other.task.member?.of === id ? [other.task] : []))
+  const own = members.filter(({ member }) => member?.run === run.generation)
+  // Where each member counts, a later run does not begin those again that an earlier run completed.
+  const kept = members.filter((each) => !groupKind?.picksOne && each.status === "completed" && !own.includes(each))
+  const done = new Set(kept.map(({ member }) => member?.nth)).size
+  return [groupText({ task, groupKind, counts: countMembers(sizeOf(group), own, done) }) ?? []].flat()
 }
 
 /** Short text for the badge; undefined while nothing runs. */

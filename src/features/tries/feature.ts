@@ -7,7 +7,7 @@ import { text } from "../../options/spec.ts"
 import type { GroupRequest } from "../../runtime/launch/request.ts"
 import { HERE } from "../../runtime/places/here.ts"
 import { nextTries } from "./next.ts"
-import { ENDS, planSchema, resultSchema, type TriesPlan, type TriesResult, tryTexts } from "./results.ts"
+import { planSchema, resultSchema, type TriesPlan, type TriesResult, tryTexts } from "./results.ts"
 
 const MOST_TRIES = 5
 
@@ -25,8 +25,7 @@ const kind: GroupKind<TriesPlan, TriesResult> = {
   result: resultSchema,
   noun: { one: "try", a: "a try", many: "tries" },
   picksOne: true,
-  captureAdvice: "Tries need a git repository: each works in a worktree of its own.",
-  ends: ENDS,
+  ends: ["passed", "did not pass"],
   next: (plan, members, { coming, generation }) => nextTries(plan, members, coming, generation),
   member({ group: plan, model: own, place }, nth) {
     const model = rungOf(plan, nth) ?? own

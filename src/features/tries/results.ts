@@ -44,9 +44,6 @@ export const resultSchema = (z: Zod) =>
     rows: z.array(tryRow(z)),
   })
 
-/** Words for tries that passed and that did not. */
-export const ENDS = ["passed", "did not pass"] as const
-
 const LATE = "passed after the one that won"
 /** Ends of a try that are not failures. */
 const OTHER_ENDS: ReadonlySet<string> = new Set(["won", LATE, STOPPED])
@@ -124,18 +121,18 @@ const tryLines = ({ rows }: TriesResult): readonly string[] =>
 
 /** Lines about the tries, the winner last. Those that failed have the end of their check's output. */
 function membersLines(result: TriesResult, id: string, members: readonly MemberState[]): readonly string[] {
-  const lines = tryLines(result).map((line, nth) => {
-    const row = result.rows[nth]
-    const output = members.find(({ task }) => task.id === row?.task)?.task.outcome?.receipt?.check?.output ?? ""
-    const shown =
-      row?.how === "won" || output === ""
-        ? []
-        : [inTagsWithID("check_output", memberName(id, nth), tail(output.trimEnd(), MOST_CHECK_CHARS))]
-    return { isWon: row?.how === "won", lines: [line, ...shown] }
-  })
-  return [...lines.filter(({ isWon }) => !isWon), ...lines.filter(({ isWon }) => isWon)].flatMap(
-    ({ lines: all }) => all,
-  )
+  const lines = tryLines(result)
+  const rows = result.rows.map((row, nth) => ({ ...row, nth, isWon: row.how === "won" }))
+  return rows
+    .toSorted((one, other) => Number(one.isWon) - Number(other.isWon))
+    .flatMap(({ nth, isWon, task: taskID }) => {
+      const output = members.find(({ task }) => task.id === taskID)?.task.outcome?.receipt?.check?.output
+      const shown = !isWon && output ? tail(output.trimEnd(), MOST_CHECK_CHARS) : undefined
+      return [
+        lines[nth] ?? "",
+        ...(shown === undefined ? [] : [inTagsWithID("check_output", memberName(id, nth), shown)]),
+      ]
+    })
 }
 
 /** `guard: held in 2 of 2`; "" where no check has looked at a try. */

@@ -1,14 +1,14 @@
 import type { AgentInfo } from "../../core/ports.ts"
 import type { Usage } from "../../core/task.ts"
 import type { FileDiff } from "../../lib/repository.ts"
-import type { Overview } from "../../runtime/reports.ts"
+import type { Reports } from "../../runtime/reports.ts"
 import type { HistoryRun, UserActions } from "../../runtime/user-actions.ts"
 
 /** Interfaces through which the page uses tasks and OpenCode's sessions. */
 
 /** Background tasks of all sessions. */
 export interface Agents
-  extends Pick<Overview, "list" | "get" | "isForeign" | "refresh" | "answer" | "cancel" | "subscribe"> {
+  extends Pick<Reports, "list" | "get" | "isForeign" | "refresh" | "answer" | "cancel" | "subscribe"> {
   /** Files that the task's last run has changed. Empty where they are not known. */
   diff(id: string): Promise<readonly FileDiff[]>
   /** Runs of the task, read from its session, oldest first. */

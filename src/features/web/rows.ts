@@ -3,7 +3,7 @@ import { batchName } from "../../core/dependencies.ts"
 import { modelKey } from "../../core/limits.ts"
 import { receiptLine, receiptLines } from "../../core/receipt.ts"
 import { agentName, billedTokens, isUnmerged, type Task, uncounted } from "../../core/task.ts"
-import { groupCounts, hasRemaining, type TaskView } from "../../present/view.ts"
+import { groupText, hasRemaining, type TaskView } from "../../present/view.ts"
 import { attemptText } from "../../present/words.ts"
 
 const LAST_TEXT_CHARS = 400
@@ -32,7 +32,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number, parts: r
     /** Set while the run is paused. */
     stands: view.pause && ("parked" as const),
     /** Results of a group in a few words. */
-    counts: groupCounts(view),
+    counts: groupText(view),
     /** A resume without a prompt continues unfinished members of the group. */
     left: hasRemaining(task, view.groupKind) || undefined,
     /** Checked again and merged after its end; a user can stop this. */

@@ -8,7 +8,6 @@ import type { Place, SharedPlaces } from "../places/place.ts"
 import type { FinishedWork, Merging, Places } from "../places/places.ts"
 import { autoMergeFolder, moveSessionBack, parentFolderOf, refuseFailedCheck } from "../sessions.ts"
 import { MOST_FILES, mergeFailure, mergeOf, toWork } from "../tasks/changes.ts"
-import { membersOf } from "./plans.ts"
 
 /** Archives the places of members that begin with the same files, where only the chosen member's work is merged. */
 export class GroupArchive {
@@ -72,7 +71,7 @@ export class GroupArchive {
     const { place, shared } = await this.#sharedIn(task)
     const folder = parentFolderOf(this.#services, task)
     const winner = chosenIn(task.group)
-    const tries = membersOf(this.#services.store, task).map(({ task: each }) => each)
+    const tries = this.#services.store.membersOf(task).map(({ task: each }) => each)
     const works = new Map<string, Work>()
     let left: unknown
     for (const each of tries) {

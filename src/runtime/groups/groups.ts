@@ -9,33 +9,36 @@ import type { CheckResult } from "../../core/receipt.ts"
 import type { ActiveRun } from "../../core/run/active-run.ts"
 import { NO_FIGURES, type Outcome, type Run, type Task, type TaskDraft } from "../../core/task.ts"
 import type { Answers } from "../answers.ts"
+import type { Dispatcher } from "../dispatcher.ts"
 import { deniedAt, rulesFor } from "../launch/checks.ts"
 import { type Queue, sweepUp } from "../launch/queue.ts"
 import type { Services } from "../parts.ts"
 import type { Merging } from "../places/places.ts"
-import { filesIn, type ResultFolder } from "../result-folder.ts"
+import type { ResultFolder } from "../result-folder.ts"
 import type { Scheduler } from "../scheduler.ts"
 import type { GroupArchive } from "./group-archive.ts"
-import { membersOf } from "./plans.ts"
 
-export type MemberPorts = {
-  readonly workOf: Groups["workOf"]
-  readonly groupArchive: Pick<GroupArchive, "share" | "capture" | "giveBack">
-  /** Queue and scheduler are created after this object, so they are asked for at the call. */
-  readonly launching: () => { readonly queue: Queue; readonly scheduler: Scheduler }
+export type GroupPorts = {
+  readonly groupArchive: GroupArchive
+  readonly answers: Answers
+  readonly results: ResultFolder
+  readonly keep: Runtime["keep"]
   readonly randomID: () => string
-  /** Called when a member works or is queued. */
-  readonly began: (member: Task) => void
-  /** Resolves when the task's next run may begin. */
-  readonly over: (task: Task) => Promise<void>
+  /** Parts that are created after this object, so they are asked for at the call. */
+  readonly others: () => { readonly queue: Queue; readonly scheduler: Scheduler; readonly dispatcher: Dispatcher }
 }
 
-/** Creates members of groups. A member runs like any other task, but only the group learns how it ended. */
-export class GroupMembers {
-  readonly #services: Services
-  readonly #ports: MemberPorts
+type WorkAtGroup = { readonly work: GroupWork; readonly atWork: GroupAtWork }
 
-  constructor(services: Services, ports: MemberPorts) {
+/**
+ * Creates members of groups, and lets the kinds of groups do their work. A member runs like any other task, but only the
+ * group learns how it ended.
+ */
+export class Groups {
+  readonly #services: Services
+  readonly #ports: GroupPorts
+
+  constructor(services: Services, ports: GroupPorts) {
     this.#services = services
     this.#ports = ports
   }
@@ -43,9 +46,9 @@ export class GroupMembers {
   /** The next step of a group, as its feature decides now. */
   next(task: Task, { generation, creatingMembers: coming, done }: ActiveRun): GroupStep {
     const { store, clock, groupKindOf } = this.#services
-    const freeSlots = this.#ports.launching().scheduler.freeSlotsFor(task)
+    const freeSlots = this.#ports.others().scheduler.freeSlotsFor(task)
     const groupState = { coming, done, generation, freeSlots, now: clock.now() }
-    const step = task.group && groupKindOf(task)?.next(task.group, membersOf(store, task), groupState)
+    const step = task.group && groupKindOf(task)?.next(task.group, store.membersOf(task), groupState)
     return step ?? { begin: [] }
   }
 
@@ -58,18 +61,13 @@ export class GroupMembers {
     return making
   }
 
-  /** Resolves when no member of this group is being created. */
-  async made(taskID: string): Promise<void> {
-    await this.#services.store.handle(taskID)?.creatingMembers
-  }
-
   async #make(task: Task, nth: number, text: string): Promise<void> {
     const { group } = task
     const kind = this.#services.groupKindOf(task)
     if (!group || !kind) return
     const plan = kind.member({ ...task, group }, nth)
-    const { groupArchive, began } = this.#ports
-    const { queue, scheduler } = this.#ports.launching()
+    const { groupArchive } = this.#ports
+    const { queue, scheduler } = this.#ports.others()
     const { opencode, store, background } = this.#services
     const draft = this.#draft(task, group, nth, plan)
     const { caller = "", under = "" } = draft.member ?? {}
@@ -91,7 +89,7 @@ export class GroupMembers {
       }
       const part = { ...made, sessionID }
       await queue.begin(part, await this.#promptOf(task, nth, text))
-      began(part)
+      this.note(part)
     } catch (error) {
       scheduler.release(reserved)
       if (!store.get(draft.id)) background.run("sweep up after a part", () => sweepUp(this.#services, draft.id, under))
@@ -102,7 +100,7 @@ export class GroupMembers {
   /** Resumes the former winner. */
   async #again(task: Task, winner: Task, text: string): Promise<void> {
     const { opencode, store, clock } = this.#services
-    await this.#ports.over(winner)
+    await this.#ports.others().dispatcher.over(winner)
     if (!(await opencode.session(winner.sessionID)))
       throw new CallError(`the session of the try that had won, ${winner.sessionID}, no longer exists`)
     await this.#ports.groupArchive.giveBack(winner, task.id)
@@ -121,11 +119,11 @@ export class GroupMembers {
     const by = winner.member && { member: { ...winner.member, run: task.run.generation } }
     const change = store.apply(winner.id, { type: "resumed", run, by }, now)
     if (!change) throw new CallError("the try that had won is at work already")
-    await this.#ports.launching().queue.enqueue(change.after, withSchema(text, run.schema))
+    await this.#ports.others().queue.enqueue(change.after, withSchema(text, run.schema))
   }
 
   async #promptOf(task: Task, nth: number, text: string): Promise<string> {
-    const group = await this.#ports.workOf(task)
+    const group = await this.#workOf(task)
     return withSchema(group?.work.prompt?.(group.atWork, text, nth) ?? text, task.run.schema)
   }
 
@@ -166,63 +164,44 @@ export class GroupMembers {
       delivery: { state: "none" },
     }
   }
-}
-
-/** Members have the check, guard and schema of their group. */
-const verificationOf = ({ run: { check, guard, schema } }: Task): Pick<Run, "check" | "guard" | "schema"> => ({
-  ...(check !== undefined && { check }),
-  ...(guard && { guard }),
-  ...(schema && { schema }),
-})
-
-export type GroupPorts = {
-  readonly groupArchive: GroupArchive
-  readonly members: GroupMembers
-  readonly answers: Answers
-  readonly results: () => Promise<ResultFolder>
-  readonly keep: Runtime["keep"]
-  /** Resolves when a task's last end is closed. */
-  readonly closed: (taskID: string) => Promise<void>
-}
-
-type WorkAtGroup = { readonly work: GroupWork; readonly atWork: GroupAtWork }
-
-/** Lets the kinds of groups do their work beside the runs of the members. */
-export class Groups {
-  readonly #services: Services
-  readonly #ports: GroupPorts
-
-  constructor(services: Services, ports: GroupPorts) {
-    this.#services = services
-    this.#ports = ports
-  }
 
   /** Closes a group's run and returns its result. With `merging`, the group's work is merged. */
   async archive(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }> {
-    const { members, closed } = this.#ports
-    await members.made(task.id)
-    for (const { task: member } of membersOf(this.#services.store, task)) await closed(member.id)
-    const group = await this.workOf(task, merging)
+    const { store } = this.#services
+    await store.handle(task.id)?.creatingMembers
+    for (const { task: member } of store.membersOf(task)) await this.#ports.others().dispatcher.closed(member.id)
+    const group = await this.#workOf(task, merging)
     const { found, ...checked } = group ? await group.work.finish(group.atWork) : { found: {} }
-    const unanswered = membersOf(this.#services.store, task).flatMap(
-      ({ task: member }) => member.outcome?.unanswered ?? [],
-    )
+    const unanswered = store.membersOf(task).flatMap(({ task: member }) => member.outcome?.unanswered ?? [])
     return { found: { ...found, ...(unanswered.length > 0 && { unanswered }) }, ...checked }
   }
 
-  /** Called before a run. Returns the indexes of members that earlier runs have completed. */
+  /**
+   * Called before a run. Returns the numbers of members that earlier runs have completed. Throws a `CallError` where
+   * nobody can know them.
+   */
   async open(task: Task): Promise<readonly number[]> {
-    const group = this.#services.store.handle(task.id) && (await this.workOf(task))
-    return (await group?.work.open?.(group.atWork)) ?? []
+    const { store, groupKindOf } = this.#services
+    const group = store.handle(task.id) && (await this.#workOf(task))
+    if (!group) return []
+    const { work, atWork } = group
+    if (task.run.generation === 0) await work.open?.(atWork)
+    const done = task.run.generation > 0 && work.reopen ? await work.reopen(atWork) : []
+    if (done) return done
+    const { noun, rows } = groupKindOf(task) ?? {}
+    throw new CallError(
+      `The rows of its ${noun?.many} in ${rows?.(atWork.plan)} are gone, or not whole: nobody knows what is missing. Launch a new task.`,
+    )
   }
 
-  /**
-   * Called after a restart. Returns the indexes of members that earlier runs have completed; undefined if the group
-   * cannot continue.
-   */
+  /** Called after a restart. Returns the numbers of members that earlier runs have completed; undefined for unknown. */
   async reopen(task: Task): Promise<readonly number[] | undefined> {
-    const group = await this.workOf(task)
-    return group?.work.reopen ? group.work.reopen(group.atWork) : []
+    const group = await this.#workOf(task)
+    const done = group?.work.reopen ? await group.work.reopen(group.atWork) : []
+    const own = this.#services.store
+      .membersOf(task)
+      .filter(({ task: { member } }) => member?.run === task.run.generation)
+    return done?.filter((nth) => own.every(({ task: { member } }) => member?.nth !== nth))
   }
 
   /** Called when a member begins or is closed. */
@@ -230,13 +209,13 @@ export class Groups {
     const { store, background } = this.#services
     const handle = store.handle(member.member?.of ?? "")
     if (handle?.run?.stage !== "supervising") return
-    const noting = this.workOf(handle.task).then((group) => group?.work.noted?.(group.atWork, member))
+    const noting = this.#workOf(handle.task).then((group) => group?.work.noted?.(group.atWork, member))
     handle.creatingMembers = Promise.allSettled([handle.creatingMembers, noting])
     background.run("note a member", () => noting)
   }
 
   /** Work of the group's kind. Undefined for any other task. */
-  async workOf(task: Task, merging?: Merging): Promise<WorkAtGroup | undefined> {
+  async #workOf(task: Task, merging?: Merging): Promise<WorkAtGroup | undefined> {
     const { group: plan } = task
     const { store, opencode } = this.#services
     const work = await this.#services.groupKindOf(task)?.work()
@@ -246,8 +225,8 @@ export class Groups {
       task,
       plan,
       memory: store.handle(task.id) ?? {},
-      files: filesIn(results),
-      members: () => membersOf(store, task),
+      files: results,
+      members: () => store.membersOf(task),
       answer: async (member) => (await answers.of(member)).text,
       keep: (json) => keep(task.id, json),
       archive: () => groupArchive.archive(task, merging),
@@ -256,3 +235,10 @@ export class Groups {
     return { work, atWork }
   }
 }
+
+/** Members have the check, guard and schema of their group. */
+const verificationOf = ({ run: { check, guard, schema } }: Task): Pick<Run, "check" | "guard" | "schema"> => ({
+  ...(check !== undefined && { check }),
+  ...(guard && { guard }),
+  ...(schema && { schema }),
+})

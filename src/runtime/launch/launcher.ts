@@ -47,7 +47,7 @@ export type LauncherPorts = {
   readonly models: ModelFacts
   readonly randomID: () => string
   readonly pauser?: Pauser
-  readonly results: () => Promise<ResultFolder>
+  readonly results: ResultFolder
   readonly queue: Queue
   readonly scheduler: Scheduler
   readonly allowance: Allowance
@@ -155,9 +155,8 @@ export class Launcher {
     this.#ports.allowance.refuseSpent(caller.sessionID)
     const after = waitsFor()
     this.#ports.allowance.countLaunch(caller.sessionID)
-    const asked = groupArgument(this.#ports.features, request)
-    const results = asked?.kind.rows === undefined ? undefined : await this.#ports.results()
-    const draft = this.#draft({ ...request, files }, caller, found, after, results)
+    const asked = groupArgument(this.#ports.features, request)?.kind
+    const draft = this.#draft({ ...request, files }, caller, found, after)
     // From here on, other calls of the same message see the task and its batch.
     const reserved = this.#ports.scheduler.reserve({ ...draft, sessionID: "" })
     const handle = this.#services.store.handle(draft.id)
@@ -168,7 +167,7 @@ export class Launcher {
       if (handle) handle.lacks = lacks
     } catch (error) {
       this.#ports.scheduler.release(reserved)
-      throw error instanceof CaptureError ? error.advised(asked?.kind.captureAdvice) : error
+      throw error instanceof CaptureError ? error.advised(asked?.picksOne && asked.noun.many) : error
     }
     return this.#make(reserved, request, session, caller)
   }
@@ -210,7 +209,6 @@ export class Launcher {
     caller: Caller,
     found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
     after: readonly string[] | undefined,
-    results: ResultFolder | undefined,
   ): TaskDraft {
     const { clock, store, options } = this.#services
     const now = clock.now()
@@ -225,7 +223,7 @@ export class Launcher {
       description: request.description,
       ...found,
       batch: batchFor(request.batch, id, siblings),
-      ...(request.group?.plan({ timeout, file: results?.rowsOf(id), ...place }) ?? place),
+      ...(request.group?.plan({ timeout, file: this.#ports.results.rowsOf(id), ...place }) ?? place),
       createdAt: now,
       earlier: NO_FIGURES,
       status: "running",

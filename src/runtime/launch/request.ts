@@ -70,8 +70,8 @@ export const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "chec
 
 /** Group that a launch asks for, as its argument was read. */
 export type GroupRequest = {
-  /** Plan and place of the group. `file`: path for the rows, for a kind with rows. */
-  plan(common: { timeout: number; place?: Task["place"]; file?: string }): Pick<TaskDraft, "group" | "place">
+  /** Plan and place of the group. `file`: path for rows. */
+  plan(common: { timeout: number; place?: Task["place"]; file: string }): Pick<TaskDraft, "group" | "place">
   /** First value of the memory of the group at work. */
   readonly state?: unknown
   /** Models that the group names beside the launch's own. */

@@ -1,12 +1,11 @@
 import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
 import type { Feature, Pauser } from "../../core/feature.ts"
-import { winnerIn } from "../../core/group.ts"
+import { chosenIn, type Group, winnerIn } from "../../core/group.ts"
 import { withSchema } from "../../core/outcome.ts"
 import { isActive, type Run, type Task } from "../../core/task.ts"
 import type { Allowance, ForeignCosts } from "../budgets.ts"
 import type { Dispatcher } from "../dispatcher.ts"
-import { laterPrompt, refuseUnlessRemaining } from "../groups/plans.ts"
 import type { Services } from "../parts.ts"
 import { HERE } from "../places/here.ts"
 import { kindOf, type PlaceKind } from "../places/place.ts"
@@ -119,8 +118,10 @@ export class TaskResumer {
    */
   #refuseToResume(task: Task): void {
     const { store, options } = this.#services
-    if (isUnfinishedGroup(task)) refuseUnlessRemaining(task, this.#services.groupKindOf(task))
-    else refuseUnlessResumable(task, options.resumable)
+    const isUnfinished = isUnfinishedGroup(task)
+    const whyNot = isUnfinished && this.#services.groupKindOf(task)?.whyNothingRemains(task)
+    if (whyNot) throw new CallError(whyNot)
+    if (!isUnfinished) refuseUnlessResumable(task, options.resumable)
     if (store.isForeign(task.id))
       throw new CallError(
         `Task ${task.id} ended in another OpenCode process, which has not told of that yet. Resume it there, or once its message is here.`,
@@ -134,3 +135,12 @@ const isUnfinishedGroup = (task: Task): boolean =>
 
 /** Check that a resume without `check` keeps, so that a task with an automatic merge does not merge unchecked. */
 const keptCheck = ({ place, run, group }: Task): string | undefined => (group || place?.merge ? run.check : undefined)
+
+/**
+ * Prompt of a group's later run. A chosen member gets only `more`, because its session already holds the first prompt.
+ */
+const laterPrompt = (group: Group, more: string): string =>
+  chosenIn(group) !== undefined ? more : more === "" ? group.prompt : `${group.prompt}\n\n${more}`
+
+/** True for a group without a chosen member: its unfinished members can be resumed without a new prompt. */
+export const resumesWithoutPrompt = ({ group }: Task): boolean => group !== undefined && chosenIn(group) === undefined

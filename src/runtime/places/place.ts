@@ -1,6 +1,7 @@
 import { CallError } from "../../core/errors.ts"
 import type { Preparing } from "../../core/task.ts"
 import type { Processes } from "../../lib/lock.ts"
+import { capital } from "../../lib/text.ts"
 import type { CommandMarks } from "./command-marks.ts"
 import type { CommandResult } from "./run-command.ts"
 
@@ -169,12 +170,14 @@ export type PlaceRunLimits = { readonly timeLimit: number; readonly signal: Abor
 /** The parent's state cannot be captured, for the given reason. The caller adds alternatives. */
 export class CaptureError extends CallError {
   /** The error with alternatives for the caller. */
-  advised(need = INSTEAD): CallError {
-    return new CallError(`${this.message} ${need}`)
+  /** `members`: noun for the members of a group that cannot do without places. */
+  advised(members?: string): CallError {
+    return new CallError(`${this.message} ${members === undefined ? INSTEAD : `${capital(members)} ${NEED}`}`)
   }
 }
 
 const INSTEAD = 'Or leave `place` out: the task then works in this folder (place "here").'
+const NEED = "need a git repository: each works in a worktree of its own."
 
 /** A place cannot be prepared: it is out of reach, or lacks something. */
 export class PlaceError extends CallError {

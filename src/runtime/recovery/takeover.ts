@@ -22,7 +22,6 @@ import { answerBeforeNotice } from "../answers.ts"
 import type { CostLedger } from "../budgets.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import type { Groups } from "../groups/groups.ts"
-import { membersOf } from "../groups/plans.ts"
 import type { Outbox } from "../mailbox/outbox.ts"
 import type { Services } from "../parts.ts"
 import type { Places } from "../places/places.ts"
@@ -287,7 +286,7 @@ export class OrphanSettler {
   /** Continues a group if its members can go on, otherwise ends it. */
   async #settleGroup(task: Task, seenAt: number): Promise<void> {
     const { store, clock } = this.#services
-    const members = membersOf(store, task)
+    const members = store.membersOf(task)
     const isAlive = this.#ports.places.outlives(task) || members.some((member) => isPaused(member.task))
     const prompt = isAlive ? remainingPrompts(task, members) : undefined
     const done = prompt === undefined ? undefined : await this.#ports.groups.reopen(task)

@@ -1,5 +1,7 @@
+import type { MemberState } from "../../core/members.ts"
 import type { Message } from "../../core/ports.ts"
 import { type ActiveRun, newRun } from "../../core/run/active-run.ts"
+import { hasBegun } from "../../core/run/progress.ts"
 import {
   addFigures,
   type Figures,
@@ -104,6 +106,16 @@ export class TaskStore {
 
   #childrenOf(parentID: string): Task[] {
     return this.#pick(this.#parents.get(parentID)?.children ?? [])
+  }
+
+  /** Members of a group, oldest first. */
+  membersOf({ id, sessionID }: Task): readonly MemberState[] {
+    return this.ofParent(sessionID).flatMap((task) => {
+      if (task.member?.of !== id) return []
+      const run = this.run(task.id)
+      const states = { closed: !run || run.stage === "notifying", began: !run || hasBegun(run.observed) }
+      return { task, ...states, ...(run?.check && { check: run.check }) }
+    })
   }
 
   /** All descendants. */

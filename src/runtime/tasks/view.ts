@@ -20,7 +20,6 @@ import {
 } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import { type Around, phaseAmong, type TaskView } from "../../present/view.ts"
-import { membersOf } from "../groups/plans.ts"
 import type { Services } from "../parts.ts"
 import type { TaskStore } from "./store.ts"
 
@@ -63,13 +62,17 @@ export function viewOf(
 
 function asksOf(task: Task, seen: Progress | undefined, store: TaskStore): readonly Ask[] {
   if (!task.group || !seen) return seen?.asks ?? []
-  return membersOf(store, task).flatMap(({ task: member }) => progressOf(member, store)?.asks ?? [])
+  return store.membersOf(task).flatMap(({ task: member }) => progressOf(member, store)?.asks ?? [])
 }
 
 function countsOf(task: Task, store: TaskStore): MemberCounts | undefined {
   if (!task.group) return undefined
-  const own = membersOf(store, task).filter(({ task: member }) => member.member?.run === task.run.generation)
-  return countMembers(sizeOf(task.group), own, store.run(task.id)?.done ?? [])
+  const own = store.membersOf(task).filter(({ task: { member } }) => member?.run === task.run.generation)
+  return countMembers(
+    sizeOf(task.group),
+    own.map((member) => member.task),
+    store.run(task.id)?.done.length ?? 0,
+  )
 }
 
 const aroundOf = (task: Task, store: TaskStore, limitOf: Around["limitOf"]): Around => ({
@@ -94,7 +97,8 @@ export const figuresOf = (task: Task, store: TaskStore): Pick<TaskView, "whole" 
 
 /** Figures of a group's present run: the sum of its members, because the group's own session is never prompted. */
 const membersRunOf = (task: Task, store: TaskStore): Figures =>
-  membersOf(store, task)
+  store
+    .membersOf(task)
     .filter(({ task: { member } }) => member?.run === task.run.generation)
     .reduce((sum, { task: member }) => addFigures(sum, thisRunOf(member, progressOf(member, store))), NO_FIGURES)
 

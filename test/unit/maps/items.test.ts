@@ -4,8 +4,8 @@ import { nearest } from "../../../src/core/errors.ts"
 import { memberNames } from "../../../src/core/group.ts"
 import { countMembers, countsText, type MemberState } from "../../../src/core/members.ts"
 import type { Task } from "../../../src/core/task.ts"
+import { previewOf } from "../../../src/features/maps/items.ts"
 import { nextItems } from "../../../src/features/maps/next.ts"
-import { previewOf } from "../../../src/features/maps/permit.ts"
 import {
   failureText,
   type ItemRow,
@@ -14,16 +14,20 @@ import {
   itemsResult,
   shownRows,
 } from "../../../src/features/maps/results.ts"
+import { stateText } from "../../../src/features/terminal/view-model.ts"
 import { nextTries } from "../../../src/features/tries/next.ts"
 import { triesResult } from "../../../src/features/tries/results.ts"
 import { withDigest } from "../../../src/features/tries/work.ts"
 import { summaryOf as summaryWith } from "../../../src/present/summary.ts"
-import { groupText as groupTextWith } from "../../../src/present/view.ts"
 import { groupKindOf } from "../../support/groups.ts"
 import { outcomeOf, taskOf } from "../../support/tasks.ts"
 
 const summaryOf = (task: Task) => summaryWith(task, groupKindOf(task))
-const groupText = (task: Task, members: readonly MemberState[]) => groupTextWith(task, members, groupKindOf(task))
+/** What the terminal says of a group behind its agent and its state. */
+const groupText = (task: Task, members: readonly MemberState[]) => {
+  const said = stateText({ task, groupKind: groupKindOf(task) }, members, 0)
+  return said.split(", ").slice(2).join(", ")
+}
 
 const PLAN: ItemsPlan = { kind: "each", prompt: "DO {{item}}", total: 4, timeout: 0, file: "/p/bg_map.jsonl" }
 const COURSE = { coming: [], done: [], generation: 0, freeSlots: 9, now: 5000 }
@@ -93,14 +97,18 @@ describe("the next items of a map", () => {
 describe("the counts of a map", () => {
   test("the counts of a map add up to its total and fit into one short text", () => {
     const own = [item(0), item(1, { status: "completed" }), item(2, { status: "error" })]
-    const counts = countMembers(9, own, [5, 6])
+    const counts = countMembers(
+      9,
+      own.map(({ task }) => task),
+      2,
+    )
     expect(counts).toEqual({ valid: 3, failed: 1, running: 1, notBegun: 4, total: 9 })
     expect(countsText(counts, ["valid", "failed"])).toBe("3 valid, 1 failed, 1 running, 4 not begun of 9")
   })
 
   test("the counts of a group describe its present run, or its outcome once it has ended", () => {
     const map = taskOf({ id: "bg_map", group: PLAN })
-    expect(groupText(taskOf(), [])).toBeUndefined()
+    expect(groupText(taskOf(), [])).toBe("")
     expect(groupText(map, [item(0), item(1, { run: 1 }), { ...item(2), task: taskOf() }])).toBe(
       "1 running, 3 not begun of 4",
     )
