@@ -132,7 +132,7 @@ export type GroupTexts<Plan = Group, Result = GroupResult> = {
 export type GroupAtWork<Plan = Group> = {
   readonly task: Task
   readonly plan: Plan
-  /** What the kind has to know of the run, in memory. The launch sets the first value. */
+  /** State that the kind keeps of the run, in memory. The launch sets the first value. */
   readonly memory: { groupState?: unknown }
   readonly files: ResultFiles
   /** Current members, oldest first. */

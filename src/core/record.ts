@@ -215,7 +215,7 @@ const receipt = (z: Zod) =>
     check: checkResult(z).optional(),
   })
 
-/** What every plan of a group has. Its feature adds fields; of all of them only the chosen member changes. */
+/** Fields of every plan of a group. Its feature adds others; of all of them only the chosen member changes. */
 export type Group = Inferred<typeof groupPlan>
 export const groupPlan = (z: Zod) =>
   z.looseObject({
@@ -252,7 +252,7 @@ const groupMember = (z: Zod, kinds: Kinds) =>
     under: z.string(),
   })
 
-/** What every result of a group has. */
+/** Fields of every result of a group. Its feature adds others. */
 export type GroupResult = Inferred<typeof groupResult>
 export const groupResult = (z: Zod) =>
   z.looseObject({

@@ -36,7 +36,7 @@ export class TaskHandle {
   isModelNamed = false
   /** Sentences on dependencies that the task's place lacks, found at the launch. */
   lacks?: string
-  /** What the feature of an active group has to know of it. */
+  /** State that the feature of an active group keeps. */
   groupState?: unknown
   /** Resolves when all members under creation exist. */
   creatingMembers?: Promise<unknown>
