@@ -1,11 +1,11 @@
 import { z } from "zod"
 import { CallError } from "../core/errors.ts"
-import type { Argument, Feature } from "../core/feature.ts"
+import { type Argument, type Feature, groupKinds } from "../core/feature.ts"
 import type { Group } from "../core/group.ts"
 import { type AgentInfo, isListed, MAX_TIMER_MS, type ToolResult } from "../core/ports.ts"
 import { addBounded } from "../lib/bounded-set.ts"
 import { duration } from "../lib/format.ts"
-import { count, cut, oneLine } from "../lib/text.ts"
+import { capital, count, cut, oneLine } from "../lib/text.ts"
 import type { Options } from "../options/options.ts"
 import { text } from "../options/spec.ts"
 import { renderLaunch, renderResume, renderTold, renderUnparked } from "../present/launch.ts"
@@ -31,7 +31,7 @@ const MODES = {
   },
   resume: {
     needs: [],
-    // `prompt` is required except for tries and items. The other arguments are optional and have always been accepted.
+    // `prompt` is required except for groups. The other arguments are optional and have always been accepted.
     takes: ["prompt", "timeout", "max_cost", "merge", "description"],
     because: "a resumed task keeps its own",
   },
@@ -183,14 +183,18 @@ const MOST_PURPOSE_CHARS = 160
 
 type TextOptions = Pick<Options, "notifyAnswerChars" | "wake" | "resumable" | "nativeTask">
 
-const descriptionOf = ({ notifyAnswerChars, wake, resumable, nativeTask }: TextOptions): string =>
+/** `groups`: nouns for members of groups. */
+const descriptionOf = (
+  { notifyAnswerChars, wake, resumable, nativeTask }: TextOptions,
+  groups: readonly string[],
+): string =>
   `Hand work to another agent, which does it in the background while you go on; several in one message run side by side.
 
 You get a task id at once, and an automatic message when the task ends${notifyAnswerChars > 0 ? ", with the answer (of a long one the beginning)" : "; then fetch the answer with superagents_output"}.${wake === "never" ? " It starts no turn of yours: you read it in the next one." : ""} With nothing else to do, say that you are waiting and end your turn: do not sleep, poll or ask for the status. Before your final answer, cancel what you no longer need.
 
 If you can do nothing without the answer, ${nativeTask ? "use `task` where you have it" : "wait for it with `superagents_output` and `block: true`"}; do not delegate what one or two calls can do.
 
-- fresh (default): it knows nothing of this conversation: put all it needs, and what to report back, into \`prompt\`.${resumable.length > 0 ? resumeMode(resumable) : ""}
+- fresh (default): it knows nothing of this conversation: put all it needs, and what to report back, into \`prompt\`.${resumable.length > 0 ? resumeMode(resumable, groups) : ""}
 - \`tell\`, a task id, with \`prompt\` alone: say something to a task at work; it reads it at its next step.
 
 Agents that write need files of their own, or \`place: "worktree"\`.`
@@ -201,8 +205,8 @@ const RESUMES: Readonly<Record<Options["resumable"][number], string>> = {
   cancelled: "a cancelled one goes on",
 }
 
-const resumeMode = (resumable: Options["resumable"]): string =>
-  `\n- \`resume\`, a task id, with \`prompt\`: ${resumable.map((status) => RESUMES[status]).join(", ")}; it remembers its work. Tries and items: what is not valid yet runs again, without \`prompt\`.`
+const resumeMode = (resumable: Options["resumable"], groups: readonly string[]): string =>
+  `\n- \`resume\`, a task id, with \`prompt\`: ${resumable.map((status) => RESUMES[status]).join(", ")}; it remembers its work.${groups.length > 0 ? ` ${capital(groups.join(" and "))}: what is not valid yet runs again, without \`prompt\`.` : ""}`
 
 /** Most sessions for which the limits that were named last are kept. */
 const MOST_SESSIONS = 256
@@ -233,7 +237,10 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     return place === undefined || args.place ? args : { ...args, place }
   }
   return defineTool({
-    description: descriptionOf(options),
+    description: descriptionOf(
+      options,
+      groupKinds(features).map(({ noun }) => noun.many),
+    ),
     args: argumentsOf(options, manager),
     asGiven: argumentsIn(features).flatMap(([name, { asGiven }]) => (asGiven ? [name] : [])),
     withheld: [...(options.allowModelOverride ? [] : ["model"]), ...(options.resumable.length > 0 ? [] : ["resume"])],
@@ -273,7 +280,7 @@ const groupLimits = ({ timeout }: Group, { maxConcurrentTasks }: Options): reado
 ]
 
 /**
- * Merges a task, or in order all tasks of a batch or all items of a map. Each is merged onto the result of the earlier
+ * Merges a task, or in order all tasks of a batch or all members of a group. Each is merged onto the result of the earlier
  * merges.
  */
 async function mergeAll(manager: TaskManager, reference: string, caller: CallContext): Promise<ToolResult> {

@@ -2,11 +2,11 @@ import { CallError } from "../../src/core/errors.ts"
 import type {
   ArchiveResult,
   EnterRequest,
-  UnchosenMember,
   MergeResult,
   PlaceRunLimits,
   PreparedPlace,
   SharedPlaces,
+  UnchosenMember,
   WorkDiff,
 } from "../../src/runtime/places/place.ts"
 import type { CommandResult } from "../../src/runtime/places/run-command.ts"

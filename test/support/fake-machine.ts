@@ -1,4 +1,9 @@
-import { type ArchiveResult, type EnterRequest, type UnchosenMember, PlaceError } from "../../src/runtime/places/place.ts"
+import {
+  type ArchiveResult,
+  type EnterRequest,
+  PlaceError,
+  type UnchosenMember,
+} from "../../src/runtime/places/place.ts"
 import type { CommandResult } from "../../src/runtime/places/run-command.ts"
 
 const WORK: ArchiveResult = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }

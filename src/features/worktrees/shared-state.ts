@@ -1,4 +1,4 @@
-import type { UnchosenMember, SharedPlaces } from "../../runtime/places/place.ts"
+import type { SharedPlaces, UnchosenMember } from "../../runtime/places/place.ts"
 import { type Checkout, gitOptions, requireCheckout, sharedGitOptions } from "./checkout.ts"
 import { type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { git, gitLine, gitList } from "./git.ts"

@@ -3,6 +3,7 @@ import { chosenIn } from "../../core/group.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { filesNeededBy } from "../../core/receipts/stands-on.ts"
 import type { Merge, Task, Work } from "../../core/task.ts"
+import { capital } from "../../lib/text.ts"
 import type { Services } from "../parts.ts"
 import type { Place, SharedPlaces } from "../places/place.ts"
 import type { FinishedWork, Merging, Places } from "../places/places.ts"
@@ -20,7 +21,7 @@ export class GroupArchive {
   }
 
   /** Gives a member the state that its group began with. */
-  async share(member: Pick<Task, "id" | "place">, groupID: string): Promise<void> {
+  async share(member: Pick<Task, "id" | "place" | "group" | "member">, groupID: string): Promise<void> {
     const { shared } = await this.#sharedIn(member)
     await shared.copyStart(member.id, groupID, member.place?.folder ?? "")
   }
@@ -31,7 +32,7 @@ export class GroupArchive {
     await shared.copyWork(member.id, groupID, parentFolderOf(this.#services, member))
   }
 
-  /** Captures the state of `folder`, with which the member for an item begins. */
+  /** Captures the state of `folder`, with which a member begins. */
   capture(member: Pick<Task, "id" | "place">, folder: string): Promise<string | undefined> {
     return this.#places.capture(member, folder)
   }
@@ -55,8 +56,8 @@ export class GroupArchive {
   }
 
   /**
-   * Archives all tries, and merges the winner's work if `merging` is set. `refs`: refs of the other tries' work, by task.
-   * Failures become notes of the outcome.
+   * Archives all members, and merges the chosen member's work if `merging` is set. `refs`: refs of the others' work, by
+   * task. Failures become notes of the outcome.
    */
   async archive(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<ArchivedMembers, "refs">> {
     try {
@@ -66,23 +67,23 @@ export class GroupArchive {
     }
   }
 
-  /** Makes the winner's work the group's work and archives the other tries. A repeated call changes nothing. */
+  /** Makes the chosen member's work the group's and archives the others. A repeated call changes nothing. */
   async keep(task: Task): Promise<ArchivedMembers> {
     const { place, shared } = await this.#sharedIn(task)
     const folder = parentFolderOf(this.#services, task)
     const winner = chosenIn(task.group)
-    const tries = this.#services.store.membersOf(task).map(({ task: each }) => each)
+    const members = this.#services.store.membersOf(task).map(({ task: each }) => each)
     const works = new Map<string, Work>()
     let left: unknown
-    for (const each of tries) {
+    for (const each of members) {
       try {
         if (!each.outcome?.work) await moveSessionBack(this.#services, each)
         works.set(each.id, each.outcome?.work ?? toWork(await place.archive(each.id, folder)))
       } catch (error) {
-        // A remote try is archived later, when its place is in reach. Any other failure is thrown.
+        // A remote member is archived later, when its place is in reach. Any other failure is thrown.
         if (each.id === winner || !this.#places.outlives(each)) throw error
         left ??= error
-        this.#services.opencode.log("warn", "a try's place could not be put away", {
+        this.#services.opencode.log("warn", "a member's place could not be put away", {
           task: each.id,
           error: String(error),
         })
@@ -91,7 +92,7 @@ export class GroupArchive {
     // Without a winner nothing else reports the work that could not be archived.
     if (left !== undefined && winner === undefined) throw left
     const isAside = ({ id }: Task) => id !== winner && works.has(id)
-    const aside = tries.filter(isAside).map((each) => ({ taskID: each.id, name: asideName(each) }))
+    const aside = members.filter(isAside).map((each) => ({ taskID: each.id, name: asideName(each) }))
     const refs = await shared.settle(folder, task.id, winner, aside)
     if (winner === undefined) return { work: NO_WORK, refs }
     const { notes: winnerNotes, held } = works.get(winner) ?? {}
@@ -137,17 +138,20 @@ export class GroupArchive {
     }
   }
 
-  async #sharedIn(task: Pick<Task, "place">): Promise<{ place: Place; shared: SharedPlaces }> {
+  async #sharedIn(task: Pick<Task, "place" | "group" | "member">): Promise<{ place: Place; shared: SharedPlaces }> {
     const place = await this.#places.placeOf(task)
     if (place.shared) return { place, shared: place.shared }
-    throw new CallError(`Tries cannot work in a place "${task.place?.kind}": leave \`place\` out.`)
+    const { noun } = this.#services.groupKindOf(task) ?? {}
+    throw new CallError(
+      `${capital(noun?.many ?? "")} cannot work in a place "${task.place?.kind}": leave \`place\` out.`,
+    )
   }
 }
 
-/** `work`: the winner's work, which now is the group's. `refs`: refs of the other tries' work, by task. */
+/** `work`: the chosen member's work, which now is the group's. `refs`: refs of the others' work, by task. */
 export type ArchivedMembers = { readonly work: Work; readonly refs: ReadonlyMap<string, string> }
 
 const NO_WORK: Work = { files: [], moreFiles: 0, added: 0, removed: 0, submodules: [] }
 
-/** Archive name of a try: its number from 1, and the group's run where that is not the first. */
+/** Archive name of a member: its number from 1, and the group's run where that is not the first. */
 const asideName = ({ member }: Task): string => `${(member?.nth ?? 0) + 1}${member?.run ? `-${member.run}` : ""}`

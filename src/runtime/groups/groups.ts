@@ -97,12 +97,13 @@ export class Groups {
     }
   }
 
-  /** Resumes the former winner. */
+  /** Resumes the member that an earlier run has chosen. */
   async #again(task: Task, winner: Task, text: string): Promise<void> {
     const { opencode, store, clock } = this.#services
+    const noun = this.#services.groupKindOf(task)?.noun.one
     await this.#ports.others().dispatcher.over(winner)
     if (!(await opencode.session(winner.sessionID)))
-      throw new CallError(`the session of the try that had won, ${winner.sessionID}, no longer exists`)
+      throw new CallError(`the session of the ${noun} that had won, ${winner.sessionID}, no longer exists`)
     await this.#ports.groupArchive.giveBack(winner, task.id)
     if (!store.runs(task)) throw new CallError("it was stopped")
     const now = clock.now()
@@ -118,7 +119,7 @@ export class Groups {
     }
     const by = winner.member && { member: { ...winner.member, run: task.run.generation } }
     const change = store.apply(winner.id, { type: "resumed", run, by }, now)
-    if (!change) throw new CallError("the try that had won is at work already")
+    if (!change) throw new CallError(`the ${noun} that had won is at work already`)
     await this.#ports.others().queue.enqueue(change.after, withSchema(text, run.schema))
   }
 
