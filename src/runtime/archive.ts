@@ -4,10 +4,9 @@ import type { Runtime } from "../core/feature.ts"
 import { chosenIn, type GroupResult } from "../core/group.ts"
 import { holdsPlace, isActive, isUnmerged, type Merge, type Outcome, slotSessionOf, type Task } from "../core/task.ts"
 import { cutOffMergeNote } from "../present/notes.ts"
-import type { ArchivedMembers, GroupArchive } from "./groups/group-archive.ts"
 import type { Services } from "./parts.ts"
 import { kindOf, PlaceError, type PlaceKind, type WorkDiff } from "./places/place.ts"
-import type { Places } from "./places/places.ts"
+import type { ArchivedMembers, Places } from "./places/places.ts"
 import { moveSessionBack, parentFolderOf } from "./sessions.ts"
 import { mergeOf, toWork } from "./tasks/changes.ts"
 
@@ -30,26 +29,21 @@ const isLeft = (task: Task): task is Task & { readonly outcome: Outcome } =>
 
 const isCut = (error: unknown): error is PlaceError => error instanceof PlaceError && error.code === "host"
 
+type ArchivePorts = {
+  readonly places: Places
+  readonly note: Runtime["note"]
+  /** Resolves when the task's last end is closed. */
+  readonly closed: (taskID: string) => Promise<void>
+}
+
 /** Handles the work of ended tasks: archives it again after a failure, shows, merges, clears and sweeps it. */
 export class Archive {
   readonly #services: Services
-  readonly #places: Places
-  readonly #groupArchive: GroupArchive
-  readonly #note: Runtime["note"]
-  /** Resolves when the task's last end is closed. */
-  readonly #closed: (taskID: string) => Promise<void>
+  readonly #ports: ArchivePorts
 
-  constructor(
-    services: Services,
-    places: Places,
-    groupArchive: GroupArchive,
-    { closed, note }: { readonly closed: (taskID: string) => Promise<void>; readonly note: Runtime["note"] },
-  ) {
+  constructor(services: Services, ports: ArchivePorts) {
     this.#services = services
-    this.#note = note
-    this.#places = places
-    this.#groupArchive = groupArchive
-    this.#closed = closed
+    this.#ports = ports
   }
 
   /** Called when contact with a place is back: archives the work that ended tasks left there. Never rejects. */
@@ -62,7 +56,7 @@ export class Archive {
       owed.flatMap(({ member }) => (member && store.get(member.of)?.outcome?.work ? [member.of] : [])),
     )
     for (const { id } of owed) {
-      await this.#closed(id)
+      await this.#ports.closed(id)
       const task = store.get(id)
       if (!task || isActive(task) || store.isForeign(id)) continue
       await this.settle(task).catch((error) =>
@@ -75,7 +69,7 @@ export class Archive {
   /** Archives work of members that was still missing when the chosen member's work was merged. */
   async #archiveOthers(groupID: string): Promise<void> {
     const { store, opencode, groupKindOf } = this.#services
-    await this.#closed(groupID)
+    await this.#ports.closed(groupID)
     const task = store.get(groupID)
     const { group, work } = task?.outcome ?? {}
     const picksOne = task && group && groupKindOf(task)?.picksOne
@@ -111,10 +105,10 @@ export class Archive {
 
   async #archive(task: Task): Promise<Partial<Outcome>> {
     if (!task.group || !this.#services.groupKindOf(task)?.picksOne) {
-      const place = await this.#places.placeOf(task)
+      const place = await this.#ports.places.placeOf(task)
       return { work: toWork(await place.archive(task.id, parentFolderOf(this.#services, task))) }
     }
-    const { work, refs } = await this.#groupArchive.keep(task)
+    const { work, refs } = await this.#ports.places.keepGroup(task)
     const { group } = task.outcome ?? {}
     return { work, ...(group && { group: withRefs(group, refs) }) }
   }
@@ -125,7 +119,7 @@ export class Archive {
    */
   async #onceReached<Value>(task: Task, keep: () => Promise<Value>, { signal }: Waiting): Promise<Value | undefined> {
     const { store } = this.#services
-    const place = await this.#places.placeOf(task)
+    const place = await this.#ports.places.placeOf(task)
     const ids = [task, ...store.membersOf(task).map((member) => member.task)].map(({ id }) => id)
     try {
       for (let tries = 1; ; tries++) {
@@ -151,7 +145,7 @@ export class Archive {
         `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with a \`place\` of their own are merged.`,
       )
     if (isActive(task)) throw new CallError(`Task ${task.id} is still running. Merge it when it has ended.`)
-    const merge = await this.#places.mergeBack(task, await this.#places.placeOf(task))
+    const merge = await this.#ports.places.mergeBack(task, await this.#ports.places.placeOf(task))
     if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
     if (!outcome?.work) return task
     return this.#record(task, { ...outcome, work: { ...outcome.work, merge } })
@@ -181,7 +175,7 @@ export class Archive {
 
   async #show(task: Task, mostLines: number): Promise<WorkDiff | undefined> {
     if (!task.outcome?.work?.files.length) return undefined
-    const place = await this.#places.placeOf(task)
+    const place = await this.#ports.places.placeOf(task)
     const group = this.#services.store.get(task.member?.of ?? "")
     // When a group ended, the work of its chosen member became the group's: read the work by the group's id.
     const of = group && chosenIn(group.group) === task.id && !isActive(group) ? group : task
@@ -199,7 +193,7 @@ export class Archive {
     const kept: string[] = []
     for (const { name, folder, group } of this.#groups(tasks)) {
       try {
-        const place = await kindOf(this.#places.kinds, name).open(name)
+        const place = await kindOf(this.#ports.places.kinds, name).open(name)
         const ids = group.map(({ id }) => id)
         kept.push(...(await place.clear(folder, ids)))
       } catch (error) {
@@ -228,7 +222,7 @@ export class Archive {
 
   /** Cleans up places that earlier processes left around a folder. Never rejects. */
   async sweep(folder: string): Promise<void> {
-    for (const kind of this.#places.kinds.filter((each) => each.mayHaveLeft()))
+    for (const kind of this.#ports.places.kinds.filter((each) => each.mayHaveLeft()))
       for (const name of kind.names) await this.#sweepOne(kind, name, folder)
   }
 
@@ -266,7 +260,7 @@ export class Archive {
     const now = await this.#record(task, { ...task.outcome, work: { ...task.outcome.work, merge } })
     if (merge.kind !== "conflict") return
     toaster.cutOff(now, merge.files)
-    this.#note(slotSessionOf(now), () => cutOffMergeNote(now, merge.files))
+    this.#ports.note(slotSessionOf(now), () => cutOffMergeNote(now, merge.files))
   }
 }
 

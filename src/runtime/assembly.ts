@@ -16,12 +16,11 @@ import type { Options } from "../options/options.ts"
 import { Answers } from "./answers.ts"
 import { Archive } from "./archive.ts"
 import { Allowance, CostLedger, ForeignCosts } from "./budgets.ts"
-import { TaskCanceller, TaskRemover } from "./cancel.ts"
+import { TaskCanceller } from "./cancel.ts"
 import { Dispatcher } from "./dispatcher.ts"
 import { Effects } from "./effects.ts"
 import { EventRouter } from "./event-router.ts"
-import { GroupArchive } from "./groups/group-archive.ts"
-import { Groups } from "./groups/groups.ts"
+import { Groups } from "./groups.ts"
 import { TaskDependencies } from "./launch/dependencies.ts"
 import { Launcher } from "./launch/launcher.ts"
 import { Queue } from "./launch/queue.ts"
@@ -41,7 +40,6 @@ import { Requests, tellTask } from "./requests.ts"
 import type { ResultFolder } from "./result-folder.ts"
 import { Scheduler } from "./scheduler.ts"
 import { stopSession } from "./sessions.ts"
-import { Retention } from "./tasks/retention.ts"
 import { TaskStore } from "./tasks/store.ts"
 import { Verifiers } from "./verifiers.ts"
 
@@ -88,14 +86,13 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const { ledger, allowance, foreignCosts } = budgetsOf(services)
   const closed = (taskID: string): Promise<void> => dispatcher.closed(taskID)
   const places = new Places(services, ports.kinds, closed)
-  const groupArchive = new GroupArchive(services, places)
   const note: Outbox["note"] = (...given) => outbox.note(...given)
-  const archive = new Archive(services, places, groupArchive, { closed, note })
+  const archive = new Archive(services, { places, closed, note })
   const keep = resultWriter(services, results)
   const outbox: Outbox = outboxOf(services, ports.development, answers, () => ({ dispatcher, pauser, at }))
   const others = () => ({ queue, scheduler, dispatcher })
   const groups: Groups = new Groups(services, {
-    groupArchive,
+    places,
     answers,
     results,
     keep,
@@ -107,7 +104,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const runtime = { ...ports, ...services, reschedule, keep, note, wakeAt: at }
   const bodies = bodiesOf(ports.features, { ...runtime, ...stepsOf(() => ({ dispatcher, dependencies })) })
   const pauser = [...bodies.values()].find((body) => body.pauser)?.pauser
-  const verifiers = new Verifiers(services, { features: ports.features, bodies, places, groupArchive })
+  const verifiers = new Verifiers(services, { features: ports.features, bodies, places })
   const freed = () => {
     reschedule()
     poller.stopIfIdle()
@@ -171,15 +168,12 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { answer = async () => fal
   const { parts: services, dispatcher, pauser, retryNow, resuming, scheduler } = inside
   const { store } = services
   const tell = (task: Task, text: string) => tellTask(services, dispatcher, task, text)
-  const remover = new TaskRemover(services, { ...inside, reschedule: () => scheduler.reschedule() })
-  const forget = (task: Task) => remover.forget(task)
   const limitOf = (task: Task) => {
     const model = modelOf(task)
     return model && pauser?.limitOf(model, task)
   }
-  const retention = new Retention(services, { ...inside, forget })
   const reports = new Reports(services, { ...inside, limitOf })
-  const cancelling = new TaskCanceller(services, { ...inside, retention, forget })
+  const cancelling = new TaskCanceller(services, { ...inside, reschedule: () => scheduler.reschedule() })
   const requests = new Requests(services, {
     dispatcher,
     forget: (task) => cancelling.forget([task]),
@@ -192,17 +186,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { answer = async () => fal
   const forgetLost = (task: Task) => cancelling.forgetLost(task)
   const eventRouter = new EventRouter(services, { ...inside, requests, forget: forgetLost })
   const unattended = new Unattended(services, inside)
-  return {
-    cancelling,
-    reports,
-    eventRouter,
-    unattended,
-    tell,
-    retention,
-    requests,
-    forget,
-    limitOf,
-  }
+  return { cancelling, reports, eventRouter, unattended, tell, requests, limitOf }
 }
 
 /** Stores values in files of the project; see `Runtime`. */

@@ -1,11 +1,11 @@
-import { type Ending, isActive, type Task } from "../core/task.ts"
+import { type Ending, hasPendingNotification, isActive, type Task } from "../core/task.ts"
 import type { Cleared } from "../present/view.ts"
 import type { Archive } from "./archive.ts"
 import type { CostLedger } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
+import type { TaskDependencies } from "./launch/dependencies.ts"
 import type { Services } from "./parts.ts"
 import type { Places } from "./places/places.ts"
-import type { Retention } from "./tasks/retention.ts"
 import { type CancelSelector, selectRunning } from "./tasks/view.ts"
 
 const CANCELLED: Ending = {
@@ -13,15 +13,19 @@ const CANCELLED: Ending = {
   reason: { code: "cancelled", text: "It was cancelled by the agent that launched it." },
 }
 
+const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was cleared." } }
+
 type CancellingPorts = {
   readonly dispatcher: Dispatcher
   readonly archive: Archive
-  readonly retention: Retention
-  readonly forget: (task: Task) => Promise<void>
+  readonly ledger: CostLedger
+  readonly dependencies: TaskDependencies
   readonly places: Pick<Places, "isAway">
+  /** Called after a task was cleared, because other tasks may wait for it. */
+  readonly reschedule: () => void
 }
 
-/** Cancels and clears tasks for the session that launched them. */
+/** Cancels, clears and drops tasks of the session that launched them. */
 export class TaskCanceller {
   readonly #services: Services
   readonly #ports: CancellingPorts
@@ -62,7 +66,7 @@ export class TaskCanceller {
     )
     await Promise.all(tasks.map(({ id }) => this.#ports.dispatcher.closed(id)))
     const unmerged = await this.forget(tasks)
-    this.#ports.retention.forgetSession(sessionID)
+    store.parentState(sessionID).droppedUnread = 0
     return {
       cleared: tasks.length,
       stopped: stopped.length,
@@ -76,45 +80,55 @@ export class TaskCanceller {
     const { store } = this.#services
     const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
     const unmerged = await this.#ports.archive.clear(all)
-    await Promise.all(tasks.map((task) => this.#ports.forget(task)))
+    await Promise.all(tasks.map((task) => this.#drop(task)))
     return unmerged
   }
 
   /** Clears a task whose parent session was deleted: archived work here stays, remote files are removed. */
   async forgetLost(task: Task): Promise<void> {
-    const { archive, places, forget } = this.#ports
+    const { archive, places } = this.#ports
     await archive.clear([task, ...this.#services.store.below(task)].filter((each) => places.isAway(each)))
-    await forget(task)
-  }
-}
-
-const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was cleared." } }
-
-type ForgettingPorts = {
-  readonly dispatcher: Dispatcher
-  readonly ledger: CostLedger
-  /** Called after a task was cleared, because other tasks may wait for it. */
-  readonly reschedule: () => void
-}
-
-/** Removes tasks from the list and their records from their sessions. */
-export class TaskRemover {
-  readonly #services: Services
-  readonly #ports: ForgettingPorts
-
-  constructor(services: Services, ports: ForgettingPorts) {
-    this.#services = services
-    this.#ports = ports
+    await this.#drop(task)
   }
 
-  /** Clears a task and its descendants, because no session could see the descendants without the task. */
-  async forget(task: Task): Promise<void> {
+  /**
+   * Limits a session's ended tasks to `maxHistory`. Read tasks are dropped first, oldest first; dropped unread tasks are
+   * counted. Tasks with work on another machine stay, because their record is needed to fetch it.
+   */
+  prune(parentID: string): void {
+    const { store, options, opencode, background } = this.#services
+    const { dependencies, places } = this.#ports
+    if (options.maxHistory === 0) return
+    const ended = store
+      .ofParent(parentID)
+      .filter((task) => !isActive(task) && !hasPendingNotification(task) && !dependencies.isWaitedFor(task.id))
+      .filter((task) => !places.isAway(task))
+    const surplus = ended.length - options.maxHistory
+    if (surplus <= 0) return
+    const oldestFirst = ended.toSorted((a, b) => (a.run.endedAt ?? 0) - (b.run.endedAt ?? 0))
+    const read = oldestFirst.filter((task) => task.retrievedAt !== undefined)
+    const unread = oldestFirst.filter((task) => task.retrievedAt === undefined)
+    for (const task of [...read, ...unread].slice(0, surplus)) {
+      if (task.retrievedAt === undefined) {
+        store.parentState(parentID).droppedUnread++
+        opencode.log("warn", "an ended task was dropped unread (option maxHistory)", {
+          task: task.id,
+          session: parentID,
+        })
+      }
+      const forgotten = this.#drop(task)
+      background.run("drop an ended task", () => forgotten)
+    }
+  }
+
+  /** Removes a task and its descendants, because no session could see the descendants without the task. */
+  async #drop(task: Task): Promise<void> {
     const { store } = this.#services
     const own = store.ofParent(task.sessionID).filter(({ id }) => !store.isForeign(id))
-    await Promise.all([...own.map((each) => this.forget(each)), this.#forgetOne(task)])
+    await Promise.all([...own.map((each) => this.#drop(each)), this.#dropOne(task)])
   }
 
-  async #forgetOne(task: Task): Promise<void> {
+  async #dropOne(task: Task): Promise<void> {
     const { store, journal } = this.#services
     const { dispatcher, ledger } = this.#ports
     // If the task was resumed while its end was closed, a run is active again and must end.

@@ -92,7 +92,7 @@ export class TaskManager {
     caller: Caller,
   ): Promise<{ view: TaskView; reused: boolean; lacks: string | undefined }> {
     const { task, reused } = await this.#all.launcher.launch(request, caller)
-    this.#all.retention.prune(caller.sessionID)
+    this.#all.cancelling.prune(caller.sessionID)
     return { view: this.#view(task), reused, lacks: this.#services.store.handle(task.id)?.lacks }
   }
 
@@ -265,7 +265,7 @@ export class TaskManager {
 
   /** Number of the session's unread tasks dropped from its history. */
   droppedUnread(sessionID: string): number {
-    return this.#all.retention.droppedUnread(sessionID)
+    return this.#services.store.parentState(sessionID).droppedUnread
   }
 
   /** Cancels the selected tasks; see `TaskCanceller`. Returns the tasks that the call ended or stopped. */

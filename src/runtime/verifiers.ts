@@ -1,5 +1,4 @@
 import type { Feature, FeatureBody, Submission } from "../core/feature.ts"
-import type { CheckResult } from "../core/receipt.ts"
 import type { Findings, Verdict } from "../core/run/steps.ts"
 import type { Task } from "../core/task.ts"
 import type { Services } from "./parts.ts"
@@ -11,7 +10,6 @@ export type VerifierPorts = {
   /** Bodies of the features, by name. */
   readonly bodies: ReadonlyMap<string, FeatureBody>
   readonly places: Places
-  readonly groupArchive: { inspected(task: Task, result: CheckResult): Promise<CheckResult> }
 }
 
 const NOTHING: Findings = {}
@@ -87,7 +85,7 @@ export class Verifiers {
   /** `folder`: a local folder to check in, in place of the task's own. */
   #submission(task: Task, text: string, earlier: Findings, signal: AbortSignal, folder?: string): Submission {
     const { opencode, commands: marks, stopped, groupKindOf } = this.#services
-    const { places, groupArchive } = this.#ports
+    const { places } = this.#ports
     return {
       text,
       earlier,
@@ -101,7 +99,7 @@ export class Verifiers {
         return runCommand(command, { cwd: folder ?? opencode.folderOf(task.sessionID), ...limits, marks })
       },
       isLast: groupKindOf(task)?.picksOne === true,
-      inspected: (result) => groupArchive.inspected(task, result),
+      inspected: (result) => places.inspected(task, result),
       lacks: () => places.lackedBy(task),
     }
   }

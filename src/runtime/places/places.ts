@@ -1,12 +1,15 @@
-import { CallError, messageOf } from "../../core/errors.ts"
+import { CallError, listed, messageOf } from "../../core/errors.ts"
+import { chosenIn } from "../../core/group.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import { holdsPlace, type Merge, type Outcome, type Task } from "../../core/task.ts"
+import { filesNeededBy } from "../../core/receipts/stands-on.ts"
+import { holdsPlace, type Merge, type Outcome, type Task, type Work } from "../../core/task.ts"
 import { SerialQueue } from "../../lib/promises.ts"
+import { capital } from "../../lib/text.ts"
 import type { Services } from "../parts.ts"
 import { autoMergeFolder, moveSessionBack, moveSessionToPlace, parentFolderOf, refuseFailedCheck } from "../sessions.ts"
-import { mergeFailure, mergeOf, refusedMerge, toWork } from "../tasks/changes.ts"
+import { MOST_FILES, mergeFailure, mergeOf, refusedMerge, toWork } from "../tasks/changes.ts"
 import { HERE } from "./here.ts"
-import { kindOf, type Place, PlaceError, type PlaceKind, type PlaceRunLimits } from "./place.ts"
+import { kindOf, type Place, PlaceError, type PlaceKind, type PlaceRunLimits, type SharedPlaces } from "./place.ts"
 import type { CommandResult } from "./run-command.ts"
 
 /** Automatic merge of a completed task's work. The work is checked again before the merge, and `signal` stops both. */
@@ -19,9 +22,12 @@ export type Merging = {
 /** Work of an ended run, and the check before its merge. */
 export type FinishedWork = { readonly found: Partial<Outcome>; readonly check?: CheckResult }
 
+/** `work`: the chosen member's work, which now is the group's. `refs`: refs of the others' work, by task. */
+export type ArchivedMembers = { readonly work: Work; readonly refs: ReadonlyMap<string, string> }
+
 /**
  * Prepares and archives places of any kind. A task's session moves to its place before the agent is prompted, and moves
- * back before the place is archived.
+ * back before the place is archived. Members that begin with the same files share the group's place.
  */
 export class Places {
   readonly #services: Services
@@ -207,6 +213,133 @@ export class Places {
       return mergeFailure(error)
     }
   }
+
+  /** Gives a member the state that its group began with. */
+  async share(member: Pick<Task, "id" | "place" | "group" | "member">, groupID: string): Promise<void> {
+    const { shared } = await this.#sharedIn(member)
+    await shared.copyStart(member.id, groupID, member.place?.folder ?? "")
+  }
+
+  /** Gives the former winner the group's current work to continue with. */
+  async giveBack(member: Task, groupID: string): Promise<void> {
+    const { shared } = await this.#sharedIn(member)
+    await shared.copyWork(member.id, groupID, parentFolderOf(this.#services, member))
+  }
+
+  /** Adds to the result the changed files that the check depends on. A changed guarded file makes the check fail. */
+  async inspected(task: Task, result: CheckResult): Promise<CheckResult> {
+    if (!task.place) return result
+    const { guard = [] } = task.run
+    const { shared } = await this.placeOf(task)
+    if (!shared)
+      return guard.length === 0 ? result : { ...result, passed: false, how: "`guard` cannot be held in its place" }
+    const changed = shared.changedIn(task.id, parentFolderOf(this.#services, task), guard)
+    // Without a guard the files are only information: an error is ignored, since a remote place may be out of reach.
+    const { files, named } = await (guard.length > 0 ? changed : changed.catch(() => ({ files: [], named: [] })))
+    if (named.length > 0) {
+      const guarded = named.slice(0, MOST_FILES)
+      return { ...result, passed: false, how: `it changed what it may not: ${listed(guarded)}`, guarded }
+    }
+    const touched = result.passed ? filesNeededBy(result.command, files).slice(0, MOST_FILES) : []
+    return { ...result, ...(touched.length > 0 && { touched }) }
+  }
+
+  /**
+   * Archives all members, and merges the chosen member's work if `merging` is set. `refs`: refs of the others' work, by
+   * task. Failures become notes of the outcome.
+   */
+  async archiveGroup(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<ArchivedMembers, "refs">> {
+    try {
+      return await this.#archiveGroup(task, merging)
+    } catch (error) {
+      return { ...this.notArchived(task, error), refs: new Map() }
+    }
+  }
+
+  /** Makes the chosen member's work the group's and archives the others. A repeated call changes nothing. */
+  async keepGroup(task: Task): Promise<ArchivedMembers> {
+    const { place, shared } = await this.#sharedIn(task)
+    const folder = parentFolderOf(this.#services, task)
+    const winner = chosenIn(task.group)
+    const members = this.#services.store.membersOf(task).map(({ task: each }) => each)
+    const works = new Map<string, Work>()
+    let left: unknown
+    for (const each of members) {
+      try {
+        if (!each.outcome?.work) await moveSessionBack(this.#services, each)
+        works.set(each.id, each.outcome?.work ?? toWork(await place.archive(each.id, folder)))
+      } catch (error) {
+        // A remote member is archived later, when its place is in reach. Any other failure is thrown.
+        if (each.id === winner || !this.outlives(each)) throw error
+        left ??= error
+        this.#services.opencode.log("warn", "a member's place could not be put away", {
+          task: each.id,
+          error: String(error),
+        })
+      }
+    }
+    // Without a winner nothing else reports the work that could not be archived.
+    if (left !== undefined && winner === undefined) throw left
+    const isAside = ({ id }: Task) => id !== winner && works.has(id)
+    const aside = members.filter(isAside).map((each) => ({ taskID: each.id, name: asideName(each) }))
+    const refs = await shared.settle(folder, task.id, winner, aside)
+    if (winner === undefined) return { work: NO_WORK, refs }
+    const { notes: winnerNotes, held } = works.get(winner) ?? {}
+    const work = toWork(await place.archive(task.id, folder))
+    // The group has taken over the winner's refs, so the notes must name the group's task.
+    const notes = winnerNotes?.map((note) => note.replaceAll(`/${winner} `, `/${task.id} `))
+    return { work: { ...work, ...(notes && { notes }), ...(held && { held }) }, refs }
+  }
+
+  async #archiveGroup(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<ArchivedMembers, "refs">> {
+    const { work, refs } = await this.keepGroup(task)
+    if (!merging || work.files.length === 0) return { found: { work }, refs }
+    const { place, shared } = await this.#sharedIn(task)
+    return this.inTurn(merging.signal, async () => {
+      let result: CheckResult | undefined
+      const check = async (of: Task, where?: string) => {
+        result = await merging.check(of, where)
+        return result
+      }
+      const unfit = await this.#unfitGroup(task, place, shared, { ...merging, check }).catch(mergeFailure)
+      const merge = unfit ?? (await this.mergeBack(task, place))
+      return { found: { work: { ...work, merge } }, refs, ...(result && { check: result }) }
+    })
+  }
+
+  /**
+   * Why the group's work is not merged automatically; undefined where it can be merged. Brings the parent's changes
+   * into a place with the work and runs the check there.
+   */
+  async #unfitGroup(
+    task: Task,
+    place: Place,
+    shared: SharedPlaces,
+    { signal, check }: Merging,
+  ): Promise<Merge | undefined> {
+    const folder = autoMergeFolder(this.#services, task, signal)
+    if (await shared.isCurrent(task.id, folder)) return undefined
+    const timeLimit = task.group?.timeout ?? 0
+    const { directory } = await place.enter({ taskID: task.id, folder, timeLimit, again: true, signal })
+    try {
+      const brought = await place.bringIn(task.id, folder)
+      if (brought.kind === "conflict") return mergeOf(brought)
+      if (brought.kind === "nothing") return undefined
+      refuseFailedCheck(await check(task, place.run ? undefined : directory))
+      return undefined
+    } finally {
+      await place.archive(task.id, folder)
+    }
+  }
+
+  async #sharedIn(task: Pick<Task, "place" | "group" | "member">): Promise<{ place: Place; shared: SharedPlaces }> {
+    const place = await this.placeOf(task)
+    if (place.shared) return { place, shared: place.shared }
+    const { noun } = this.#services.groupKindOf(task) ?? {}
+    throw new CallError(
+      `${capital(noun?.many ?? "")} cannot work in a place "${task.place?.kind}": leave \`place\` out.`,
+    )
+  }
 }
 
 const aborted = (signal: AbortSignal): Promise<void> =>
@@ -216,3 +349,8 @@ const aborted = (signal: AbortSignal): Promise<void> =>
   })
 
 const NOT_ARCHIVED = "What it changed was not kept at its end"
+
+const NO_WORK: Work = { files: [], moreFiles: 0, added: 0, removed: 0, submodules: [] }
+
+/** Archive name of a member: its number from 1, and the group's run where that is not the first. */
+const asideName = ({ member }: Task): string => `${(member?.nth ?? 0) + 1}${member?.run ? `-${member.run}` : ""}`

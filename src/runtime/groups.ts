@@ -1,25 +1,24 @@
-import { recentRuns } from "../../core/bill.ts"
-import { CallError, messageOf } from "../../core/errors.ts"
-import type { GroupAtWork, GroupWork, MemberPlan, Runtime } from "../../core/feature.ts"
-import { chosenIn, type Group } from "../../core/group.ts"
-import { newTaskID } from "../../core/ids.ts"
-import type { GroupStep } from "../../core/members.ts"
-import { withSchema } from "../../core/outcome.ts"
-import type { CheckResult } from "../../core/receipt.ts"
-import type { ActiveRun } from "../../core/run/active-run.ts"
-import { NO_FIGURES, type Outcome, type Run, type Task, type TaskDraft } from "../../core/task.ts"
-import type { Answers } from "../answers.ts"
-import type { Dispatcher } from "../dispatcher.ts"
-import { deniedAt, rulesFor } from "../launch/checks.ts"
-import { type Queue, sweepUp } from "../launch/queue.ts"
-import type { Services } from "../parts.ts"
-import type { Merging } from "../places/places.ts"
-import type { ResultFolder } from "../result-folder.ts"
-import type { Scheduler } from "../scheduler.ts"
-import type { GroupArchive } from "./group-archive.ts"
+import { recentRuns } from "../core/bill.ts"
+import { CallError, messageOf } from "../core/errors.ts"
+import type { GroupAtWork, GroupWork, MemberPlan, Runtime } from "../core/feature.ts"
+import { chosenIn, type Group } from "../core/group.ts"
+import { newTaskID } from "../core/ids.ts"
+import type { GroupStep } from "../core/members.ts"
+import { withSchema } from "../core/outcome.ts"
+import type { CheckResult } from "../core/receipt.ts"
+import type { ActiveRun } from "../core/run/active-run.ts"
+import { NO_FIGURES, type Outcome, type Run, type Task, type TaskDraft } from "../core/task.ts"
+import type { Answers } from "./answers.ts"
+import type { Dispatcher } from "./dispatcher.ts"
+import { deniedAt, rulesFor } from "./launch/checks.ts"
+import { type Queue, sweepUp } from "./launch/queue.ts"
+import type { Services } from "./parts.ts"
+import type { Merging, Places } from "./places/places.ts"
+import type { ResultFolder } from "./result-folder.ts"
+import type { Scheduler } from "./scheduler.ts"
 
 export type GroupPorts = {
-  readonly groupArchive: GroupArchive
+  readonly places: Places
   readonly answers: Answers
   readonly results: ResultFolder
   readonly keep: Runtime["keep"]
@@ -66,13 +65,12 @@ export class Groups {
     const kind = this.#services.groupKindOf(task)
     if (!group || !kind) return
     const plan = kind.member({ ...task, group }, nth)
-    const { groupArchive } = this.#ports
+    const { places } = this.#ports
     const { queue, scheduler } = this.#ports.others()
     const { opencode, store, background } = this.#services
     const draft = this.#draft(task, group, nth, plan)
     const { caller = "", under = "" } = draft.member ?? {}
-    if (draft.place)
-      await (kind.picksOne ? groupArchive.share(draft, task.id) : groupArchive.capture(draft, draft.place.folder))
+    if (draft.place) await (kind.picksOne ? places.share(draft, task.id) : places.capture(draft, draft.place.folder))
     const reserved = scheduler.reserve({ ...draft, sessionID: "" })
     try {
       const { sessionID: _none, ...made } = reserved
@@ -104,7 +102,7 @@ export class Groups {
     await this.#ports.others().dispatcher.over(winner)
     if (!(await opencode.session(winner.sessionID)))
       throw new CallError(`the session of the ${noun} that had won, ${winner.sessionID}, no longer exists`)
-    await this.#ports.groupArchive.giveBack(winner, task.id)
+    await this.#ports.places.giveBack(winner, task.id)
     if (!store.runs(task)) throw new CallError("it was stopped")
     const now = clock.now()
     const current = store.get(winner.id) ?? winner
@@ -221,7 +219,7 @@ export class Groups {
     const { store, opencode } = this.#services
     const work = await this.#services.groupKindOf(task)?.work()
     if (!work || !plan) return undefined
-    const { groupArchive, answers, results, keep } = this.#ports
+    const { places, answers, results, keep } = this.#ports
     const atWork: GroupAtWork = {
       task,
       plan,
@@ -230,7 +228,7 @@ export class Groups {
       members: () => store.membersOf(task),
       answer: async (member) => (await answers.of(member)).text,
       keep: (json) => keep(task.id, json),
-      archive: () => groupArchive.archive(task, merging),
+      archive: () => places.archiveGroup(task, merging),
       warn: (what, error) => opencode.log("warn", what, { task: task.id, error: messageOf(error) }),
     }
     return { work, atWork }
