@@ -165,17 +165,12 @@ export class Places {
       return place.archive(task.id, parentFolderOf(this.#services, task))
     }
     if (!merging) return { found: { work: toWork(await archive()) } }
-    return this.inTurn(merging.signal, async () => {
-      let result: CheckResult | undefined
-      const once = async () => {
-        result = await merging.check(task)
-        return result
-      }
-      const unfit = await this.#unfit(task, place, { ...merging, check: once }).catch(mergeFailure)
+    return this.#inTurn(merging, async (recorded) => {
+      const unfit = await this.#unfit(task, place, recorded).catch(mergeFailure)
       const archived = await archive()
       const unseen = task.run.check === undefined || !archived.unseen ? undefined : refusedMerge(archived.unseen)
       const merge = archived.files.length > 0 ? (unfit ?? unseen ?? (await this.mergeBack(task, place))) : undefined
-      return { found: { work: toWork(archived, merge) }, ...(result && { check: result }) }
+      return toWork(archived, merge)
     })
   }
 
@@ -183,8 +178,17 @@ export class Places {
    * Runs merges one after the other, so that each is checked together with what the earlier ones merged. A stopped
    * merge does not wait.
    */
-  inTurn<Value>(signal: AbortSignal, work: () => Promise<Value>): Promise<Value> {
-    return this.#mergeQueue.take(work, "", (before) => Promise.race([before, aborted(signal)]))
+  #inTurn(merging: Merging, merge: (recorded: Merging) => Promise<Work>): Promise<FinishedWork> {
+    let result: CheckResult | undefined
+    const check: Merging["check"] = async (task, folder) => {
+      result = await merging.check(task, folder)
+      return result
+    }
+    const take = async () => {
+      const work = await merge({ ...merging, check })
+      return { found: { work }, ...(result && { check: result }) }
+    }
+    return this.#mergeQueue.take(take, "", (before) => Promise.race([before, aborted(merging.signal)]))
   }
 
   /**
@@ -198,11 +202,15 @@ export class Places {
     // there. A session that represents a remote session never leaves this folder, so remote places are excepted.
     if (!this.outlives(task) && this.#services.opencode.folderOf(task.sessionID) === folder)
       throw new CallError("OpenCode stopped before it was checked with what was changed in your folder meanwhile")
-    const brought = await place.bringIn(task.id, folder)
+    return this.#unfitIn(place, task, folder, () => check(task))
+  }
+
+  /** Brings the parent's changes into a place with the task's work, and checks both together. */
+  async #unfitIn(place: Place, { id }: Task, folder: string, check: () => ReturnType<Merging["check"]>) {
+    const brought = await place.bringIn(id, folder)
     // The work might merge into the parent's files all the same, but it could not be checked in its place.
     if (brought.kind === "conflict") return mergeOf(brought)
-    if (brought.kind === "nothing") return undefined
-    refuseFailedCheck(await check(task))
+    if (brought.kind !== "nothing") refuseFailedCheck(await check())
     return undefined
   }
 
@@ -295,22 +303,14 @@ export class Places {
     const { work, refs } = await this.keepGroup(task)
     if (!merging || work.files.length === 0) return { found: { work }, refs }
     const { place, shared } = await this.#sharedIn(task)
-    return this.inTurn(merging.signal, async () => {
-      let result: CheckResult | undefined
-      const check = async (of: Task, where?: string) => {
-        result = await merging.check(of, where)
-        return result
-      }
-      const unfit = await this.#unfitGroup(task, place, shared, { ...merging, check }).catch(mergeFailure)
-      const merge = unfit ?? (await this.mergeBack(task, place))
-      return { found: { work: { ...work, merge } }, refs, ...(result && { check: result }) }
+    const finished = await this.#inTurn(merging, async (recorded) => {
+      const unfit = await this.#unfitGroup(task, place, shared, recorded).catch(mergeFailure)
+      return { ...work, merge: unfit ?? (await this.mergeBack(task, place)) }
     })
+    return { ...finished, refs }
   }
 
-  /**
-   * Why the group's work is not merged automatically; undefined where it can be merged. Brings the parent's changes
-   * into a place with the work and runs the check there.
-   */
+  /** Like `#unfit`, for a group's work, which has no place any more. */
   async #unfitGroup(
     task: Task,
     place: Place,
@@ -322,11 +322,7 @@ export class Places {
     const timeLimit = task.group?.timeout ?? 0
     const { directory } = await place.enter({ taskID: task.id, folder, timeLimit, again: true, signal })
     try {
-      const brought = await place.bringIn(task.id, folder)
-      if (brought.kind === "conflict") return mergeOf(brought)
-      if (brought.kind === "nothing") return undefined
-      refuseFailedCheck(await check(task, place.run ? undefined : directory))
-      return undefined
+      return await this.#unfitIn(place, task, folder, () => check(task, place.run ? undefined : directory))
     } finally {
       await place.archive(task.id, folder)
     }
