@@ -7,24 +7,24 @@ import { failureText, type ItemRow, type ItemsPlan, itemsResult, shownRows } fro
 type ItemsAtWork = GroupAtWork<ItemsPlan>
 
 /**
- * Items of an active map. `hashes`: of the ledger's rows that this process wrote, by index. Others can write to the
- * file, too: a row with another hash is not trusted.
+ * Items of an active map; absent where a restart has lost them. `hashes`: of the ledger's rows that this process wrote,
+ * by index. Others can write to the file, too: a row with another hash is not trusted.
  */
-type State = { readonly items: readonly unknown[]; readonly hashes?: Map<number, string> }
+type State = { readonly items?: readonly unknown[]; readonly hashes?: Map<number, string> }
 
 const stateOf = ({ memory }: ItemsAtWork) => memory.groupState as State | undefined
 
 /** The work of a map beside the runs of its items: the ledger, a file with one row for each item. */
 export const itemsWork: GroupWork<ItemsPlan> = {
-  prompt: (group, text, nth) => fillPrompt(text, stateOf(group)?.items[nth]),
+  prompt: (group, text, nth) => fillPrompt(text, stateOf(group)?.items?.[nth]),
   async open(group) {
     const { plan, files, memory } = group
-    const { items = [] } = stateOf(group) ?? {}
+    const { items } = stateOf(group) ?? {}
     memory.groupState = { items, hashes: new Map() }
     await writeRows(
       files,
       plan.file,
-      items.map((item, index) => ({ index, item, state: "not begun" })),
+      (items ?? []).map((item, index) => ({ index, item, state: "not begun" })),
     )
   },
   async reopen({ plan, files, memory }) {
@@ -38,8 +38,8 @@ export const itemsWork: GroupWork<ItemsPlan> = {
   },
   async noted(group, member) {
     const { nth = 0 } = member.member ?? {}
-    const { items = [], hashes } = stateOf(group) ?? {}
-    const row = await rowOf(group, member, nth, items[nth])
+    const { items, hashes } = stateOf(group) ?? {}
+    const row = await rowOf(group, member, nth, items?.[nth])
     hashes?.set(nth, hashOf(row))
     // A lost row does no harm: the whole ledger is written again at the end.
     await group.files
@@ -75,7 +75,7 @@ async function finalRows(group: ItemsAtWork, members: readonly Task[]): Promise<
     Array.from({ length: plan.total }, async (_none, index): Promise<ItemRow> => {
       const row = known.get(index)
       const member = latest.get(index)
-      const item = state ? state.items[index] : (row?.item ?? null)
+      const item = state?.items ? state.items[index] : (row?.item ?? null)
       const isOver = row?.state === "valid" || row?.state === "failed"
       // Without hashes, this process wrote no rows: the row comes from an earlier process and is trusted.
       const isOurs = row && (!state?.hashes || state.hashes.get(index) === hashOf(row))
