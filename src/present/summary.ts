@@ -4,7 +4,15 @@ import { chosenIn } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
 import { neverBegan } from "../core/outcome.ts"
 import { type Receipt, receiptLine } from "../core/receipt.ts"
-import { endedUnanswered, type Outcome, type Task, type Value, type Work } from "../core/task.ts"
+import {
+  endedUnanswered,
+  type Outcome,
+  type Reason,
+  type ReasonCode,
+  type Task,
+  type Value,
+  type Work,
+} from "../core/task.ts"
 import { duration } from "../lib/format.ts"
 import { count, formatInteger, inTagsWithID, oneLine } from "../lib/text.ts"
 
@@ -21,15 +29,45 @@ const MOST_PLACE_REASON_CHARS = 1500
 /** Kind of a group, or of a member's group. */
 type Kind = GroupKind | undefined
 
+const ANOTHER_MODEL = " with another `model`"
+/** Change without which the next run would fail as well, by the code of the reason. */
+const CHANGES: Partial<Record<ReasonCode, string>> = {
+  provider: ANOTHER_MODEL,
+  limit: ANOTHER_MODEL,
+  empty: ANOTHER_MODEL,
+}
+/** Sources of limits that a new task would meet as well, as a reason names them. */
+const USERS_LIMIT = /\(option max(?:Cost|Tokens)Per(?:Session|Day)\)|\(tasks_purse\)/
+
+const isUsersLimit = ({ code, text }: Reason): boolean =>
+  code === "purse" || (code === "budget" && USERS_LIMIT.test(text))
+
+const changeFor = ({ code, text }: Reason): string =>
+  text.includes("(argument max_cost)") ? " with a larger `max_cost`" : (CHANGES[code] ?? "")
+
 /** Advice on how to continue a failed run. `resumable`: statuses that may be resumed. */
-function adviceOn(task: Task, { reason }: Outcome, kind: Kind, resumable: readonly string[]): readonly string[] {
-  const { id, status } = task
-  if (!reason || neverBegan(reason) || status !== "error") return []
+function adviceOn(task: Task, { reason, work }: Outcome, kind: Kind, resumable: readonly string[]): string[] {
+  const { id, status, member, place, run } = task
+  if (!reason || neverBegan(reason) || (member && kind?.picksOne) || status !== "error") return []
+  if (isUsersLimit(reason)) return ["Only the user can raise this limit."]
   const advice = kind?.texts.advice(task, reason)
   if (kind) return advice === undefined ? [] : [advice]
-  return resumable.includes(status)
-    ? [`To go on: superagents_task(resume="${id}", prompt) asks it again; it remembers its work.`]
-    : ["To go on: launch the task again, and tell the agent what is done already."]
+  const { code } = reason
+  const change = changeFor(reason)
+  const isUnbegun = run.startedAt === undefined || code === "place"
+  const start = code === "place" ? "Correct that, then" : "To go on:"
+  if (resumable.includes(status) && code !== "limit" && !(isUnbegun && run.generation === 0)) {
+    const resume = `${start} superagents_task(resume="${id}", prompt) asks it again`
+    return [
+      change === ANOTHER_MODEL
+        ? `${resume}; or launch it again${change}.`
+        : `${resume}${change}; it remembers its work.`,
+    ]
+  }
+  if (isUnbegun) return [`It did nothing. ${start} launch it again${change}.`]
+  // A new worktree does not have changes that were not merged.
+  const isThere = place === undefined || work?.merge?.kind === "merged"
+  return [`${start} launch the task again${change}${isThere ? ", and tell the agent what is done already" : ""}.`]
 }
 
 /**
@@ -169,7 +207,10 @@ export const named = (texts: readonly string[], most = MOST_FILES): string =>
 function mergeLine({ id, status, member }: Task, merge: Work["merge"], kind: Kind): string {
   if (member && kind?.picksOne)
     return `Of several ${kind.noun.many} the one that passed is merged: superagents_task(merge="${member.of}").`
-  const advice = `Not merged yet: superagents_task(merge="${id}") brings it into your files.`
+  const advice =
+    status === "completed"
+      ? `Not merged yet: superagents_task(merge="${id}") brings it into your files.`
+      : `Not merged, and it did not complete: superagents_task(merge="${id}") brings its changes into your files all the same.`
   if (!merge) return advice
   const { files, leftOut, text = "" } = merge
   const but = leftOut

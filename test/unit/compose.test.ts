@@ -146,7 +146,7 @@ describe("a notification's hidden text", () => {
       "Note: the agent left 2 of its todos open.",
       "Files changed: a .ts",
       "Changed in the folder meanwhile, perhaps by others: b, c and 2 more",
-      "To go on: launch the task again, and tell the agent what is done already.",
+      "To go on: launch the task again with another `model`, and tell the agent what is done already.",
       "Its whole text so far:",
       "<task_output>",
       "half",
@@ -154,7 +154,7 @@ describe("a notification's hidden text", () => {
   })
 
   test("the notification of a failure offers a resume where one is possible, and a new launch otherwise", () => {
-    const outcome = outcomeOf({ reason: { code: "provider", text: "no luck" } })
+    const outcome = outcomeOf({ reason: { code: "silence", text: "no luck" } })
     const told = (resumable?: readonly string[]) =>
       compose(newsOf(ended("error", { outcome })), { notifyAnswerChars: 0, development: false, resumable }).hidden
     const resume = 'To go on: superagents_task(resume="bg_aaaaaaaa", prompt) asks it again; it remembers its work.'

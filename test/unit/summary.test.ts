@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest"
 import { classify } from "../../src/core/outcome.ts"
 import { NO_RECEIPT } from "../../src/core/receipt.ts"
-import { isUnmerged, type Task, type Work } from "../../src/core/task.ts"
+import { isUnmerged, type Reason, type Task, type Work } from "../../src/core/task.ts"
 import { summaryOf as summaryWith } from "../../src/present/summary.ts"
 import { groupKindOf } from "../support/groups.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
-const summaryOf = (task: Task) => summaryWith(task, groupKindOf(task))
+const summaryOf = (task: Task, resumable?: readonly string[]) => summaryWith(task, groupKindOf(task), resumable)
 
 const ended = (work: Partial<Work>) =>
   taskOf({
@@ -16,6 +16,12 @@ const ended = (work: Partial<Work>) =>
     }),
   })
 
+const MODEL = " with another `model`"
+const COST = " with a larger `max_cost`"
+const RESUME = 'To go on: superagents_task(resume="bg_aaaaaaaa", prompt) asks it again'
+const RESUMED = `${RESUME}; it remembers its work.`
+const MORE = `${RESUME}${COST}; it remembers its work.`
+const OR_MODEL = `${RESUME}; or launch it again${MODEL}.`
 const NOT_YET = 'Not merged yet: superagents_task(merge="bg_aaaaaaaa") brings it into your files.'
 
 test("a failed map names the resume that reruns invalid items, and a try names its group's merge", () => {
@@ -36,6 +42,52 @@ test("a failed map names the resume that reruns invalid items, and a try names i
   expect(summaryOf(aTry).at(-1)).toBe(
     'Of several tries the one that passed is merged: superagents_task(merge="bg_map").',
   )
+})
+
+test.each<[Reason["code"], string, string, string]>([
+  ["timeout", "late", "To go on: launch the task again, and tell the agent what is done already.", RESUMED],
+  ["limit", "full", `To go on: launch the task again${MODEL}, and tell the agent what is done already.`, ""],
+  ["provider", "no", `To go on: launch the task again${MODEL}, and tell the agent what is done already.`, OR_MODEL],
+  [
+    "budget",
+    "(argument max_cost)",
+    `To go on: launch the task again${COST}, and tell the agent what is done already.`,
+    MORE,
+  ],
+  [
+    "budget",
+    "(option maxCostPerTask)",
+    "To go on: launch the task again, and tell the agent what is done already.",
+    RESUMED,
+  ],
+  ["budget", "(option maxTokensPerSession)", "Only the user can raise this limit.", ""],
+  ["purse", "over", "Only the user can raise this limit.", ""],
+  ["place", "no git", "It did nothing. Correct that, then launch it again.", ""],
+])("a run that failed by %s (%s) is given advice that can succeed", (code, text, anew, resumed) => {
+  const task = taskOf({ status: "error", outcome: outcomeOf({ reason: { code, text } }), run: { startedAt: 1 } })
+  expect(summaryOf(task).at(-1)).toBe(anew)
+  expect(summaryOf(task, ["error"]).at(-1)).toBe(resumed || anew)
+})
+
+test("a run that never began has done nothing, and a later run without a place is resumed", () => {
+  const reason = { code: "provider", text: "Not begun: no credit" } as const
+  const unbegun = taskOf({ status: "error", outcome: outcomeOf({ reason }), run: { startedAt: undefined } })
+  expect(summaryOf(unbegun, ["error"]).at(-1)).toBe(`It did nothing. To go on: launch it again${MODEL}.`)
+  const place = { code: "place", text: "no git" } as const
+  const later = taskOf({ status: "error", outcome: outcomeOf({ reason: place }), run: { generation: 1 } })
+  expect(summaryOf(later, ["error"]).at(-1)).toBe(RESUMED.replace("To go on:", "Correct that, then"))
+})
+
+test("unmerged work of a failed task is not called good, and a new task is not told of it", () => {
+  const { outcome } = ended({})
+  const reason = { code: "check", text: "exit code 1" } as const
+  const place = { kind: "worktree", folder: "/w", merge: true }
+  expect(
+    summaryOf(taskOf({ status: "error", place, outcome: { ...outcomeOf(), ...outcome, reason } })).slice(-2),
+  ).toEqual([
+    'Not merged, and it did not complete: superagents_task(merge="bg_aaaaaaaa") brings its changes into your files all the same.',
+    "To go on: launch the task again.",
+  ])
 })
 
 describe("a summary of worktree work", () => {
