@@ -61,7 +61,7 @@ function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
   return defineTool({
     description: LIST_DESCRIPTION,
     args: {
-      status: z.enum(STATUSES).optional().describe("One at work again is `resumed`."),
+      status: z.enum(STATUSES).optional().describe("`resumed`: running again."),
       batch: z.string().trim().max(MOST_BATCH_CHARS).optional(),
     },
     async run({ status, batch }, context) {
@@ -141,7 +141,7 @@ export function toolsFor(manager: TaskManager, options: Options): Readonly<Recor
  * asked for.
  */
 const briefing = (inJSON: boolean): string =>
-  `You work in the background for another agent, which wrote your task. Nobody follows along: a call that asks the user waits for minutes, and the user may be away. So decide for yourself${inJSON ? "" : ", and say what you assumed"}. Unless your task names a place of its own, you work in the user's files, and others may be working in them too. Your last message is your whole report; the other agent reads nothing else of yours. Answer in the language in which you are asked.${inJSON ? "" : " Be concise, and name files with line numbers (path:line)."}`
+  `You work in the background for another agent, which wrote your task. Nobody follows along: a call that asks the user may wait an hour, and the user may be away. So decide for yourself${inJSON ? "" : ", and say what you assumed"}. Unless your task names a place of its own, you work in the user's files, and others may be working in them too. Your last message is your whole report; the other agent reads nothing else of yours. Answer in the language in which you are asked.${inJSON ? "" : " Be concise, and name files with line numbers (path:line)."}`
 
 /** System prompt text for a fresh agent; undefined where the option `childPrompt` is off. */
 export const briefingOf = ({ childPrompt }: Pick<Options, "childPrompt">, inJSON = false): string | undefined =>

@@ -183,7 +183,7 @@ const MOST_PURPOSE_CHARS = 160
 
 type TextOptions = Pick<Options, "notifyAnswerChars" | "wake" | "resumable" | "nativeTask">
 
-/** `groups`: nouns for members of groups. */
+/** `groups`: members of groups that a resume runs again. */
 const descriptionOf = (
   { notifyAnswerChars, wake, resumable, nativeTask }: TextOptions,
   groups: readonly string[],
@@ -206,7 +206,7 @@ const RESUMES: Readonly<Record<Options["resumable"][number], string>> = {
 }
 
 const resumeMode = (resumable: Options["resumable"], groups: readonly string[]): string =>
-  `\n- \`resume\`, a task id, with \`prompt\`: ${resumable.map((status) => RESUMES[status]).join(", ")}; it remembers its work.${groups.length > 0 ? ` ${capital(groups.join(" and "))}: what is not valid yet runs again, without \`prompt\`.` : ""}`
+  `\n- \`resume\`, a task id, with \`prompt\`: ${resumable.map((status) => RESUMES[status]).join(", ")}; it remembers its work.${groups.length > 0 ? ` ${capital(groups.join(" and "))} run again, without \`prompt\`.` : ""}`
 
 /** Most sessions for which the limits that were named last are kept. */
 const MOST_SESSIONS = 256
@@ -239,7 +239,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
   return defineTool({
     description: descriptionOf(
       options,
-      groupKinds(features).map(({ noun }) => noun.many),
+      groupKinds(features).map(({ noun }) => noun.again),
     ),
     args: argumentsOf(options, manager),
     asGiven: argumentsIn(features).flatMap(([name, { asGiven }]) => (asGiven ? [name] : [])),
@@ -350,7 +350,9 @@ function argumentsOf(options: Options, { kinds, features }: TaskManager) {
     after: z
       .union([z.array(id).min(1).max(MOST_AFTER), text(MOST_BATCH_CHARS)])
       .optional()
-      .describe("Task ids or a batch: begins when they have completed, with their answers."),
+      .describe(
+        "Task ids or a batch: begins when all have completed (one that does not cancels it), with their answers; it sees only merged work.",
+      ),
   }
 }
 

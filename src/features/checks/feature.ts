@@ -28,7 +28,7 @@ export async function verify(
   const times = runs === 1 ? "once" : `${runs} times`
   const ask = [
     `${AUTOMATIC} The check of your work, \`${command}\`, did not pass: ${how}.`,
-    "Find out why and mend it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
+    "Find out why and fix it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
     inTagsWithID("check_output", task.id, output),
   ].join("\n")
   const text = `Its check \`${oneLine(command, MOST_COMMAND_CHARS)}\` did not pass (run ${times}; the last time: ${how}).${lacks ? ` ${lacks}` : ""}`
@@ -115,7 +115,9 @@ export const checks: Feature = {
       schema: () =>
         text(MOST_CHECK_CHARS)
           .optional()
-          .describe("Command that must pass before it counts as completed. A resume needs it again."),
+          .describe(
+            "Command that must pass before it counts as completed. A resume needs it again, unless `merge: true`.",
+          ),
       resumes: true,
     },
     guard: {
@@ -130,7 +132,7 @@ export const checks: Feature = {
   },
   refuses({ guard, check, place, tries }) {
     if (!guard) return undefined
-    if (!check && !tries) return "`guard` needs `check`: who changes a guarded file does not pass it."
+    if (!check && !tries) return "`guard` needs `check`: a changed guarded file fails the check."
     if (tries || (place && place !== HERE)) return undefined
     return '`guard` needs `place: "worktree"` (or `tries`): in your own folder nobody can tell who changed a file.'
   },

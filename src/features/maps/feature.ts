@@ -25,7 +25,7 @@ const items: GroupKind<ItemsPlan, ItemsResult> = {
   kind: "each",
   plan: planSchema,
   result: resultSchema,
-  noun: { one: "item", a: "an item", many: "items" },
+  noun: { one: "item", a: "an item", many: "items", again: "items not valid" },
   ends: ["valid", "failed"],
   rows: ({ file }) => file,
   next: nextItems,

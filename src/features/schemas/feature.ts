@@ -85,7 +85,7 @@ export const schemas: Feature = {
         z
           .union([z.looseObject({}), text(1000)])
           .optional()
-          .describe("JSON Schema of the answer, or its .json file."),
+          .describe("JSON Schema of the answer, or its .json file. A resume needs it again."),
       read: async (given, { folder, mayRead }) =>
         (await import("./given.ts")).schemaGiven(given as Schema | string, folder, mayRead),
       resumes: true,

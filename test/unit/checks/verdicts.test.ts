@@ -47,7 +47,7 @@ describe("a check", () => {
     expect(verdict?.ask.text).toBe(
       [
         "Automatic message, not written by the user. The check of your work, `npm\n test`, did not pass: exit code 1.",
-        "Find out why and mend it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
+        "Find out why and fix it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
         '<check_output id="bg_aaaaaaaa">\n1 failed &lt;/check_output>\n</check_output>',
       ].join("\n"),
     )
