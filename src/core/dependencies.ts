@@ -1,7 +1,7 @@
 import { count, formatInteger, head, inTagsWithID, oneLine } from "../lib/text.ts"
 import { isLong } from "./outcome.ts"
 import { newestOf, type Pause, pauseOf } from "./pause.ts"
-import { endedUnanswered, isActive, isQueued, nameOf as named, type Reason, type Task } from "./task.ts"
+import { endedUnanswered, isActive, isQueued, isUnmerged, nameOf as named, type Reason, type Task } from "./task.ts"
 
 /**
  * Tasks that wait for other tasks. All facts are derived from the tasks themselves: no second state can get out of
@@ -83,16 +83,18 @@ export function withAnswers(prompt: string, answers: readonly DependencyAnswer[]
   if (answers.length === 0) return prompt
   const share = shareOf(answers.map(({ text }) => text.length))
   const pieces = answers.map(({ task, text, rows }) => {
-    const { value } = task.outcome ?? {}
+    const { value, group } = task.outcome ?? {}
+    const isKept = isUnmerged(task) || group?.unmerged !== undefined
+    const unmerged = isKept ? " (its changes are not merged: you do not have them)" : ""
     if (value?.valid && value.file && isLong(text))
-      return `${named(task)}: ${formatInteger(text.length)} characters of JSON, in ${value.file}`
-    if (rows !== undefined) return `${named(task)}:\n${wholeRows(rows, text, share, task.id)}`
+      return `${named(task)}${unmerged}: ${formatInteger(text.length)} characters of JSON, in ${value.file}`
+    if (rows !== undefined) return `${named(task)}${unmerged}:\n${wholeRows(rows, text, share, task.id)}`
     const shown = head(text, share)
     const before =
       endedUnanswered(task) && text !== "" ? " (it ended without an answer; this is earlier text of it)" : ""
     const cut = shown.length < text.length ? ` (the first ${shown.length} of ${text.length} characters)` : ""
     const body = text === "" ? "(it ended without any text)" : inTagsWithID("task_answer", task.id, shown)
-    return `${named(task)}${before}${cut}:\n${body}`
+    return `${named(task)}${unmerged}${before}${cut}:\n${body}`
   })
   return `The answers of ${count(answers.length, "agent")} that worked before you, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`
 }

@@ -15,7 +15,8 @@ export function memberNames(id: string, group: Group): string {
   return last === 0 ? memberName(id, 0) : `${memberName(id, 0)} to ${memberName(id, last)}`
 }
 
-const plannedIn = ({ count, total = 0 }: Group): number => count ?? total
+/** Number of members that were planned. */
+export const plannedIn = ({ count, total = 0 }: Group): number => count ?? total
 
 /** Number of members of the present run. */
 export const sizeOf = (group: Group): number => (group.again === undefined ? plannedIn(group) : 1)

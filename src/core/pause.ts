@@ -58,16 +58,19 @@ export function waitsForText(
   now: number,
 ): string {
   const when = whenOf({ until, next }, now)
-  return when ? `${waitsFor}, which ${conditionOf(kind)} (${when.text})` : `${waitsFor} (others try it first)`
+  return when ? `${waitsFor}, which ${conditionOf(kind)} (${when.text})` : `${waitsFor} (another task tests it first)`
 }
 
 /** Examples: `parked until 07:12`, `parked, next try 07:12`, or `parked` alone when the run is about to go on. */
 export const pauseText = (paused: Pick<PauseView, "until" | "next">, now: number): `parked${string}` =>
   `parked${whenOf(paused, now)?.after ?? ""}`
 
-/** Text for the model that launched the task: why the run is paused, and how it continues. */
-export const pauseTextForModel = ({ waitsFor, why }: Pause, taskID: string): string =>
-  `${waitsFor} says "${oneLine(why)}". It goes on by itself; superagents_task(unpark: "${taskID}") tries now.`
+/**
+ * Text for the model that launched the task: why the run is paused, and how it continues. `taskID`: absent for a
+ * member of a group, which cannot be unparked.
+ */
+export const pauseTextForModel = ({ waitsFor, why }: Pause, taskID?: string): string =>
+  `${waitsFor} says "${oneLine(why)}". ${taskID ? `It goes on by itself; superagents_task(unpark: "${taskID}") tries now.` : "The task goes on by itself."}`
 
 /** Reason text of a run that was stopped during a pause. */
 export const pauseTextAtEnd = ({ waitsFor, kind, until }: PauseView, now: number): string =>

@@ -258,6 +258,8 @@ export const groupResult = (z: Zod) =>
   z.looseObject({
     kind: z.string(),
     cost: z.number(),
+    /** Members whose changes are not merged. */
+    unmerged: z.number().optional(),
     /** One row for each planned member, where the result names members. */
     rows: z.array(memberRow(z)).optional(),
   })

@@ -37,7 +37,7 @@ export function renderList(views: readonly TaskView[], droppedUnread: number, bi
   const sums = [title, count(sum.toolCalls, "tool call"), ...(bill ? billTexts(bill) : [usageText(sum)])]
   const lines = [...views.map(row), [...sums, ...pauseTexts(views)].filter(Boolean).join(" | ")]
   if (droppedUnread > 0)
-    lines.push(`${count(droppedUnread, "older task")} that nobody had read left this list (option maxHistory).`)
+    lines.push(`${count(droppedUnread, "older task")} dropped unread from this list (option maxHistory).`)
   return { title, output: lines.join("\n") }
 }
 
@@ -124,8 +124,8 @@ export function renderForCompaction(views: readonly TaskView[]): string {
 }
 
 const kept = (view: TaskView): string => {
-  const { id, description, agent } = view.task
-  return `- ${id} ${oneLine(description)} (${oneLine(agent)}): ${statusOf(view)}${fetchedOf(view)}`
+  const { description, agent } = view.task
+  return `- ${markedID(view)} ${oneLine(description)} (${oneLine(agent)}): ${statusOf(view)}${fetchedOf(view)}`
 }
 
 const fetchedOf = ({ task }: TaskView): string => {
@@ -198,6 +198,7 @@ function answerOf({ view, answer, gone, waited }: Report, share: number): string
 
 /** Results of a batch's merges, in order. */
 export function renderMerges(results: readonly (TaskView | CallError)[]): ToolResult {
+  if (results.length === 0) return { title: "Nothing to merge", output: "No item has completed: nothing to merge." }
   const lines = results.map((result) => (result instanceof CallError ? result.message : mergeLines(result).join("\n")))
   const merged = results.filter(
     (result) => !(result instanceof CallError) && !isUnmerged(result.task, result.groupKind),

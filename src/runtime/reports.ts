@@ -1,6 +1,6 @@
 import { CallError } from "../core/errors.ts"
 import type { MemberName } from "../core/feature.ts"
-import { memberName, memberNames } from "../core/group.ts"
+import { memberName, memberNames, plannedIn } from "../core/group.ts"
 import { type PauseView, whenOf } from "../core/pause.ts"
 import { isActive, isMember, type Task } from "../core/task.ts"
 import type { Report, TaskView } from "../present/view.ts"
@@ -67,7 +67,8 @@ export class Reports {
     const noted = stored ? undefined : (await this.#noted(group)).find((each) => each.nth === nth)
     const found = stored ?? (noted && (await this.#read(noted)))
     if (found) return found
-    const why = noted ? "is gone with its session" : "is not there, or has not begun"
+    if (!noted && nth >= 0 && nth < plannedIn(team)) throw new CallError(`${memberName(id, nth)} has not begun yet.`)
+    const why = noted ? "is gone with its session" : "is not there"
     throw new CallError(`${memberName(id, nth)} ${why}. There are: ${memberNames(id, team)}.`)
   }
 
@@ -121,7 +122,7 @@ export class Reports {
     if (waits) await this.#wait(found, block, signal)
     // Members of earlier processes have only a record.
     const seen = store.get(found.id) ?? (found.member ? found : undefined)
-    if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile.`)
+    if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile. Its answer is gone; launch a new task.`)
     // Wait until the session is stopped: only then OpenCode has stored the rest of an aborted answer.
     await this.#ports.dispatcher.quiet(found.id)
     const task = store.get(found.id) ?? seen

@@ -130,7 +130,8 @@ export function refuseUntellable(services: Pick<Services, "store" | "options">, 
   // No model reads the session of a group.
   if (task?.group) throw new CallError(groupRefusal(id))
   if (!task || !isActive(task) || !store.run(id)) throw endedError(services, id)
-  if (store.isForeign(id)) throw new CallError(`Task ${id} is run by another OpenCode process. Tell it there.`)
+  if (store.isForeign(id))
+    throw new CallError(`Task ${id} is run by another OpenCode process. Only the user can tell it anything, there.`)
 }
 
 function endedError({ store, options }: Pick<Services, "store" | "options">, id: string): CallError {
@@ -139,7 +140,7 @@ function endedError({ store, options }: Pick<Services, "store" | "options">, id:
 }
 
 const groupRefusal = (id: string): string =>
-  `Task ${id} is a group of tasks; you cannot message it. Cancel it, and launch it again with another prompt.`
+  `No agent reads messages to a group. Cancel it, then superagents_task(resume="${id}", prompt) runs what is not done yet, with your text added.`
 
 function endedText({ id, status }: Task, resumable: readonly string[]): string {
   const next = resumable.includes(status)

@@ -91,7 +91,7 @@ test("a task that is cancelled without contact is stopped when the host answers,
   const cancelled = await tool("superagents_cancel", { task_id: id })
   expect(cancelled.output).toContain(id)
   expect(await output(id)).toContain("It is stopped on big as soon as big answers.")
-  expect(await output(id)).toContain("What it changed is still on big, and is fetched when big answers.")
+  expect(await output(id)).toContain("What it changed is still on big, and is fetched when big answers; ")
   expect(far.folders()).toContain(id)
   far.set("open")
   await eventually(async () => far.folders().length === 0, LONG)

@@ -102,7 +102,7 @@ test("a winner whose connection breaks before its work is fetched remains the wi
   far.cut()
   const [{ hidden } = { hidden: "" }] = await told()
   expect(hidden).toContain("done: try 1")
-  expect(await output(id)).toContain("What it changed is still on big, and is fetched when big answers.")
+  expect(await output(id)).toContain("What it changed is still on big, and is fetched when big answers; ")
   expect(far.folders()).toHaveLength(2)
   const [winner = ""] = kept()
   const [there = ""] = far.stores().map((store) => join(store, "../work", winner, "large.bin"))

@@ -128,7 +128,7 @@ test("a map of six items reports by itself which two failed, and why", async () 
   expect(rows.map((row) => JSON.parse(row).state)).toEqual(["valid", "failed", "valid", "valid", "failed", "valid"])
   // And the session of the map itself.
   expect(await children()).toBe(7)
-  expect(notice?.hidden).toContain("Rows, one an item, of which the first has index 0: ")
+  expect(notice?.hidden).toContain("Rows, one per item, of which the first has index 0: ")
   const [, second] = rows.map((row) => JSON.parse(row))
   for (const name of [second.task, second.session, `${id}/2`]) {
     const opened = await output(name)

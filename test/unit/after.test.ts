@@ -114,6 +114,31 @@ describe("the answers of dependencies", () => {
     expect(withAnswers("p", [{ task: silent, text: "" }])).toContain("bg_a (do bg_a):\n(it ended without any text)")
   })
 
+  test("a dependency whose changes are not merged is marked in the prompt", () => {
+    const { outcome, ...task } = ended("bg_a", "completed")
+    const work = { files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] }
+    const group = {
+      kind: "each",
+      total: 1,
+      valid: 1,
+      failed: 0,
+      notBegun: 0,
+      unmerged: 1,
+      cost: 0,
+      file: "/r",
+      groups: [],
+    }
+    for (const more of [{ work }, { group }] as const) {
+      const kept = { ...task, outcome: { ...(outcome as Outcome), ...more } } as Task
+      expect(withAnswers("p", [{ task: kept, text: "x" }])).toContain(
+        "bg_a (do bg_a) (its changes are not merged: you do not have them):\n",
+      )
+    }
+    const merged = { ...work, merge: { kind: "merged", files: ["a"] } } as const
+    const here = { ...task, outcome: { ...(outcome as Outcome), work: merged } }
+    expect(withAnswers("p", [{ task: here, text: "x" }])).not.toContain("not merged")
+  })
+
   test("a prompt without answers of dependencies stays as it is", () => {
     expect(withAnswers("p", [])).toBe("p")
   })

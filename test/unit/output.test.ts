@@ -262,6 +262,7 @@ describe("the history of tasks", () => {
 })
 
 describe("a task reference", () => {
+  const TRIES = { kind: "tries", prompt: "", count: 3, timeout: 0 } as const
   const own = [
     taskOf({ id: "bg_aaaa1111", sessionID: "ses_x1", description: "one" }),
     taskOf({ id: "bg_aaaa2222", sessionID: "ses_y2", description: "two" }),
@@ -287,6 +288,7 @@ describe("a task reference", () => {
     ["", own, 'No task "" in this session. There are: bg_aaaa1111 (one), bg_aaaa2222 (two).'],
     ["zzz", own, 'No task "zzz" in this session. There are: bg_aaaa1111 (one), bg_aaaa2222 (two).'],
     ["bg_x", [], 'No task "bg_x": this session has no background tasks. Launch one with superagents_task.'],
+    ["bg_map/3", [taskOf({ id: "bg_map", group: TRIES })], "bg_map/3 is part of task bg_map: only superagents_output"],
   ])("the reference %j is an error that lists the existing tasks", (reference, tasks, text) => {
     expect(() => findTask(reference, tasks)).toThrow(text)
   })

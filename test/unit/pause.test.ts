@@ -79,6 +79,7 @@ test("a paused task has a text for the model that launched it, and one for its e
   expect(pauseTextForModel(pause, "bg_1")).toBe(
     'mock/one says "its limit". It goes on by itself; superagents_task(unpark: "bg_1") tries now.',
   )
+  expect(pauseTextForModel(pause)).toBe('mock/one says "its limit". The task goes on by itself.')
   expect(pauseTextAtEnd(pause, NOW)).toBe("mock/one is at its limit until 07:12.")
   expect(pauseTextAtEnd({ ...pause, until: undefined }, NOW)).toBe("mock/one is at its limit.")
   expect([mayResumeBefore(pause, at(7, 13)), mayResumeBefore(pause, at(7, 12))]).toEqual([true, false])
@@ -144,5 +145,5 @@ describe("a clock stopped by parked tasks", () => {
 test("a task that waits for a model's limit says until when, or that other tasks try it first", () => {
   const pause = { waitsFor: "mock/one", at: 0 } as const
   expect(waitsForText({ ...pause, until: NOW + 60_000 } as never, NOW)).toMatch(/^mock\/one, which .+ \(/)
-  expect(waitsForText(pause as never, NOW)).toBe("mock/one (others try it first)")
+  expect(waitsForText(pause as never, NOW)).toBe("mock/one (another task tests it first)")
 })

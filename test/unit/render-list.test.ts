@@ -5,6 +5,7 @@ import {
   renderCleared,
   renderForCompaction,
   renderList,
+  renderMerges,
 } from "../../src/present/list.ts"
 import { DEFAULTS } from "../support/options.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
@@ -55,7 +56,7 @@ describe("the text of a task list", () => {
 
   test("a task list mentions the tasks that were dropped before their answers were read", () => {
     expect(renderList([viewOf()], 1).output).toContain(
-      "1 older task that nobody had read left this list (option maxHistory).",
+      "1 older task dropped unread from this list (option maxHistory).",
     )
   })
 
@@ -108,10 +109,17 @@ test("the result of a clear counts the cleared and the stopped tasks", () => {
 
 test("the text for a compaction names task ids and answers that were not fetched", () => {
   expect(renderForCompaction([])).toBe("")
-  const lines = renderForCompaction([viewOf(), endedView(), endedView({ retrievedAt: 1 })]).split("\n")
-  expect(lines.slice(1, 4)).toEqual([
+  const work = { files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] }
+  const views = [viewOf(), endedView(), endedView({ retrievedAt: 1 }), endedView({ outcome: outcomeOf({ work }) })]
+  const lines = renderForCompaction(views).split("\n")
+  expect(lines.slice(1, 5)).toEqual([
     "- bg_aaaaaaaa find it (general): running, working",
     "- bg_aaaaaaaa find it (general): completed, answer not fetched yet",
     "- bg_aaaaaaaa find it (general): completed, answer fetched",
+    "- bg_aaaaaaaa (unmerged) find it (general): completed, answer not fetched yet",
   ])
+})
+
+test("a merge of a map without a completed item says that there is nothing to merge", () => {
+  expect(renderMerges([]).output).toBe("No item has completed: nothing to merge.")
 })

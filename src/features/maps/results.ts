@@ -93,7 +93,7 @@ export function itemLines(result: ItemsResult): readonly string[] {
       return `- ${formatInteger(many)} failed (item ${first.map((index) => index + 1).join(", ")}${more}): ${why}`
     }),
     ...(failed > listedCount ? [`- ${formatInteger(failed - listedCount)} failed for other reasons`] : []),
-    `Rows, one an item, of which the first has index 0: ${file}`,
+    `Rows, one per item, of which the first has index 0: ${file}`,
   ]
 }
 

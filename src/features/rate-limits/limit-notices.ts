@@ -1,7 +1,7 @@
 import type { Note, Runtime } from "../../core/feature.ts"
 import { modelKeyOf } from "../../core/limits.ts"
 import { conditionOf } from "../../core/refusal.ts"
-import { slotSessionOf, type Task } from "../../core/task.ts"
+import { isMember, slotSessionOf, type Task } from "../../core/task.ts"
 import { duration, formatTime } from "../../lib/format.ts"
 import { count } from "../../lib/text.ts"
 import type { Breaker } from "./breaker.ts"
@@ -98,10 +98,14 @@ export class LimitNotices {
       kind: "parked",
       at,
       visible: `⏸ **${headline(model, breaker, at)}.** ${count(own.length, "task")} ${are(own)} parked.`,
-      text: "They go on by themselves: do not wait, poll or launch them again. superagents_cancel stops one, superagents_task(unpark: …) tries now.",
+      text: own.every(isMember)
+        ? MEMBERS_GO_ON
+        : "They go on by themselves: do not wait, poll or launch them again. superagents_cancel stops one, superagents_task(unpark: …) tries now.",
     }
   }
 }
+
+const MEMBERS_GO_ON = "They go on by themselves: nothing to do; do not launch them again."
 
 const concerned = ({ store }: Runtime, model: string): readonly Task[] =>
   store.active().filter((task) => task.run.parked?.model === model || (isWaiting(task) && modelKeyOf(task) === model))

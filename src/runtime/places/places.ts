@@ -145,13 +145,17 @@ export class Places {
     return { found: { note: [outcome?.note, this.#notArchivedText(task, error)].filter(Boolean).join(" ") } }
   }
 
-  #notArchivedText({ id, place, status }: Task, error: unknown): string {
+  #notArchivedText(task: Task, error: unknown): string {
+    const { id, place, status, group, member } = task
     const name = place?.kind ?? HERE
     const why = messageOf(error)
     if (kindOf(this.kinds, name).outlives && !(error instanceof PlaceError && error.code === "host"))
       return `What it changed is still on ${name}, and could not be fetched; superagents_task(merge="${id}") tries that again. Why: ${why}`
+    const { picksOne } = this.#services.groupKindOf(task) ?? {}
+    const isUnchosen = picksOne && (member !== undefined || chosenIn(group) === undefined)
+    const merge = isUnchosen ? "" : `; superagents_task(merge="${id}") then brings it into your files`
     if (kindOf(this.kinds, name).outlives)
-      return `${status === "cancelled" ? `It is stopped on ${name} as soon as ${name} answers. ` : ""}What it changed is still on ${name}, and is fetched when ${name} answers.`
+      return `${status === "cancelled" ? `It is stopped on ${name} as soon as ${name} answers. ` : ""}What it changed is still on ${name}, and is fetched when ${name} answers${merge}.`
     const where = kindOf(this.kinds, name).remains(name)
     return `${NOT_ARCHIVED}, and is still in ${where}; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
   }

@@ -118,6 +118,11 @@ function wholeOf(task: Task, store: TaskStore): Figures {
 export function findTask(reference: string, own: readonly Task[]): Task {
   const wanted = reference.trim()
   const exact = own.find((task) => task.id === wanted || task.sessionID === wanted)
+  const group = own.find(({ id, group }) => group && /^\/\d+$/.test(wanted.replace(id, "")))
+  if (group)
+    throw new CallError(
+      `${wanted} is part of task ${group.id}: only superagents_output and \`merge\` take it. Use ${group.id}.`,
+    )
   if (exact) return exact
   const fitting =
     wanted === "" ? [] : own.filter(({ id, sessionID }) => id.startsWith(wanted) || sessionID.startsWith(wanted))
@@ -180,7 +185,7 @@ function endable(task: Task, runs: Runs): Task {
   if (!isActive(task) && !runs.isMerging(task.id))
     throw new CallError(`Task ${task.id} is not running: it is ${task.status}. Nothing was cancelled.`)
   if (runs.isForeign(task.id))
-    throw new CallError(`Task ${task.id} is run by another OpenCode process. Cancel it there.`)
+    throw new CallError(`Task ${task.id} is run by another OpenCode process. Only the user can cancel it, there.`)
   return task
 }
 

@@ -32,7 +32,7 @@ test("a cancel without contact takes effect at once and says what the host still
   await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   expect(rig.clock.now() - before).toBeLessThan(1000)
   expect(rig.task(id).outcome?.note).toBe(
-    "It is stopped on big as soon as big answers. What it changed is still on big, and is fetched when big answers.",
+    `It is stopped on big as soon as big answers. What it changed is still on big, and is fetched when big answers; superagents_task(merge="${id}") then brings it into your files.`,
   )
 })
 

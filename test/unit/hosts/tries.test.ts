@@ -32,7 +32,8 @@ const output = async (id: string) => renderOutput(await rig.manager.output(id, r
 
 const STOPPED =
   "It is stopped on big as soon as big answers. What it changed is still on big, and is fetched when big answers."
-const OWED = "What it changed is still on big, and is fetched when big answers."
+const owed = (id: string) =>
+  `What it changed is still on big, and is fetched when big answers; superagents_task(merge="${id}") then brings it into your files.`
 
 describe("a winner's unfetched work", () => {
   const lost = async (request: Partial<LaunchRequest> = {}) => {
@@ -43,12 +44,12 @@ describe("a winner's unfetched work", () => {
 
   test("a winner whose work cannot be fetched stays the winner, and its work is fetched later", async () => {
     const { id, task } = await lost({ merge: true })
-    expect(task).toMatchObject({ status: "completed", group: { winner: parts()[0]?.id }, outcome: { note: OWED } })
+    expect(task).toMatchObject({ status: "completed", group: { winner: parts()[0]?.id }, outcome: { note: owed(id) } })
     expect(task.outcome).toMatchObject({ group: { won: "mock/one" } })
     expect(task.outcome).not.toHaveProperty("work")
     expect(big.entered).toHaveLength(1)
     expect(big.settled).toEqual([])
-    expect(await output(id)).toContain(OWED)
+    expect(await output(id)).toContain(owed(id))
     await rig.manager.placeAnswers("big")
     expect(rig.task(id).outcome).not.toHaveProperty("work")
     big.cut = () => false

@@ -86,7 +86,7 @@ describe("a map", () => {
     const { hidden = "" } = rig.notices()[0] ?? {}
     expect(hidden).toContain("Items: 4 valid, 2 failed, 0 running, 0 not begun, of 6.")
     expect(hidden).toMatch(/- 2 failed \(item 2, 5\): Its answer did not match the schema/)
-    expect(hidden).toMatch(/Rows, one an item, of which the first has index 0: .*bg_\w+\.jsonl/)
+    expect(hidden).toMatch(/Rows, one per item, of which the first has index 0: .*bg_\w+\.jsonl/)
     expect(hidden).toContain('{"index":0,"item":0,"state":"valid","value":{"n":0}}')
     const rows = rowsOf(task)
     expect(rows.map(({ index, state }) => `${index} ${state}`)).toEqual([
@@ -109,7 +109,7 @@ describe("a map", () => {
       expect(await opened(name)).toEqual(['{"n": 2}'])
     const names = `There are: ${id}/1 to ${id}/6.`
     for (const wrong of [`${id}/0`, `${id}/7`])
-      await expect(opened(wrong)).rejects.toThrow(`${wrong} is not there, or has not begun. ${names}`)
+      await expect(opened(wrong)).rejects.toThrow(`${wrong} is not there. ${names}`)
     await expect(opened("bg_none")).rejects.toThrow(`${id} (find it), of ${id}/1 to ${id}/6.`)
     const plain = await rig.launch({ prompt: "<9>" })
     await expect(opened(`${plain.id}/1`)).rejects.toThrow(`Task ${plain.id} is not a group of several`)
@@ -187,6 +187,10 @@ describe("a map", () => {
     await rig.clock.advance(1000)
     expect([...asked.keys()]).toEqual(["0"])
     expect(rig.view(id).counts).toEqual({ valid: 0, failed: 0, running: 1, notBegun: 8, total: 9 })
+    await expect(rig.manager.output(`${id}/9`, rig.caller)).rejects.toThrow(`${id}/9 has not begun yet.`)
+    await expect(rig.manager.tell(id, "more", rig.caller)).rejects.toThrow(
+      `No agent reads messages to a group. Cancel it, then superagents_task(resume="${id}", prompt) runs`,
+    )
     await rig.clock.advance(11_000)
     await until(3)
     await rig.clock.advance(1000)

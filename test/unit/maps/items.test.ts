@@ -150,7 +150,7 @@ describe("a map's result", () => {
     expect(lines[1]).toBe("- 7 failed (item 1, 2, 3, 4, 5 and 2 more): often")
     expect(lines[2]).toBe("- 1 failed (item 11): once 0")
     expect(lines.at(-2)).toBe("- 4 failed for other reasons")
-    expect(lines.at(-1)).toBe("Rows, one an item, of which the first has index 0: /p/bg_map.jsonl")
+    expect(lines.at(-1)).toBe("Rows, one per item, of which the first has index 0: /p/bg_map.jsonl")
     expect(summaryOf(taskOf({ group: PLAN, outcome: outcomeOf({ group: result }) }))).toEqual(lines)
     expect(
       summaryOf(taskOf({ id: "bg_map", group: PLAN, outcome: outcomeOf({ group: itemsResult(PLAN, rows, 0, 2) }) })),

@@ -565,6 +565,14 @@ describe("an overloaded model", () => {
     await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   })
 
+  test("the note about parked items of a map offers no call that takes only whole tasks", async () => {
+    const { rig } = failing(1000)
+    const { id } = await rig.launch({ prompt: "MAP {{item}}", each: ["a"] })
+    await rig.clock.until(() => rig.notices().some(({ visible }) => visible.startsWith("⏸")))
+    expect(rig.notices()[0]?.hidden).toMatch(/They go on by themselves: nothing to do; do not launch them again\.$/)
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+  })
+
   test("a model that cannot be reached is reported with those words", async () => {
     const { rig } = failing(0)
     await rig.ended((await rig.launch()).id)
@@ -678,9 +686,9 @@ describe("a tripped breaker", () => {
     const next = await rig.launch({ prompt: "NEXT" })
     expect(rig.view(next.id).phase).toMatch(/^waiting for scripted\/alpha, which is at its limit \(until \d\d:\d\d\)$/)
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "done", delay: 10_000 }))
-    await rig.clock.until(() => rig.view(next.id).phase === "waiting for scripted/alpha (others try it first)")
+    await rig.clock.until(() => rig.view(next.id).phase === "waiting for scripted/alpha (another task tests it first)")
     const list = await (toolsFor(rig.manager, rig.options).superagents_list as Tool).execute({}, rig.caller)
-    expect(list.output).toContain("running, waiting for scripted/alpha (others try it first)")
+    expect(list.output).toContain("running, waiting for scripted/alpha (another task tests it first)")
     provider.left = 1000
     expect((await rig.ended(next.id)).status).toBe("completed")
   })
@@ -1175,7 +1183,7 @@ describe("parked tasks and a second process", () => {
     expect(seen()).toMatch(/^parked until/)
     for (const model of [undefined, "scripted/beta"])
       await expect(other.manager.unpark(id, rig.parent, model)).rejects.toThrow(
-        `Task ${id} is run by another OpenCode process. Try it there.`,
+        `Task ${id} is run by another OpenCode process. Only the user can try it, there.`,
       )
     const before = provider.requests
     await rig.clock.advance(5 * MINUTE_MS)
@@ -1253,7 +1261,9 @@ describe("a refusal for lack of money", () => {
       /^Not begun: scripted\/alpha refused another task \S+ ago: Insufficient credits\.$/,
     )
     expect(asked).toHaveLength(1)
-    await expect(rig.launch({ prompt: "C" })).rejects.toThrow("This does not pass by waiting: use another model")
+    await expect(rig.launch({ prompt: "C" })).rejects.toThrow(
+      "This does not pass by waiting. Launch a new task with another model",
+    )
     expect(await rig.launch({ prompt: "D", model: "scripted/beta" })).toBeDefined()
     await rig.clock.advance(MINUTE_MS)
     expect(await rig.launch({ prompt: "E" })).toBeDefined()
