@@ -91,7 +91,7 @@ export class Archive {
     if (!isLeft(task)) return task
     if (store.isForeign(task.id))
       throw new CallError(
-        `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or once its message is here.`,
+        `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or after the message about its end.`,
       )
     await moveSessionBack(this.#services, task)
     const keep = () => this.#archive(task)
@@ -144,7 +144,8 @@ export class Archive {
       throw new CallError(
         `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with a \`place\` of their own are merged.`,
       )
-    if (isActive(task)) throw new CallError(`Task ${task.id} is still running. Merge it when it has ended.`)
+    if (isActive(task))
+      throw new CallError(`Task ${task.id} is still running. Merge it when it has ended. You will be told.`)
     const merge = await this.#ports.places.mergeBack(task, await this.#ports.places.placeOf(task))
     if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
     if (!outcome?.work) return task

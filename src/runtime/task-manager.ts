@@ -162,7 +162,7 @@ export class TaskManager {
   ): Promise<{ view: TaskView; model: string; others: number }> {
     const task = this.#find(reference, sessionID)
     if (this.#services.store.isForeign(task.id))
-      throw new CallError(`Task ${task.id} is run by another OpenCode process. Try it there.`)
+      throw new CallError(`Task ${task.id} is run by another OpenCode process. Only the user can try it, there.`)
     const wanted = model === undefined ? undefined : await chooseModel(this.#services, model)
     const found = this.#all.retryNow(task, this.#view(task).phase, wanted)
     return { view: this.#view(task), ...found }

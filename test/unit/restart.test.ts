@@ -305,7 +305,7 @@ describe("another process on the project", () => {
     // Not that nothing runs: its caller would believe that.
     for (const selector of [{ type: "task", reference: id } as const, { type: "all" } as const])
       await expect(other.manager.cancel(selector, rig.caller)).rejects.toThrow(
-        "is run by another OpenCode process. Cancel it there.",
+        "is run by another OpenCode process. Only the user can cancel it, there.",
       )
     expect(await other.manager.clear(rig.parent)).toEqual({ cleared: 0, stopped: 0, left: 1 })
     await rig.clock.advance(30_000)

@@ -261,7 +261,7 @@ export async function setUp(
   const ended = await runJob(machine, { command: marked, signal, ...at })
   if (ended.exitCode === 0) return
   throw new CallError(
-    `The setup command (\`${oneLine(command, 200)}\`) did not succeed on ${machine.name}. The end of its output:\n${tail(ended.output, MOST_SETUP_CHARS)}`,
+    `The setup command (\`${oneLine(command, 200)}\`) did not succeed on ${machine.name}. Repair that, or tell the user. The end of its output:\n${tail(ended.output, MOST_SETUP_CHARS)}`,
   )
 }
 

@@ -97,7 +97,9 @@ export async function permitItems(
   try {
     await permit({ kind: "own", permission, what })
   } catch (error) {
-    throw new CallError(`So many items were not allowed: ${messageOf(error)} Nothing was launched.`)
+    throw new CallError(
+      `So many items were not allowed: ${messageOf(error)} Nothing was launched. Give fewer items, or ask the user.`,
+    )
   }
 }
 

@@ -74,7 +74,7 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
     const marker = readMarker(target)
     if (marker?.state !== "held")
       throw new CallError(
-        `The task's worktree cannot be made: its folder ${target} is there already, and nothing tells what is in it. Look at it, and move it elsewhere; then resume the task.`,
+        `The task's worktree cannot be made: its folder ${target} is there already, and nothing tells what is in it. Tell the user to look at it and move it; then launch the task again.`,
       )
     writeMarker(target, { ...marker, state: "used", keeper: ports.ownerMark() })
     const start = await reuseFolder(ports, from, marker, request)
@@ -320,7 +320,7 @@ async function setUp(ports: WorktreePorts, cwd: string, timeLimit: number, signa
   if (result.exitCode === 0) return
   const end = tail(lastLines(result.output, SETUP_LINES), SETUP_CHARS)
   throw new CallError(
-    `The option worktree.setup (\`${oneLine(setup, MOST_COMMAND_CHARS)}\`) ${howOf(result)} in the task's worktree. The end of its output:\n${end}`,
+    `The option worktree.setup (\`${oneLine(setup, MOST_COMMAND_CHARS)}\`) ${howOf(result)} in the task's worktree. Repair that, or tell the user. The end of its output:\n${end}`,
   )
 }
 

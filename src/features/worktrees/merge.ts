@@ -201,7 +201,9 @@ export async function mergeIntoParent(ports: WorktreePorts, taskID: string, fold
     if (busy) throw new CallError(`the checkout is in the middle of ${busy}. Finish or abort it, then merge again.`)
     const [theirs, base] = await Promise.all([readRef(checkout, "state", taskID), readRef(checkout, "base", taskID)])
     if (!theirs || !base)
-      throw new CallError(`There is nothing to merge: no work of task ${taskID} is kept in this repository.`)
+      throw new CallError(
+        `There is nothing to merge: no work of task ${taskID} is kept in this repository. Launch a new task if it is needed.`,
+      )
     if (theirs === base) return { kind: "nothing" }
     const unsolved = await unsolvedIn(checkout, taskID, theirs)
     if (unsolved.length > 0) return { kind: "conflict", files: unsolved }

@@ -164,7 +164,9 @@ export async function authorize(caller: Caller, agent: string, description: stri
   try {
     await caller.authorize?.(agent, description)
   } catch (error) {
-    throw new CallError(`Launching agent "${agent}" was not allowed: ${messageOf(error)} Nothing was launched.`)
+    throw new CallError(
+      `Launching agent "${agent}" was not allowed: ${messageOf(error)} Nothing was launched. Use another agent, or do it yourself.`,
+    )
   }
 }
 
@@ -189,7 +191,9 @@ export async function permit(
   try {
     if (check !== undefined) await caller.permit?.({ kind: "run", command: check })
   } catch (error) {
-    throw new CallError(`Running the check \`${check}\` was not allowed: ${messageOf(error)} Nothing was launched.`)
+    throw new CallError(
+      `Running the check \`${check}\` was not allowed: ${messageOf(error)} Nothing was launched. Name another check, or ask the user.`,
+    )
   }
   try {
     if (merge) await caller.permit?.({ kind: "edit", files: [] })
@@ -280,6 +284,6 @@ export function fingerprint(agent: string, model: Model | undefined, prompt: str
 export function refuseUnpaid(why: string | undefined): void {
   if (why !== undefined)
     throw new CallError(
-      `Nothing was launched: ${why}. This does not pass by waiting: use another model, or tell the user.`,
+      `Nothing was launched: ${why.replace(/\.$/, "")}. This does not pass by waiting. Launch a new task with another model, or tell the user.`,
     )
 }

@@ -185,7 +185,7 @@ export class Launcher {
       if (isStopped(this.#services, caller)) await opencode.deleteSession(task.sessionID)
       this.#refuseIfStopped(caller)
       if (await queue.begin(task, request.prompt)) return task
-      throw new CallError(`Task ${task.id} was stopped before it began.`)
+      throw new CallError(`Task ${task.id} was stopped before it began. Launch it again if it is still needed.`)
     } catch (error) {
       scheduler.release(reserved)
       if (!store.get(reserved.id))
@@ -196,7 +196,9 @@ export class Launcher {
 
   #refuseIfStopped(caller: Caller): void {
     if (isStopped(this.#services, caller))
-      throw new CallError("The call was stopped while the task was being made. Nothing was launched.")
+      throw new CallError(
+        "The call was stopped while the task was being made. Nothing was launched. Launch it again if it is still needed.",
+      )
   }
 
   #freshSession({ id, parentID, agent, model, description }: TaskDraft, { rules }: SessionRules) {

@@ -165,7 +165,9 @@ export function placeIn(
   const what = picksOne ? group?.name : guard && "guard"
   const { isShared, guards } = kindOf(kinds, place)
   if (what && !(picksOne ? isShared : guards))
-    throw new CallError(`\`${what}\` cannot be had in the place "${place}". Nothing was launched.`)
+    throw new CallError(
+      `\`${what}\` cannot be had in the place "${place}". Use \`place: "worktree"\`, or leave \`${what}\` out. Nothing was launched.`,
+    )
   if (kindOf(kinds, place).outlives && fork) throw new CallError(NO_FORK)
   return place
 }

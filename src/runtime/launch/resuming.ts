@@ -124,7 +124,7 @@ export class TaskResumer {
     if (!isUnfinished) refuseUnlessResumable(task, options.resumable)
     if (store.isForeign(task.id))
       throw new CallError(
-        `Task ${task.id} ended in another OpenCode process, which has not told of that yet. Resume it there, or once its message is here.`,
+        `Task ${task.id} ended in another OpenCode process, which has not told of that yet. Resume it there, or after the message about its end.`,
       )
   }
 }

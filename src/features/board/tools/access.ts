@@ -39,7 +39,7 @@ export function boardTool<Shape extends z.ZodRawShape>(
         agents.length === 0
           ? "The option board.agents names no agent that there is."
           : `Its agents are: ${listed(agents, 20)}.`
-      throw new CallError(`The board is not for the agent "${agent}". ${whose}`)
+      throw new CallError(`The board is not for the agent "${agent}". ${whose} Leave the board; tell the user.`)
     }
     if (await isBackground(sessionID))
       throw new CallError("The board is not for background tasks. Say in your answer what is to be put there.")
