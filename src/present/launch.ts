@@ -102,13 +102,13 @@ function termLines(
   const { id, place, run, group } = task
   const { check, guard = [] } = run
   const guarded = group ? "" : guardedText(guard)
-  const what = kind?.rows ? `Rows: one ${kind.noun.a}` : "Schema: its valid value"
+  const what = kind?.rows ? `Rows: one per ${kind.noun.one}` : "Schema: its valid value"
   const merge = place?.merge && (check === undefined ? "when completed, unchecked" : "once its check has passed")
   return [
     ...(group && kind ? [run.generation > 0 ? kind.texts.resumed(group) : groupLine({ ...task, group }, kind)] : []),
     ...(where
       ? [
-          `Place: ${where}; ${merge ? `merged by itself ${merge}` : `not merged by itself: superagents_task(merge="${id}") brings it into your files when it has ended`}.${lacks ? ` ${lacks}` : ""}`,
+          `Place: ${where}; ${merge ? `merged by itself ${merge}` : `not merged by itself: when it has ended, superagents_task(merge="${id}") brings its changes into your files`}.${lacks ? ` ${lacks}` : ""}`,
         ]
       : []),
     ...(check === undefined
@@ -139,7 +139,7 @@ const guardedText = (guard: readonly string[]): string =>
 /** `waits`: the task's prompt is not sent yet, so the agent reads the message after it. */
 export function renderTold({ view, waits }: { view: TaskView; waits: boolean }): ToolResult {
   const { task } = view
-  const when = waits ? "It has not begun; it reads this behind its prompt." : "It reads this at its next step."
+  const when = waits ? "It has not begun; it reads this after its prompt." : "It reads this at its next step."
   const asks = view.asks.map(
     ({ what }) => `It is blocked on a question to the user; your message does not answer it: ${oneLine(what)}`,
   )

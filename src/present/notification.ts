@@ -149,7 +149,7 @@ function guidance({ task, running, pendingTasks, notFetched, together }: Notific
   if (running.length + pendingTasks.length > 0)
     return [
       ...(running.length > 0 ? [`Still running: ${listed(running.map(nameOf))}`] : []),
-      ...(pendingTasks.length > 0 ? [`Ended too, told next: ${listed(pendingTasks.map(nameOf))}`] : []),
+      ...(pendingTasks.length > 0 ? [`Also ended, messages follow: ${listed(pendingTasks.map(nameOf))}`] : []),
       `If you need results immediately, use superagents_output(task_id="${task.id}").`,
       "You can continue working or just say 'waiting' and halt.",
       LEFTOVERS,
@@ -162,7 +162,7 @@ function guidance({ task, running, pendingTasks, notFetched, together }: Notific
   ]
 }
 
-const STILL_RUNNING = /(?:\n(?:Still running|Ended too, told next): [^\n]+){1,2}(?:\n[^\n]+){3}$/
+const STILL_RUNNING = /(?:\n(?:Still running|Also ended, messages follow): [^\n]+){1,2}(?:\n[^\n]+){3}$/
 
 /** Status that is named in the hidden part of this task's notification; undefined for any other text. */
 export const toldStatus = (task: Task, hidden: string): Status | undefined =>

@@ -6,17 +6,7 @@ import { failureOf } from "../core/members.ts"
 import { pauseText, pauseTextForModel, whenOf } from "../core/pause.ts"
 import type { ToolResult } from "../core/ports.ts"
 import { receiptLines } from "../core/receipt.ts"
-import {
-  billedTokens,
-  elapsed,
-  endedUnanswered,
-  isActive,
-  isQueued,
-  isUnmerged,
-  machineOf,
-  nameOf,
-  type Task,
-} from "../core/task.ts"
+import { billedTokens, elapsed, endedUnanswered, isActive, isUnmerged, nameOf, type Task } from "../core/task.ts"
 import { ago, duration, formatTime } from "../lib/format.ts"
 import { capital, count, formatInteger, head, inTagsWithID, oneLine, tail } from "../lib/text.ts"
 import { usageText } from "./figures.ts"
@@ -108,7 +98,7 @@ function pauseLines({ task, pause, at }: TaskView): string[] {
   if (!pause) return []
   const when = whenOf(pause, at)
   const text = `${capital(pauseText(pause, at))}${when ? ` (in ${duration(when.in)})` : ""}`
-  return [`${text}: ${pauseTextForModel(pause, task.id)}`]
+  return [`${text}: ${pauseTextForModel(pause, task.member ? undefined : task.id)}`]
 }
 
 function figureLines({ task, whole, thisRun, recentTools }: TaskView): string[] {
@@ -138,36 +128,24 @@ export function forkLines({ fork }: Task): string[] {
 function cacheLines({ fork, outcome }: Task): string[] {
   if (!fork?.whole || !outcome || billedTokens(outcome.usage) + outcome.usage.cacheRead === 0) return []
   const { first } = outcome
-  if (!first) return ["Cache: the provider told of none."]
+  if (!first) return ["Cache: not reported."]
   const missed = first.read * 2 < first.of ? "missed; " : ""
   const [read, of] = [formatInteger(first.read), formatInteger(first.of)]
   return [`Cache: ${missed}${read} of the ${of} tokens of its first request were read from it.`]
 }
 
-/** Says how an active task goes on when the user closes OpenCode. */
-function closedText({ task, pause }: TaskView, resumable: readonly string[]): string {
-  if (pause || machineOf(task) !== undefined) return "If OpenCode is closed meanwhile, it goes on by itself."
-  const next = task.group
-    ? `superagents_task(resume="${task.id}") goes on`
-    : resumable.includes("error") && !isQueued(task)
-      ? `superagents_task(resume="${task.id}", prompt) goes on`
-      : "launch it again"
-  return `If OpenCode is closed meanwhile, it ends as interrupted, and you are told at the next start: then ${next}.`
-}
-
-function runningLines(view: TaskView, { waited, resumable = [] }: Report): string[] {
+function runningLines(view: TaskView, { waited }: Report): string[] {
   const asks = view.asks.map(
     (ask) => `Waits for an answer from the user (${ask.kind}): ${oneLine(ask.what)}${unanswered(ask, view.at)}`,
   )
   const text = view.lastText.trim()
   const latest = text.length > LATEST_TEXT_CHARS ? `…${tail(text, LATEST_TEXT_CHARS)}` : text
   return [
-    ...(view.signAge === undefined ? [] : [`Last sign of life: ${ago(view.signAge)}`]),
+    ...(view.signAge === undefined ? [] : [`Last activity: ${ago(view.signAge)}`]),
     ...asks,
     ...(latest === "" ? [] : ["Latest text:", inTagsWithID("task_output", view.task.id, latest)]),
     "",
     `${stillRunning(waited)} ${TOLD} Do not ask again until then.`,
-    closedText(view, resumable),
   ]
 }
 

@@ -80,7 +80,7 @@ describe("five short answers", () => {
     expect(more).toEqual([])
     for (const { prompt } of prompts) expect(JSON.stringify(woken?.messages)).toContain(`the answer to ${prompt}\\n`)
     expect(found.at(-1)?.hidden).toContain("\nAll 5 tasks finished.\n")
-    expect(found.filter(({ hidden }) => /Still running: |Ended too, told next: /.test(hidden))).toHaveLength(4)
+    expect(found.filter(({ hidden }) => /Still running: |Also ended, messages follow: /.test(hidden))).toHaveLength(4)
     expect(await toolParts(opencode, session, "superagents_output")).toEqual([])
     for (const { child } of tasks) await eventually(async () => (await fetchedAt(child)) !== undefined)
   })

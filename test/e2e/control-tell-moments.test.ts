@@ -91,7 +91,7 @@ describe("a message to a task", () => {
     const waiting = await launch(opencode, model, session, { prompt: "T-LAST", after: [forked.id] }, PATIENT)
     for (const { id } of [first, forked, waiting])
       expect((await tell(session, id, "T-MORE")).output).toContain(
-        id === waiting.id ? "it reads this behind its prompt" : "at its next step",
+        id === waiting.id ? "it reads this after its prompt" : "at its next step",
       )
     door.open()
     expect(await notified(opencode, session, 4, PATIENT.timeout)).toHaveLength(4)

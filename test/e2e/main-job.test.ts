@@ -168,7 +168,7 @@ describe("an answer", () => {
     const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: id })
     expect(output).toContain("Status: running, working")
     expect(output).toContain("Tool calls: 1 (last: glob)")
-    expect(output).toMatch(/^Last sign of life: (just now|\d+s ago)$/m)
+    expect(output).toMatch(/^Last activity: (just now|\d+s ago)$/m)
     expect(output).toContain(`Latest text:\n<task_output id="${id}">\nlooking\n</task_output>`)
     door.open()
     await notified(opencode, session)

@@ -225,7 +225,7 @@ describe("a notification before another", () => {
     expect(withoutRunning(both)).toBe(withoutRunning(composed(runs).hidden))
     const { hidden } = composed({ ...runs, running: [], pendingTasks: [other] })
     expect(hidden.split("\n").slice(-4)).toEqual([
-      "Ended too, told next: bg_bbbbbbbb (Write findings)",
+      "Also ended, messages follow: bg_bbbbbbbb (Write findings)",
       ...WAITING_HINT,
     ])
     expect(withoutRunning(hidden)).toBe(withoutRunning(both))

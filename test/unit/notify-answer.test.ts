@@ -39,7 +39,7 @@ describe("an answer inside a notification", () => {
     const hidden = rig.notices().map((notice) => notice.hidden)
     for (const id of ids) expect(hidden.filter((text) => text.includes(` Task ${id}: `))).toHaveLength(1)
     expect(hidden.filter((text) => text.includes(wrapped("found it")))).toHaveLength(5)
-    expect(hidden.filter((text) => /\n(?:Still running|Ended too, told next): /.test(text))).toHaveLength(4)
+    expect(hidden.filter((text) => /\n(?:Still running|Also ended, messages follow): /.test(text))).toHaveLength(4)
     expect(hidden.at(-1)).toContain("\nAll 5 tasks finished.\n")
     expect(ids.every((id) => rig.task(id).retrievedAt !== undefined)).toBe(true)
   })

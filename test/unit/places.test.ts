@@ -442,7 +442,7 @@ describe("merges", () => {
     await rig.ended(later.id)
     const [first] = rig.notices()
     expect(first?.hidden).toContain("Merged into your files, uncommitted.")
-    expect(first?.hidden).toContain(`Ended too, told next: ${later.id}`)
+    expect(first?.hidden).toContain(`Also ended, messages follow: ${later.id}`)
     expect(first?.hidden).not.toMatch(/Not merged yet|Still running/)
   })
 

@@ -44,7 +44,7 @@ describe("the text of a launch", () => {
     ])
     expect(told({ place })).toEqual(["Place: a git worktree of its own; merged by itself when completed, unchecked."])
     expect(told({ place: { ...place, merge: false } })).toEqual([
-      'Place: a git worktree of its own; not merged by itself: superagents_task(merge="bg_aaaaaaaa") brings it into your files when it has ended.',
+      'Place: a git worktree of its own; not merged by itself: when it has ended, superagents_task(merge="bg_aaaaaaaa") brings its changes into your files.',
     ])
     expect(told({})).toEqual([])
     const LARGE = { provider: "mock", id: "large" }
@@ -97,7 +97,7 @@ describe("the text of a launch", () => {
     expect(renderResume(begun).output).toContain(`\nSchema: its valid value, in ${results}\n`)
     const team = { kind: "each", prompt: "", total: 2, timeout: 0, file: results } as const
     const map = viewOf({ task: taskOf({ group: team }) })
-    expect(renderLaunch({ ...begun, view: map }).output).toContain(`\nRows: one an item, in ${results}\n`)
+    expect(renderLaunch({ ...begun, view: map }).output).toContain(`\nRows: one per item, in ${results}\n`)
   })
 
   test("the launch text says that the task waits for a slot or for other tasks", () => {
@@ -116,7 +116,7 @@ describe("the text of a launch", () => {
       allowance: [],
       closed: { waitsFor: "mock/one", kind: "limit", next: 5 } as const,
     }
-    const line = "\nThe task waits for mock/one (others try it first) and begins by itself.\n"
+    const line = "\nThe task waits for mock/one (another task tests it first) and begins by itself.\n"
     expect(renderLaunch({ ...begun, reused: false }).output).toContain(line)
     const resumed = renderResume(begun).output
     expect(resumed).toContain(line)
@@ -178,7 +178,7 @@ describe("the output of a whole fork", () => {
   })
 
   test("a whole fork's output says if the provider reported nothing about the cache", () => {
-    expect(text({})).toContain("\nCache: the provider told of none.\n")
+    expect(text({})).toContain("\nCache: not reported.\n")
   })
 
   test("the output does not mention the cache without a request or for any other fork", () => {
@@ -262,33 +262,20 @@ describe("a running task's output", () => {
         "Time: 12.3s (after 2.5s in the queue)",
         "Tool calls: 3 (last: read, grep)",
         "Usage: 12,345 tokens + 99,999 from the cache, $0.0123",
-        "Last sign of life: 3s ago",
+        "Last activity: 3s ago",
         "Latest text:",
         '<task_output id="bg_aaaaaaaa">',
         "looking",
         "</task_output>",
         "",
         "It is still running. You will be told when it ends. Do not ask again until then.",
-        "If OpenCode is closed meanwhile, it ends as interrupted, and you are told at the next start: then launch it again.",
       ].join("\n"),
     )
   })
 
-  test.each([
-    ["", {}, "it ends as interrupted, and you are told at the next start: then superagents_task(resume="],
-    [" and has not begun", { run: { startedAt: undefined } }, "then launch it again."],
-    [" on another machine", { place: { kind: "big", folder: "/p", merge: false } }, "it goes on by itself."],
-    [" as a group", { group: { kind: "tries", prompt: "", count: 2, timeout: 0 } }, '(resume="bg_aaaaaaaa") goes on.'],
-  ] as const)("the output of a task that works%s says what happens when OpenCode is closed", (_how, more, text) => {
-    const view = viewOf({ task: taskOf(more) })
-    const { output: told } = renderOutput({ view, firstLook: false, resumable: ["error"] }, 0)
-    expect(told.split("\n").at(-1)).toContain("If OpenCode is closed meanwhile, ")
-    expect(told.split("\n").at(-1)).toContain(text)
-  })
-
   test("a running task's output omits what is not known", () => {
     const text = output(viewOf())
-    for (const absent of ["Last sign", "Latest text", "last:", "queue"]) expect(text).not.toContain(absent)
+    for (const absent of ["Last activity", "Latest text", "last:", "queue"]) expect(text).not.toContain(absent)
   })
 
   test("a running task's output shows only the end of a long text", () => {
@@ -337,7 +324,7 @@ describe("a running task's output", () => {
     [59_900, "59s ago"],
     [150_400, "2m ago"],
   ])("a running task's output shows a sign of life %i ms ago as %s", (signAge, text) => {
-    expect(output(viewOf({ signAge }))).toContain(`\nLast sign of life: ${text}\n`)
+    expect(output(viewOf({ signAge }))).toContain(`\nLast activity: ${text}\n`)
   })
 
   test("a resumed task's output shows figures for this run and for all runs", () => {
@@ -532,7 +519,7 @@ test("the result of a sent message says when the task reads it", () => {
     "next step.\nIt is blocked on a question to the user; your message does not answer it: Which one?\n",
   )
   expect(renderTold({ view: viewOf(), waits: true }).output).toContain(
-    "It has not begun; it reads this behind its prompt.",
+    "It has not begun; it reads this after its prompt.",
   )
 })
 

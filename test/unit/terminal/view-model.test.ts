@@ -189,7 +189,7 @@ describe("a task's row", () => {
     expect(detail("one", { until: START + 60_000 })).toMatch(
       /^waiting for mock\/one, which is at its limit \(until .+\)$/,
     )
-    expect(detail("one", {})).toBe("waiting for mock/one (others try it first)")
+    expect(detail("one", {})).toBe("waiting for mock/one (another task tests it first)")
     expect(detail("two", { until: START + 60_000 })).toBe("queued for a free slot")
     const dialog = stateText(queued("two"), [], START)
     expect(dialog).toBe("general, queued for a free slot")

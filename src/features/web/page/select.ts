@@ -111,11 +111,11 @@ export function adviceFor(code: AgentRow["reasonCode"], parts: readonly Pick<Pag
     case "items":
       return "Run what is left: nothing that is valid is run again."
     case "place":
-      return "Its worktree could not be made ready: mend that, then try again."
+      return "Its worktree could not be made ready: fix that, then try again."
     case "interrupted":
       return "OpenCode ended while it ran. Try again."
     case "after":
-      return "A task that it waited for did not complete: mend that one first."
+      return "A task that it waited for did not complete: fix that one first."
     case undefined:
     case "aborted":
     case "cancelled":
