@@ -1,12 +1,12 @@
 import { listed } from "../core/errors.ts"
 import type { GroupKind } from "../core/feature.ts"
 import { AUTOMATIC } from "../core/run/prompts.ts"
-import { elapsed, endedUnanswered, type Figures, nameOf, STATUSES, type Status, type Task } from "../core/task.ts"
+import { elapsed, type Figures, nameOf, STATUSES, type Status, type Task } from "../core/task.ts"
 import { duration } from "../lib/format.ts"
 import { count, formatInteger, head, inTags, oneLine } from "../lib/text.ts"
 import { figuresLine } from "./figures.ts"
 import { noText, summaryOf, textName } from "./summary.ts"
-import { ENDS } from "./words.ts"
+import { ENDS, type End, endOf } from "./words.ts"
 
 /** Number of parts of a notification. A stored notification with fewer parts is incomplete. */
 export const NOTICE_PARTS = 2
@@ -86,11 +86,16 @@ function headline(task: Task): string {
   const time = duration(elapsed(task, 0))
   const resumed = task.run.generation > 0
   const subject = resumed ? `Resume #${task.run.generation}` : `Agent "${oneLine(task.description)}"`
-  if (task.outcome?.reason?.code === "refused") return `⊖ **${subject} stopped at a refusal after ${time}.**`
-  if (task.status === "cancelled") return `${ENDS.cancelled.mark} **${subject} cancelled after ${time}.**`
-  if (task.status === "error") return `${ENDS.error.mark} **${subject} failed in ${time}.**`
-  if (endedUnanswered(task)) return `⊖ **${subject} ended without an answer after ${time}.**`
-  return `${ENDS.completed.mark} **${subject} ${resumed ? "completed" : "finished"} in ${time}.**`
+  const end = endOf(task)
+  return `${ENDS[end].mark} **${subject} ${end === "completed" && !resumed ? "finished" : ENDS[end].text} ${PREPOSITIONS[end]} ${time}.**`
+}
+
+const PREPOSITIONS: Readonly<Record<End, "in" | "after">> = {
+  completed: "in",
+  unanswered: "after",
+  error: "in",
+  cancelled: "after",
+  refused: "after",
 }
 
 /**

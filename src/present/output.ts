@@ -12,7 +12,7 @@ import { capital, count, formatInteger, head, inTagsWithID, oneLine, tail } from
 import { usageText } from "./figures.ts"
 import { modelLine, noText, summaryOf, workSummary } from "./summary.ts"
 import { groupText, type Report, type ShownDiff, type TaskView } from "./view.ts"
-import { attemptText, FETCHING_WORK } from "./words.ts"
+import { attemptText, ENDS, endOf, FETCHING_WORK } from "./words.ts"
 
 /**
  * Limits for answers. OpenCode cuts tool output at 2,000 lines or 50 KB, so longer answers are cut here, with a hint
@@ -83,7 +83,10 @@ export const statusOf = (view: TaskView): string =>
 function stateOf(view: TaskView): string {
   const { task, phase, failing } = view
   if (phase === undefined)
-    return [task.status, ...(view.merging ? [MERGING] : view.fetching ? [FETCHING_WORK] : [])].join(", ")
+    return [
+      `${task.status}${endText(task)}`,
+      ...(view.merging ? [MERGING] : view.fetching ? [FETCHING_WORK] : []),
+    ].join(", ")
   if (phase === "queued") return `${task.status}, queued (place ${view.place})`
   if (failing) {
     const since = formatTime(failing.since, view.at)
@@ -91,6 +94,12 @@ function stateOf(view: TaskView): string {
   }
   const ask = view.asks[0]
   return ask ? `${task.status}, ${phase} (${oneLine(ask.what)})` : `${task.status}, ${phase}`
+}
+
+/** How a task ended, where its status does not say that. */
+function endText(task: Task): string {
+  const end = endOf(task)
+  return end === "unanswered" || end === "refused" ? ` (${ENDS[end].text})` : ""
 }
 
 /** Lines about the pause of an active task. Pauses of an ended task are in its summary. */

@@ -4,6 +4,7 @@ import { type Ask, elapsed, type Task } from "../core/task.ts"
 import { duration } from "../lib/format.ts"
 import { count, oneLine } from "../lib/text.ts"
 import { named } from "./summary.ts"
+import { ENDS, endOf } from "./words.ts"
 
 export const launchToast = (task: Task): Toast => ({
   title: task.run.generation > 0 ? `Resume #${task.run.generation} started` : "Background agent launched",
@@ -12,15 +13,16 @@ export const launchToast = (task: Task): Toast => ({
 })
 
 export function endToast(task: Task): Toast {
-  const time = duration(elapsed(task, 0))
+  const end = endOf(task)
   const description = oneLine(task.description)
-  if (task.status === "completed")
-    return { title: "Background agent finished", message: `${description} in ${time}`, variant: "success" }
+  const title = `Background agent ${end === "completed" ? "finished" : ENDS[end].text}`
+  if (end === "completed")
+    return { title, message: `${description} in ${duration(elapsed(task, 0))}`, variant: "success" }
   const reason = task.outcome?.reason && oneLine(task.outcome.reason.text)
   return {
-    title: task.status === "cancelled" ? "Background agent cancelled" : "Background agent failed",
+    title,
     message: reason ? `${description}: ${reason}` : description,
-    variant: task.status === "cancelled" ? "warning" : "error",
+    variant: end === "error" ? "error" : "warning",
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Phase, Status } from "../core/task.ts"
+import { endedUnanswered, type Phase, type Task } from "../core/task.ts"
 import { oneLine } from "../lib/text.ts"
 
 /** Words and marks for the states of a task. */
@@ -13,13 +13,22 @@ export const FETCHING_WORK = "fetching its work"
 export const attemptText = ({ attempt, message }: { readonly attempt: number; readonly message: string }): string =>
   `attempt ${attempt}: ${oneLine(message)}`
 
-type End = "completed" | "error" | "cancelled"
+/** How a run ended. `unanswered`: its last message holds no text; `refused`: it stopped at a refused question. */
+export type End = "completed" | "unanswered" | "error" | "cancelled" | "refused"
 
 /** How an ended task is said and marked for a user. A model reads the status itself, by which it may list tasks. */
 export const ENDS: Readonly<Record<End, { readonly text: string; readonly mark: string }>> = {
   completed: { text: "completed", mark: "✓" },
+  unanswered: { text: "ended without an answer", mark: "⊖" },
   error: { text: "failed", mark: "✗" },
   cancelled: { text: "cancelled", mark: "⊘" },
+  refused: { text: "stopped at a refusal", mark: "⊖" },
 }
 
-export const endIn = (status: Status): End => (status === "completed" || status === "error" ? status : "cancelled")
+/** End of an ended task. */
+export function endOf(task: Task): End {
+  const { status, outcome } = task
+  if (outcome?.reason?.code === "refused") return "refused"
+  if (endedUnanswered(task)) return "unanswered"
+  return status === "completed" || status === "error" ? status : "cancelled"
+}

@@ -361,6 +361,15 @@ describe("an ended task's output", () => {
     expect(text).toContain("Tool calls: 2 (last: read, edit)\n")
   })
 
+  test("an ended task's status says that it has no answer, or stopped at a refusal", () => {
+    const status = (...[task]: Parameters<typeof endedView>) => output(endedView(task), "").split("\n")[2]
+    expect(status({ outcome: outcomeOf({ thought: "" }) })).toBe("Status: completed (ended without an answer)")
+    const reason = { code: "refused", text: "No." } as const
+    expect(status({ status: "cancelled", outcome: outcomeOf({ reason }) })).toBe(
+      "Status: cancelled (stopped at a refusal)",
+    )
+  })
+
   test("an ended task's output shows the answer between tags", () => {
     const text = output(endedView(), "the answer")
     expect(text).toContain("Status: completed\n")

@@ -23,7 +23,7 @@ import { duration, ticking } from "../../lib/format.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { costText, tokensText, type UsageLimits } from "../../present/figures.ts"
 import { groupText, phaseAmong } from "../../present/view.ts"
-import { ENDS, endIn, FETCHING_WORK, phaseText } from "../../present/words.ts"
+import { ENDS, endOf, FETCHING_WORK, phaseText } from "../../present/words.ts"
 
 /** Makes texts and rows for the terminal. All functions are pure, and widths are in terminal columns. */
 
@@ -71,14 +71,7 @@ export type Section = {
 /** Most rows of the sidebar; running tasks come first. */
 export const MOST_ROWS = 10
 
-const ICONS: Readonly<Record<Tone, string | undefined>> = {
-  working: undefined,
-  waiting: "?",
-  queued: "○",
-  completed: ENDS.completed.mark,
-  error: ENDS.error.mark,
-  cancelled: ENDS.cancelled.mark,
-}
+const ICONS: Readonly<Partial<Record<Tone, string>>> = { waiting: "?", queued: "○" }
 
 /** Sidebar section; undefined where it is hidden. `below`: descendants of the tasks shown. */
 export function sectionOf(
@@ -120,7 +113,7 @@ export function rowOf(seen: ObservedTask, all: readonly ObservedTask[], now: num
   return {
     sessionID: task.sessionID,
     tone,
-    icon: ICONS[tone],
+    icon: phase ? ICONS[tone] : ENDS[endOf(task)].mark,
     title: oneLine(task.description),
     facts: [timeOf(task, now), ...(phase ? [] : [...groupTexts(seen, all), ...callsText(seen, all)])].join(" · "),
     detail: phase ? detailOf(seen, phase, all) : seen.fetches && FETCHING_WORK,
@@ -133,7 +126,7 @@ export const stateText = (seen: ObservedTask, all: readonly ObservedTask[], now:
 
 function stateIn(seen: ObservedTask, all: readonly ObservedTask[], now: number): readonly string[] {
   const phase = phaseIn(seen, all, now)
-  return phase ? [phaseText(phase)] : [ENDS[endIn(seen.task.status)].text, ...(seen.fetches ? [FETCHING_WORK] : [])]
+  return phase ? [phaseText(phase)] : [ENDS[endOf(seen.task)].text, ...(seen.fetches ? [FETCHING_WORK] : [])]
 }
 
 /** Results of a group's members, as far as the terminal knows them. */
@@ -268,7 +261,8 @@ function toneOf(task: Task, phase: Phase | undefined): Tone {
   if (isQueued(task)) return "queued"
   if (phase === "waiting for permission" || phase === "waiting for an answer") return "waiting"
   if (phase) return "working"
-  return endIn(task.status)
+  const end = endOf(task)
+  return end === "completed" || end === "error" ? end : "cancelled"
 }
 
 function detailOf(seen: ObservedTask, phase: Phase, all: readonly ObservedTask[]): string {

@@ -4,7 +4,7 @@ import { modelKey } from "../../core/limits.ts"
 import { receiptLine, receiptLines } from "../../core/receipt.ts"
 import { agentName, billedTokens, isUnmerged, type Task, uncounted } from "../../core/task.ts"
 import { groupText, hasRemaining, type TaskView } from "../../present/view.ts"
-import { attemptText } from "../../present/words.ts"
+import { attemptText, endOf } from "../../present/words.ts"
 
 const LAST_TEXT_CHARS = 400
 
@@ -28,6 +28,8 @@ export function agentRow(view: TaskView, foreign: boolean, now: number, parts: r
     /** Absent where nobody named the batch. */
     batch: batchName(task.batch),
     status: task.status,
+    /** Meaningful once the task has ended. */
+    end: endOf(task),
     phase: view.phase,
     /** Set while the run is paused. */
     stands: view.pause && ("parked" as const),

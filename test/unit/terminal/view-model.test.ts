@@ -1,6 +1,6 @@
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import type { Ask, Progress, Task } from "../../../src/core/task.ts"
+import type { Ask, Outcome, Progress, Task } from "../../../src/core/task.ts"
 import { NO_FIGURES, NO_USAGE } from "../../../src/core/task.ts"
 import {
   badgeOf,
@@ -259,6 +259,18 @@ describe("a task's row", () => {
   ] as const)("the row of a task that ended %s has a fixed icon and time", (status, icon) => {
     const each = seen(ended({ status }))
     expect(row(each, START + 999_999)).toMatchObject({ icon, facts: "12.3s · 7 calls", detail: undefined })
+  })
+
+  test("a run without an answer and one that stopped at a refusal have an icon of their own", () => {
+    const { outcome } = ended()
+    const reason = { code: "refused", text: "No." } as const
+    const silent = seen(ended({ outcome: { ...(outcome as Outcome), thought: "" } }))
+    const refused = seen(ended({ status: "cancelled", outcome: { ...(outcome as Outcome), reason } }))
+    expect([silent, refused].map((each) => row(each).icon)).toEqual(["⊖", "⊖"])
+    expect([silent, refused].map((each) => stateText(each, [], 0))).toEqual([
+      "general, ended without an answer",
+      "general, stopped at a refusal",
+    ])
   })
 
   test("a task's row shows no count of calls when there were none", () => {

@@ -29,7 +29,7 @@ import { ago, shortTime, startOfDay } from "../../../src/lib/format.ts"
 import { costText, tokensText } from "../../../src/present/figures.ts"
 import { viewOf } from "../../support/fake-agents.ts"
 import { FakeClock, flush } from "../../support/fake-clock.ts"
-import { askOf } from "../../support/tasks.ts"
+import { askOf, outcomeOf } from "../../support/tasks.ts"
 
 const rowOf = (...[view]: Parameters<typeof viewOf>) => agentRow(viewOf(view), false, 1000, [])
 
@@ -215,6 +215,8 @@ test("each state has its own text and tone", () => {
   expect(agentState(rowOf({ phase: "retrying", retry: { attempt: 1, message: "x" } })).text).toBe("retrying")
   expect(agentState(rowOf({ task: { status: "completed", run } }))).toEqual({ tone: "done", text: "completed" })
   expect(agentState(rowOf({ task: { status: "error", run } })).text).toBe("failed")
+  const silent = { status: "completed", run, outcome: outcomeOf({ thought: "" }) } as const
+  expect(agentState(rowOf({ task: silent }))).toEqual({ tone: "rest", text: "ended without an answer" })
   const fetching = { ...rowOf({ task: { status: "error", run } }), fetching: true as const }
   expect(agentState(fetching)).toEqual({ tone: "fail", text: "failed, fetching its work" })
   expect(agentState(rowOf({ task: { status: "cancelled", run } })).tone).toBe("rest")

@@ -143,7 +143,7 @@ function Ending(props: { agent: AgentRow; note?: string }) {
 function Said(props: { agent: AgentRow; answer?: string; error?: Error; again: () => unknown }) {
   const title = () => {
     if (isActive(props.agent)) return "What it wrote last"
-    return props.agent.status === "completed" ? "Answer" : "What it had written"
+    return props.agent.end === "completed" ? "Answer" : "What it had written"
   }
   return (
     <section aria-label={title()}>

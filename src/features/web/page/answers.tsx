@@ -1,11 +1,12 @@
 import { createMemo, createSignal, Show } from "solid-js"
 import { count } from "../../../lib/text.ts"
+import { ENDS } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
 import { EndedRow, GroupChoice, Groups } from "./agent-rows.tsx"
 import { api } from "./api.ts"
 import { refine, route } from "./navigation.tsx"
 import { Action, Choose, Problem } from "./parts.tsx"
-import { agentState, OUTCOMES } from "./select.ts"
+import { OUTCOMES } from "./select.ts"
 import { ended, isUnread, markAsRead, unread } from "./state.ts"
 
 const FIRST_SHOWN = 50
@@ -71,7 +72,7 @@ export function AnswersView() {
 
 function hasOutcome(agent: AgentRow, outcome: string): boolean {
   if (outcome === "") return true
-  return outcome === "unread" ? isUnread(agent) : agentState(agent).text === outcome
+  return outcome === "unread" ? isUnread(agent) : ENDS[agent.end].text === outcome
 }
 
 /** Clears a conversation's tasks. */

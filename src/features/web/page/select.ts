@@ -1,6 +1,6 @@
 import { DAY_MS } from "../../../core/bill.ts"
 import { ticking } from "../../../lib/format.ts"
-import { ENDS, endIn, FETCHING_WORK, phaseText } from "../../../present/words.ts"
+import { ENDS, FETCHING_WORK, phaseText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
 import type { PagePart } from "./page-part.ts"
 
@@ -63,17 +63,17 @@ export function ownState(agent: AgentRow): { readonly tone: RowTone; readonly te
     if (agent.retry) return { tone: "needs", text: "retrying" }
     return { tone: "run", text: agent.phase ?? "running" }
   }
-  const [tone, { text }] = [TONES[endIn(agent.status)], ENDS[endIn(agent.status)]]
+  const [tone, { text }] = [TONES[agent.end], ENDS[agent.end]]
   if (agent.merging) return { tone, text: `${text}, merging` }
   return { tone, text: agent.fetching ? `${text}, ${FETCHING_WORK}` : text }
 }
 
-const TONES = { completed: "done", error: "fail", cancelled: "rest" } as const
+const TONES = { completed: "done", unanswered: "rest", error: "fail", cancelled: "rest", refused: "rest" } as const
 
 export type RowTone = "run" | "needs" | "done" | "fail" | "rest"
 
 /** Filters for answers. */
-export const OUTCOMES = ["unread", "completed", "failed", "cancelled"] as const
+export const OUTCOMES: readonly string[] = ["unread", ...Object.values(ENDS).map(({ text }) => text)]
 
 /**
  * Groups rows by name, in the order of each group's first row. If lists are not grouped, there is a single group
