@@ -78,8 +78,8 @@ export type MemberPlan = Pick<Task, "model" | "place"> & {
 
 /** A kind of groups. Its functions are called with tasks whose groups are of this kind. Pure, except `work`. */
 export type GroupKind<Plan = Group, Result = GroupResult> = GroupSchemas<Plan, Result> & {
-  /** Noun for members: `item`, `an item`, `items`. `again`: those that a resume runs again. */
-  readonly noun: { readonly one: string; readonly a: string; readonly many: string; readonly again: string }
+  /** Noun for members: `item`, `an item`, `items`. */
+  readonly noun: { readonly one: string; readonly a: string; readonly many: string }
   /**
    * Set if the work and the answer of one member become the group's. Members then begin with the same files, and none is
    * asked again after a failed check.

@@ -183,7 +183,7 @@ const MOST_PURPOSE_CHARS = 160
 
 type TextOptions = Pick<Options, "notifyAnswerChars" | "wake" | "resumable" | "nativeTask">
 
-/** `groups`: members of groups that a resume runs again. */
+/** `groups`: nouns for members of groups. */
 const descriptionOf = (
   { notifyAnswerChars, wake, resumable, nativeTask }: TextOptions,
   groups: readonly string[],
@@ -206,7 +206,7 @@ const RESUMES: Readonly<Record<Options["resumable"][number], string>> = {
 }
 
 const resumeMode = (resumable: Options["resumable"], groups: readonly string[]): string =>
-  `\n- \`resume\`, a task id, with \`prompt\`: ${resumable.map((status) => RESUMES[status]).join(", ")}; it remembers its work.${groups.length > 0 ? ` ${capital(groups.join(" and "))} run again, without \`prompt\`.` : ""}`
+  `\n- \`resume\`, a task id, with \`prompt\`: ${resumable.map((status) => RESUMES[status]).join(", ")}; it remembers its work.${groups.length > 0 ? ` ${capital(groups.join(" and "))}: what is not done yet runs, without \`prompt\`.` : ""}`
 
 /** Most sessions for which the limits that were named last are kept. */
 const MOST_SESSIONS = 256
@@ -239,7 +239,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
   return defineTool({
     description: descriptionOf(
       options,
-      groupKinds(features).map(({ noun }) => noun.again),
+      groupKinds(features).map(({ noun }) => noun.many),
     ),
     args: argumentsOf(options, manager),
     asGiven: argumentsIn(features).flatMap(([name, { asGiven }]) => (asGiven ? [name] : [])),

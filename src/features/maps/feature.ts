@@ -25,7 +25,7 @@ const items: GroupKind<ItemsPlan, ItemsResult> = {
   kind: "each",
   plan: planSchema,
   result: resultSchema,
-  noun: { one: "item", a: "an item", many: "items", again: "items not valid" },
+  noun: { one: "item", a: "an item", many: "items" },
   ends: ["valid", "failed"],
   rows: ({ file }) => file,
   next: nextItems,

@@ -23,7 +23,7 @@ const kind: GroupKind<TriesPlan, TriesResult> = {
   kind: "tries",
   plan: planSchema,
   result: resultSchema,
-  noun: { one: "try", a: "a try", many: "tries", again: "tries not finished" },
+  noun: { one: "try", a: "a try", many: "tries" },
   picksOne: true,
   ends: ["passed", "did not pass"],
   next: (plan, members, { coming, generation }) => nextTries(plan, members, coming, generation),

@@ -163,10 +163,10 @@ export function placeIn(
   const place = asked ?? (picksOne ? kinds.find(({ isShared }) => isShared)?.names[0] : HERE)
   if (place === undefined || place === HERE) return undefined
   const what = picksOne ? group?.name : guard && "guard"
-  const { isShared, guards } = kindOf(kinds, place)
-  if (what && !(picksOne ? isShared : guards))
+  const fits = ({ isShared, guards }: PlaceKind) => (picksOne ? isShared : guards)
+  if (what && !fits(kindOf(kinds, place)))
     throw new CallError(
-      `\`${what}\` cannot be had in the place "${place}". Use \`place: "worktree"\`, or leave \`${what}\` out. Nothing was launched.`,
+      `\`${what}\` cannot be had in the place "${place}". Use \`place: "${kinds.find(fits)?.names[0]}"\`, or leave \`${what}\` out. Nothing was launched.`,
     )
   if (kindOf(kinds, place).outlives && fork) throw new CallError(NO_FORK)
   return place
