@@ -1119,3 +1119,22 @@ test("a word that is told to a parked task is read once", async () => {
   const texts = JSON.stringify(rig.opencode.stored(sessionID).messages)
   expect(texts.split("And this.")).toHaveLength(2)
 })
+
+test("another process forgets a cleared task although its thread has another task by now", async () => {
+  const rig = new Rig()
+  const other = new Rig({ share: { clock: rig.clock, database: rig.opencode.database } })
+  rig.onPrompt("WORK", HANG)
+  const thread = { sessionID: other.parent, agent: "general", description: "a thread", prompt: "WORK" }
+  await rig.manager.unattended.run(thread)
+  await rig.clock.advance(1000)
+  await other.manager.recover()
+  const [first] = other.manager.overview.list().map(({ task }) => task.id)
+  expect(other.manager.overview.isForeign(first ?? "")).toBe(true)
+  await rig.manager.clear("")
+  expect(rig.manager.overview.list()).toEqual([])
+  void rig.manager.unattended.run(thread)
+  await rig.clock.advance(MINUTE)
+  const known = other.manager.overview.list().map(({ task }) => task.id)
+  expect(known).toEqual(rig.manager.overview.list().map(({ task }) => task.id))
+  expect(known).not.toContain(first)
+})

@@ -24,10 +24,10 @@ export async function rest(world: World): Promise<void> {
   }
   for (const rig of [world.other, world.rig]) world.track("be ready", rig.manager.ready(world.parent), rig)
   await world.clock.advance(10 * MINUTE)
-  // What another machine had parked goes on when its lease is over.
+  // What another machine, or a process that died, had parked goes on when its lease is over.
   const isUnsettled = ({ manager }: typeof world.rig) =>
-    manager.list(world.parent).some(({ task }) => isActive(task) || hasPendingNotification(task))
-  if (world.endOptions.strangers && [world.rig, world.other].some(isUnsettled)) await world.clock.advance(10 * MINUTE)
+    manager.overview.list().some(({ task }) => isActive(task) || hasPendingNotification(task))
+  if ([world.rig, world.other].some(isUnsettled)) await world.clock.advance(10 * MINUTE)
   if (world.opencode.isDead) return
   world.watch.check()
   const { watch, tasks } = world

@@ -99,8 +99,8 @@ export class Recovery {
         const record = await this.#recordOf(task)
         // Taken in before the next read: the owner may end the task and die meanwhile.
         if (record) this.#takeIn([record])
-        // The task's session was deleted, or its own process has cleared the task.
-        else if (store.isForeign(task.id)) this.#remove(task.id)
+        // The session was deleted, or its own process has cleared the task; the session may have another task by now.
+        if (record?.task.id !== task.id && store.isForeign(task.id)) this.#remove(task.id)
       } catch (error) {
         opencode.log("warn", "could not look at another process's task", { task: task.id, error: String(error) })
       }
