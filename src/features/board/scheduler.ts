@@ -83,6 +83,8 @@ Nobody reads along here. Do not ask in your answer, and do not start work that i
  * one within a minute.
  */
 const HEARTBEAT_MS = 20_000
+/** Pause where a time has passed, in ms. */
+const PASSED_MS = 1000
 
 export type SchedulerPorts = {
   readonly store: Pick<Store, "read" | "look" | "exists" | "watch" | "lease" | "isLeased" | "find">
@@ -348,8 +350,8 @@ export class BoardScheduler {
     const { clock, schedule } = this.#ports
     const now = clock.now()
     if (!this.#lease) return HEARTBEAT_MS
-    // A time that has passed without a look, for example because the file cannot be read, waits for the next heartbeat.
-    const due = [schedule.next(now), this.#purseDue].filter((time) => time !== undefined && time > now) as number[]
-    return Math.min(HEARTBEAT_MS, ...due.map((time) => time - now))
+    const next = Math.min(schedule.next(now) ?? Number.POSITIVE_INFINITY, this.#purseDue)
+    // A time may have passed without a look, for example because the file cannot be read.
+    return Math.min(HEARTBEAT_MS, next > now ? next - now : PASSED_MS)
   }
 }

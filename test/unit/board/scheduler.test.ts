@@ -42,7 +42,7 @@ test("the scheduler watches the nearest existing folder and reports a change onl
   expect(world).toMatchObject({ made, open: 1, changes: 2 })
 })
 
-test("a time that passes while the board cannot be read is looked at again at the next heartbeat, not at once", async () => {
+test("a time that passes while the board cannot be read is looked at again once a second, not at once", async () => {
   const clock = new FakeClock()
   let reads = 0
   let isBroken = false
@@ -76,7 +76,7 @@ test("a time that passes while the board cannot be read is looked at again at th
   reads = 0
   await clock.advance(60_000)
   expect(reads).toBeGreaterThan(1)
-  expect(reads).toBeLessThan(20)
+  expect(reads).toBeLessThanOrEqual(60)
   await scheduler.stop()
 })
 
