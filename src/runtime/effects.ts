@@ -179,7 +179,7 @@ export class Effects {
     // A stored prompt has its files; attaching them again would duplicate them. A prompt without files is sent at once,
     // since an input that arrives before the send may end the run.
     const prompt = basePrompt.again || !task.run.files ? basePrompt : await this.#withFiles(task, basePrompt)
-    const later = basePrompt.again ? await continuation(this.#services, task) : undefined
+    const later = basePrompt.again ? await continuation(this.#services, task, preface) : undefined
     // During that read the run may have ended, or may have been paused again.
     if (basePrompt.again && store.run(task.id)?.stage !== "prompting") return { type: "prompted" }
     await sayTo(this.#services, task, () => opencode.prompt(later ?? prompt))

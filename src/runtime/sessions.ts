@@ -157,14 +157,18 @@ export function runPrompt(task: Task, text: string, preface: string, kind: Group
 /**
  * The message with which a run goes on after a pause, where its session has a message after the prompt; undefined where
  * the prompt is sent again. OpenCode takes a message that is sent again for the newest: it would answer the prompt, or
- * nothing if that was answered, and leave the later message unread.
+ * nothing if that was answered, and leave the later message unread. `preface`: text about the place.
  */
-export async function continuation({ opencode, clock }: Services, task: Task): Promise<Prompt | undefined> {
+export async function continuation(
+  { opencode, clock }: Services,
+  task: Task,
+  preface: string,
+): Promise<Prompt | undefined> {
   const { id, sessionID, agent, run } = task
   const last = await opencode.lastMessage(sessionID, ({ role }) => role === "user").catch(() => undefined)
   if (!last || last.id === run.promptID) return undefined
   const messageID = opencode.messageID("word", id, run.generation, clock.now())
-  const parts = [{ text: `${AUTOMATIC} ${GO_ON}` }]
+  const parts = [{ text: [`${AUTOMATIC} ${GO_ON}`, preface].filter((each) => each !== "").join("\n\n") }]
   return { sessionID, messageID, agent, model: modelOf(task), parts, again: true }
 }
 

@@ -1120,6 +1120,22 @@ test("a word that is told to a parked task is read once", async () => {
   expect(texts.split("And this.")).toHaveLength(2)
 })
 
+test("a task that is told a word before it begins reads about its place, too", async () => {
+  const world = new World({ options: { maxDepth: 2 }, lastWord: "obeys" })
+  world.provider.close(30_000, true)
+  await world.launch({ prompt: "DO quick" })
+  await world.clock.advance(100)
+  await world.launch({ prompt: "DO quick", place: "worktree" })
+  await world.clock.advance(100)
+  const placed = world.tasks.find(({ place }) => place !== undefined)
+  expect(placed?.run.parked).toBeDefined()
+  await world.manager.tell(placed?.id ?? "", "And this.", world.rig.caller)
+  await world.clock.advance(3 * MINUTE)
+  const texts = JSON.stringify(world.opencode.stored(placed?.sessionID ?? "").messages)
+  expect(texts).toContain("You work there.")
+  expect(texts.split("And this.")).toHaveLength(2)
+})
+
 test("another process forgets a cleared task although its thread has another task by now", async () => {
   const rig = new Rig()
   const other = new Rig({ share: { clock: rig.clock, database: rig.opencode.database } })
