@@ -3,6 +3,7 @@ import { byAdmissionOrder, type Slots, slotsHeld } from "../core/limits.ts"
 import { isActive, isPaused, isQueued, slotSessionOf, type Task } from "../core/task.ts"
 import type { Allowance } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
+import type { Outbox } from "./mailbox/outbox.ts"
 import type { Services } from "./parts.ts"
 import type { Places } from "./places/places.ts"
 
@@ -12,6 +13,7 @@ export type AdmissionPorts = {
   readonly allowance: Allowance
   /** Sources of blocks, in the order in which the scheduler asks them. */
   readonly sources: readonly Partial<BlockSource>[]
+  readonly outbox: Pick<Outbox, "hasPending">
   /** Called when a run was admitted, so that it is watched from then on. */
   readonly watch: () => void
 }
@@ -161,7 +163,10 @@ export class Scheduler {
 
   #slots(): Slots {
     const { store, slotLimits } = this.#services
-    const waitsForOwn = ({ id, sessionID }: Task) => store.run(id)?.idle === true && store.hasOpen(sessionID)
+    const { outbox } = this.#ports
+    // A task whose wake is deferred until its model takes requests must not keep the slot of the request that tries it.
+    const waitsForOwn = ({ id, sessionID }: Task) =>
+      store.run(id)?.idle === true && (store.hasOpen(sessionID) || outbox.hasPending(sessionID))
     const mostIn = (place: string) => this.#ports.places.mostIn(place)
     return slotsHeld(this.#known().filter(holdsSlot), slotLimits, waitsForOwn, mostIn)
   }

@@ -1136,6 +1136,24 @@ test("a task that is told a word before it begins reads about its place, too", a
   expect(texts.split("And this.")).toHaveLength(2)
 })
 
+test("a task whose wake waits for its model does not keep the slot that the model's next probe needs", async () => {
+  const rig = new Rig({ options: { maxDepth: 2, taskTimeout: 0, maxConcurrentPerModel: { "scripted/alpha": 1 } } })
+  rig.script(({ sessionID, lastUser }) => {
+    if (sessionID === rig.parent) return undefined
+    return lastUser.includes("OWN") ? { text: "found", delay: 3000 } : { text: "waiting, or done" }
+  })
+  const { id, sessionID } = await rig.launch({ prompt: "WORK", model: "scripted/alpha" })
+  const request = { prompt: "OWN", description: "own", agent: "general", fork: false, model: "scripted/beta" }
+  await rig.manager.launch(request, rig.callerIn(sessionID))
+  await rig.clock.advance(1000)
+  refusingOnce(rig, (lastUser) => lastUser.includes("OTHER"))
+  const other = await rig.launch({ prompt: "OTHER", model: "scripted/alpha" })
+  await rig.clock.advance(1000)
+  expect(rig.task(other.id).run.parked).toBeDefined()
+  await rig.clock.advance(3 * MINUTE)
+  expect([rig.task(other.id).status, rig.task(id).status]).toEqual(["completed", "completed"])
+})
+
 test("another process forgets a cleared task although its thread has another task by now", async () => {
   const rig = new Rig()
   const other = new Rig({ share: { clock: rig.clock, database: rig.opencode.database } })
