@@ -153,7 +153,10 @@ export class Dispatcher {
       messageID: opencode.messageID,
       purse: this.#ports.ledger.purseOf(task),
       ownTasks: store.hasActive(task.sessionID),
-      childrenPausedSince: () => allPausedSince(store.ofParent(task.sessionID)),
+      pausedSince: () =>
+        store.hasActive(task.sessionID)
+          ? allPausedSince(store.ofParent(task.sessionID))
+          : this.#ports.outbox.deferredSince(task.sessionID),
       hasPendingMessage: store.hasOpen(task.sessionID) || this.#ports.outbox.hasPending(task.sessionID),
       spent: () => this.#ports.ledger.spentBy(task),
       nextMembers: (run) => this.#ports.nextMembers(task, run),

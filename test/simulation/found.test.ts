@@ -1076,13 +1076,13 @@ test("the last messages of a run that is stopped are read again where OpenCode r
   expect(rig.task(id).outcome?.usage.cost).toBeGreaterThan(0)
 })
 
-/** A provider that refuses one task's request once, when `refuses` says so, and is asked again 5 s later. */
-const refusingOnce = (rig: Rig, refuses: (lastUser: string) => boolean) => {
+/** A provider that refuses one request, when `refuses` says so, and names a time in s until which it is closed. */
+const refusingOnce = (rig: Rig, refuses: (lastUser: string) => boolean, seconds = 20) => {
   let isRefused = false
   rig.script(({ lastUser }) => {
     if (isRefused || !refuses(lastUser)) return undefined
     isRefused = true
-    return { status: 429, headers: { "retry-after": "20" }, body: { error: { message: "Rate limit reached" } } }
+    return { status: 429, body: { error: { message: `Rate limit reached. Try again in ${seconds}s` } } }
   })
 }
 
@@ -1152,6 +1152,23 @@ test("a task whose wake waits for its model does not keep the slot that the mode
   expect(rig.task(other.id).run.parked).toBeDefined()
   await rig.clock.advance(3 * MINUTE)
   expect([rig.task(other.id).status, rig.task(id).status]).toEqual(["completed", "completed"])
+})
+
+test("the time for which a task's wake waits for its model does not count", async () => {
+  const rig = new Rig({ options: { maxDepth: 2, taskTimeout: 60_000, lastWord: 0, wake: "each" } })
+  rig.script(({ sessionID, lastUser }) => {
+    if (sessionID === rig.parent) return undefined
+    return lastUser.includes("OWN") ? { text: "found", delay: 3000 } : { text: "waiting, or done" }
+  })
+  const { id, sessionID } = await rig.launch({ prompt: "WORK", model: "scripted/alpha" })
+  const request = { prompt: "OWN", description: "own", agent: "general", fork: false, model: "scripted/beta" }
+  await rig.manager.launch(request, rig.callerIn(sessionID))
+  await rig.clock.advance(1000)
+  refusingOnce(rig, (lastUser) => lastUser.includes("OTHER"), 600)
+  await rig.launch({ prompt: "OTHER", model: "scripted/alpha" })
+  await rig.clock.advance(15 * MINUTE)
+  expect(rig.task(id)).toMatchObject({ status: "completed" })
+  expect(rig.task(id).run.lastWordAt).toBeUndefined()
 })
 
 test("another process forgets a cleared task although its thread has another task by now", async () => {

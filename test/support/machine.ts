@@ -30,7 +30,7 @@ const worldOf = (task: Task, { context, options }: Scene = {}): RunContext => ({
   task,
   presence: { isOpen: false, wroteAt: Number.NEGATIVE_INFINITY },
   ownTasks: false,
-  childrenPausedSince: () => undefined,
+  pausedSince: () => undefined,
   hasPendingMessage: false,
   spent: () => NOTHING_SPENT,
   nextMembers: () => ({ begin: [] }),

@@ -225,49 +225,47 @@ describe("the verification of a passed limit", () => {
 
 describe("a stopped clock", () => {
   const since = NOW - 800
-  const childrenPausedSince = (parked: number | undefined) => ({ ownTasks: true, childrenPausedSince: () => parked })
+  const pausedSince = (parked: number | undefined) => ({ ownTasks: true, pausedSince: () => parked })
   const recorded = ({ commands }: ReturnType<ReturnType<typeof at>["takes"]>) => command(commands, "record")
 
   test("a run's clock stops while all tasks it waits for are parked, after its last sign of life", () => {
-    const still = working({ idle: true, lastSignAt: NOW - 900 }, { context: childrenPausedSince(since) }).takes({
+    const still = working({ idle: true, lastSignAt: NOW - 900 }, { context: pausedSince(since) }).takes({
       type: "spending",
     })
     expect(still.commands).toEqual([
       { do: "record", event: { type: "clock stopped", generation: 0, at: since }, write: true },
     ])
-    const later = working({ idle: true, lastSignAt: NOW - 300 }, { context: childrenPausedSince(since) }).takes(tick())
+    const later = working({ idle: true, lastSignAt: NOW - 300 }, { context: pausedSince(since) }).takes(tick())
     expect(recorded(later)?.event).toMatchObject({ type: "clock stopped", at: NOW - 300 })
-    const ahead = working({ idle: true }, { context: childrenPausedSince(NOW + 50) }).takes({ type: "spending" })
+    const ahead = working({ idle: true }, { context: pausedSince(NOW + 50) }).takes({ type: "spending" })
     expect(recorded(ahead)?.event).toMatchObject({ at: NOW })
   })
 
   test("the clock stops only for a run that is idle or leads a group", () => {
-    expect(working({ idle: false }, { context: childrenPausedSince(since) }).takes({ type: "spending" }).does).toEqual(
-      [],
-    )
-    const leading = at("supervising", { context: childrenPausedSince(since) }).takes({ type: "spending" })
+    expect(working({ idle: false }, { context: pausedSince(since) }).takes({ type: "spending" }).does).toEqual([])
+    const leading = at("supervising", { context: pausedSince(since) }).takes({ type: "spending" })
     expect(recorded(leading)?.event).toMatchObject({ type: "clock stopped" })
   })
 
   test("the clock of a run continues when one of its tasks or the run itself goes on", () => {
     const scene = { task: { run: { stillSince: since } } }
-    const goesOn = working({ idle: true }, { ...scene, context: childrenPausedSince(undefined) }).takes({
+    const goesOn = working({ idle: true }, { ...scene, context: pausedSince(undefined) }).takes({
       type: "spending",
     })
     expect(goesOn.commands).toEqual([
       { do: "record", event: { type: "clock running", generation: 0, at: NOW }, write: true },
     ])
-    const itself = working({ idle: false }, { ...scene, context: childrenPausedSince(since) }).takes({
+    const itself = working({ idle: false }, { ...scene, context: pausedSince(since) }).takes({
       type: "spending",
     })
     expect(recorded(itself)?.event).toMatchObject({ type: "clock running", at: NOW })
-    expect(
-      working({ idle: true }, { ...scene, context: childrenPausedSince(since) }).takes({ type: "spending" }).does,
-    ).toEqual([])
+    expect(working({ idle: true }, { ...scene, context: pausedSince(since) }).takes({ type: "spending" }).does).toEqual(
+      [],
+    )
   })
 
   test("time with a stopped clock does not count for the limits of a run", () => {
-    const scene = { task: lasting(500), options: { lastWord: 0 }, context: childrenPausedSince(since) }
+    const scene = { task: lasting(500), options: { lastWord: 0 }, context: pausedSince(since) }
     const still = working({ idle: true, lastSignAt: since }, scene).takes({ type: "spending" })
     expect(still).toMatchObject({ stage: "working", does: ["record"] })
     expect(working({ idle: false }, scene).takes({ type: "spending" }).stage).toBe("closing")
@@ -279,7 +277,7 @@ describe("a stopped clock", () => {
     const { stage, run } = working({ lastWord }, scene).takes({ type: "spending" })
     expect(stage).toBe("working")
     expect(run?.lastWord).toEqual({ ...lastWord, at: NOW - 100, againAt: NOW - 50 })
-    const begins = working({ idle: true, lastWord }, { options: { lastWord: 100 }, context: childrenPausedSince(NOW) })
+    const begins = working({ idle: true, lastWord }, { options: { lastWord: 100 }, context: pausedSince(NOW) })
     expect(begins.takes({ type: "spending" }).run?.lastWord).toEqual(lastWord)
     const parked = { at: since, model: "mock/one", why: "its limit" }
     const on = at("parked", { task: { run: { parked } }, run: { lastWord } }).takes({

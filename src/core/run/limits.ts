@@ -93,12 +93,9 @@ export function checkLimits(run: ActiveRun, context: RunContext): MachineStep {
 export const spending: Handler<"spending"> = (given, _input, context) =>
   withClock(given, context, (run, counted) => checkLimits(run, counted))
 
-/** Time since when the run's clock is stopped: all active children are paused, or the run waits for a person. */
-function clockStoppedSince(
-  { idle, stage, asks }: ActiveRun,
-  { childrenPausedSince, options }: RunContext,
-): number | undefined {
-  const own = idle || stage === "supervising" ? childrenPausedSince() : undefined
+/** Time since when the run's clock is stopped: it waits for paused children, for its model, or for a person. */
+function clockStoppedSince({ idle, stage, asks }: ActiveRun, { pausedSince, options }: RunContext): number | undefined {
+  const own = idle || stage === "supervising" ? pausedSince() : undefined
   // A question with its own timeout does not stop the run's clock.
   if (own !== undefined || asks.length === 0 || options.permissionTimeout !== null) return own
   return Math.min(...asks.map(({ askedAt }) => askedAt))

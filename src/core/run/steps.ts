@@ -24,9 +24,10 @@ export type RunContext = {
   /** Children of the task are active. */
   readonly ownTasks: boolean
   /**
-   * Time since when all active children are paused, in ms. Undefined where a child is at work, or no child is active.
+   * Time since when all active children are paused, or, without active children, since when the wake of the idle run
+   * waits for its model, in ms. Undefined otherwise.
    */
-  readonly childrenPausedSince: () => number | undefined
+  readonly pausedSince: () => number | undefined
   /** The notification of a child's end, or another message to the session, is still to be sent. */
   readonly hasPendingMessage: boolean
   /** Current spending, for shared limits. */

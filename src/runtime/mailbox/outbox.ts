@@ -57,7 +57,10 @@ export class Outbox {
   readonly #ports: OutboxPorts
   readonly #lanes = new Map<string, Lane>()
   /** By parent: its last notification that was sent without starting the model, because the model must not be asked. */
-  readonly #deferred = new Map<string, { readonly task: Task; readonly model: Model | undefined }>()
+  readonly #deferred = new Map<
+    string,
+    { readonly task: Task; readonly model: Model | undefined; readonly at: number }
+  >()
   readonly #pauses: StoppableWaits
   readonly #sender: Sender
 
@@ -101,6 +104,11 @@ export class Outbox {
     if (item) item.wake = true
     else if (hasPendingNotification(task)) lane.wakeRequests.add(task.id)
     else this.#ports.run("wake", () => this.#wakeAgain(task))
+  }
+
+  /** Time since when the wake of this session waits for its model, in ms; undefined for no such wake. */
+  deferredSince(parentID: string): number | undefined {
+    return this.#deferred.get(parentID)?.at
   }
 
   /** Whether `review` has a parent to wake later. */
@@ -384,7 +392,7 @@ export class Outbox {
     // Set before the send, because `review` may wake the parent while the send is under way.
     if (isDeferred) {
       item.wake = false
-      this.#deferred.set(task.parentID, { task, model: persona?.model })
+      this.#deferred.set(task.parentID, { task, model: persona?.model, at: this.#ports.clock.now() })
     }
     lane.idled = false
     const prompt = notificationPrompt(opencode.messageID, task, notice, persona, !(last && wakes))
