@@ -102,13 +102,16 @@ test("a board file broken by an edit stays untouched and is reported until it is
   const session = await openSession(opencode)
   const file = join(boardFolder(opencode), "tasks.json")
   const good = readFileSync(file, "utf8")
-  for (const bad of ["{ broken", '{"version": 9, "tasks": []}']) {
+  for (const [bad, why] of [
+    ["{ broken", "it "],
+    ['{"version": 9, "tasks": []}', "version: a newer version wrote the file"],
+  ] as const) {
     writeFileSync(file, bad)
     for (const [name, args] of [
       ["list_tasks", {}],
       ["create_task", { title: "x" }],
     ] as const)
-      await expect(callBoard(opencode, model, session, name, args)).rejects.toThrow(`${file}: it `)
+      await expect(callBoard(opencode, model, session, name, args)).rejects.toThrow(`${file}: ${why}`)
     expect(readFileSync(file, "utf8")).toBe(bad)
   }
   writeFileSync(file, good.replace('"tasks": [', '"colour": "green", "tasks": ['))
