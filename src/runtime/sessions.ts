@@ -164,17 +164,17 @@ export async function continuation(
   task: Task,
   preface: string,
 ): Promise<Prompt | undefined> {
-  const { id, sessionID, agent, run } = task
-  const last = await opencode.lastMessage(sessionID, ({ role }) => role === "user").catch(() => undefined)
+  const { id, run } = task
+  const last = await opencode.lastMessage(task.sessionID, ({ role }) => role === "user").catch(() => undefined)
   if (!last || last.id === run.promptID) return undefined
   const messageID = opencode.messageID("word", id, run.generation, clock.now())
-  const parts = [{ text: [`${AUTOMATIC} ${GO_ON}`, preface].filter((each) => each !== "").join("\n\n") }]
-  return { sessionID, messageID, agent, model: modelOf(task), parts, again: true }
+  const text = [`${AUTOMATIC} ${GO_ON}`, preface].filter((each) => each !== "").join("\n\n")
+  return { ...followUpPrompt(task, { id: messageID, text }), again: true }
 }
 
 const GO_ON = "The provider takes requests again. Go on where you were."
 
-export const followUpPrompt = (task: Task, { id, text }: SentMessage): Prompt => ({
+export const followUpPrompt = (task: Task, { id, text }: Pick<SentMessage, "id" | "text">): Prompt => ({
   sessionID: task.sessionID,
   messageID: id,
   agent: task.agent,

@@ -212,8 +212,9 @@ function classified(run: ActiveRun, found: SessionRead, waited: boolean, context
   const { replacementID: promptID } = found
   if (promptID === undefined) return classifiedSince(run, found, waited, context)
   // OpenCode stores a prompt a moment after accepting it, and the user may have written to the session before that.
-  const replacedAt = (run.stuckSince ?? context.now) + WORD_GRACE_MS
-  if (context.now < replacedAt) return stay({ ...run, stuckSince: run.stuckSince ?? context.now, lookAt: replacedAt })
+  const since = run.stuckSince ?? context.now
+  const lookAt = since + WORD_GRACE_MS
+  if (context.now < lookAt) return stay({ ...run, stuckSince: since, lookAt })
   const event = { type: "prompt replaced", generation: run.generation, promptID } as const
   const updatedContext = { ...context, task: transition(context.task, event) }
   // The run's first prompt is not sent again, because a user has replaced it.
