@@ -31,7 +31,7 @@ export async function retry<Result>(
   clock: Clock,
   stopped: AbortSignal,
   work: () => Promise<Result>,
-  delays: readonly number[] = DELAYS_MS,
+  delays: Iterable<number> = DELAYS_MS,
 ): Promise<Result> {
   for (const delay of delays) {
     try {

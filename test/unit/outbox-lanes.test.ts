@@ -142,6 +142,41 @@ describe("a message to a parent whose model must not be asked", () => {
     expect(outbox.defersWake).toBe(false)
   })
 
+  test("a parent is woken whose model may be asked again while the message to it is being stored", async () => {
+    const limits = { isBlocked: true }
+    const { clock, world, outbox, told } = setUp({ isBlocked: () => limits.isBlocked })
+    world.shows = false
+    outbox.post(cleanup(A))
+    await clock.advance(1)
+    expect(told()).toEqual([`${SAID_A} (no reply)`])
+    limits.isBlocked = false
+    outbox.review()
+    world.shows = true
+    await clock.advance(1000)
+    expect({ told: told(), defers: outbox.defersWake }).toEqual({
+      told: [`${SAID_A} (no reply)`, SAID_A],
+      defers: false,
+    })
+  })
+
+  test("a parent stays owed its wake until its messages can be read, however long that takes", async () => {
+    const { clock, world, outbox, told, limits } = await blocked()
+    limits.isBlocked = false
+    world.reading = Promise.reject(NO)
+    for (const ms of [0, 30_000, 300_000]) {
+      outbox.review()
+      await clock.advance(ms)
+      expect({ owes: outbox.hasPending(PARENT), defers: outbox.defersWake }, `${ms}`).toEqual({
+        owes: true,
+        defers: true,
+      })
+    }
+    world.reading = Promise.resolve()
+    await clock.advance(60_000)
+    expect(told()).toEqual([`${SAID_A} (no reply)`, SAID_A])
+    expect(outbox.defersWake).toBe(false)
+  })
+
   test("a parent whose model must not be asked is not woken after its session was deleted", async () => {
     const { clock, outbox, told, limits } = await blocked()
     outbox.parentDeleted(PARENT)
@@ -355,16 +390,36 @@ describe("a woken parent that becomes idle", () => {
     }
   })
 
-  test("a parent whose messages could not be read is checked again later, and the error is logged", async () => {
+  test("a parent whose messages could not be read is checked again later, and the last error is logged", async () => {
     const { clock, world, outbox, told, failed } = await unanswered()
     world.reading = Promise.reject(NO)
     outbox.parentIdle(PARENT)
-    await flush()
+    await clock.advance(50)
+    world.reading = Promise.resolve()
+    await clock.advance(50)
+    expect({ told: told(), failed }).toEqual({ told: [SAID_A, SAID_A], failed: [] })
+    world.reading = Promise.reject(NO)
+    outbox.parentIdle(PARENT)
+    await clock.advance(10_000)
     expect(failed).toEqual(["check the parent's answer: OpencodeError: no"])
     world.reading = Promise.resolve()
     outbox.parentIdle(PARENT)
     await clock.advance(0)
+    expect(told()).toEqual([SAID_A, SAID_A, SAID_A])
+  })
+
+  test("a reminder that OpenCode does not accept is sent again with growing delays", async () => {
+    const { clock, world, outbox, told, failed } = await unanswered()
+    world.failures = [NO, NO]
+    outbox.parentIdle(PARENT)
+    await flush()
     expect(told()).toEqual([SAID_A, SAID_A])
+    await clock.advance(250)
+    expect(told()).toEqual([SAID_A, SAID_A, SAID_A])
+    await clock.advance(1000)
+    expect(told()).toEqual([SAID_A, SAID_A, SAID_A, SAID_A])
+    await clock.advance(600_000)
+    expect({ told: told().length, failed }).toEqual({ told: 4, failed: [] })
   })
 
   test("a parent that has answered still gets a task's end that arrived while its answer was read", async () => {

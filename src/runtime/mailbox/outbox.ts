@@ -1,4 +1,4 @@
-import { type Clock, OpencodeError } from "../../core/ports.ts"
+import { type Clock, OpencodeError, type Prompt } from "../../core/ports.ts"
 import { hasPendingNotification, type Model, NOBODY, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
 import type { NotificationTexts } from "../../present/notification.ts"
@@ -12,11 +12,16 @@ import {
   Sender,
   type SenderPorts,
   StoppableWaits,
-  type Waking,
 } from "./sender.ts"
 
 /** Delays between attempts; the last one repeats until the parent is gone or the process ends. */
 const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const
+
+function* retryDelays(): Iterable<number> {
+  yield* RETRY_DELAYS_MS
+  for (;;) yield RETRY_DELAYS_MS[4]
+}
+
 /** The outbox waits in such steps for other ends, so that one message wakes the parent for all of them. */
 const GATHER_STEP_MS = 250
 /** Interval for checking again a parent that accepts no message now, in case the event about its change is missed. */
@@ -48,6 +53,9 @@ export type OutboxPorts = SenderPorts & {
   readonly stopped: AbortSignal
 }
 
+/** `isDue`: the model may be asked again, and the parent is about to be woken. */
+type DeferredWake = { readonly task: Task; readonly model: Model | undefined; readonly at: number; isDue?: true }
+
 /**
  * Mailbox of the parents: sends notifications of ended tasks, and notes about tasks. One message at a time for each
  * parent, notifications once and in order, notes after them. A message id derives from task and run, so a repeated send
@@ -57,10 +65,7 @@ export class Outbox {
   readonly #ports: OutboxPorts
   readonly #lanes = new Map<string, Lane>()
   /** By parent: its last notification that was sent without starting the model, because the model must not be asked. */
-  readonly #deferred = new Map<
-    string,
-    { readonly task: Task; readonly model: Model | undefined; readonly at: number }
-  >()
+  readonly #deferred = new Map<string, DeferredWake>()
   readonly #pauses: StoppableWaits
   readonly #sender: Sender
 
@@ -101,8 +106,10 @@ export class Outbox {
   wakeAgain(task: Task): void {
     const lane = this.#lane(task.parentID)
     const item = lane.items.find((each) => each.task.id === task.id)
-    if (item) item.wake = true
-    else if (hasPendingNotification(task)) lane.wakeRequests.add(task.id)
+    if (item) {
+      item.wake = true
+      this.#undefer(task)
+    } else if (hasPendingNotification(task)) lane.wakeRequests.add(task.id)
     else this.#ports.run("wake", () => this.#wakeAgain(task))
   }
 
@@ -118,11 +125,11 @@ export class Outbox {
 
   /** Wakes parents whose models may be asked again. Called at the beginning of each pass of the scheduler. */
   review(): void {
-    for (const [parentID, { task, model }] of this.#deferred) {
-      if (this.#ports.isBlocked(model)) continue
-      this.#deferred.delete(parentID)
+    for (const deferred of this.#deferred.values()) {
+      if (deferred.isDue || this.#ports.isBlocked(deferred.model)) continue
+      deferred.isDue = true
       // The parent already has this notification: with this state, the message is only sent again.
-      this.wakeAgain({ ...task, delivery: { state: "none" } })
+      this.wakeAgain({ ...deferred.task, delivery: { state: "none" } })
     }
   }
 
@@ -219,6 +226,14 @@ export class Outbox {
     }
   }
 
+  /**
+   * Forgets a deferred wake, once the lane has it. A parent that is a task must not end before, and a wake that was
+   * deferred again stays.
+   */
+  #undefer({ parentID }: Task): void {
+    if (this.#deferred.get(parentID)?.isDue) this.#deferred.delete(parentID)
+  }
+
   /** Waits until another notification is queued that can wake the parent instead, or until the time is up. */
   async #gather(task: Task, lane: Lane): Promise<void> {
     let waited = 0
@@ -299,17 +314,18 @@ export class Outbox {
   }
 
   /** Starts the parent's model with a stored message, where no later message in the lane does so. */
-  async #wake(parentID: string, lane: Lane, pendingWake: Waking): Promise<void> {
+  async #wake(parentID: string, lane: Lane, pendingWake: Required<Lane>["pendingWake"]): Promise<void> {
     const waking = { ...pendingWake, prompt: { ...pendingWake.prompt, noReply: false } }
-    for (const delay of [...RETRY_DELAYS_MS, 0]) {
+    for (const delay of retryDelays()) {
       await this.#untilFree(parentID, lane)
       if (!this.#isOpen(parentID, lane)) return
       if (!this.#ports.mayWake(pendingWake.task)) break
       try {
         await this.#sender.start(waking, lane)
-        lane.waking = { ...waking, wakesAgain: 0, isPassed: lane.idled }
+        lane.waking = { ...waking, wakesAgain: pendingWake.wakesAgain ?? 0, isPassed: lane.idled }
         break
-      } catch {
+      } catch (error) {
+        if (error instanceof OpencodeError && error.notFound) break
         await this.#pauses.for(delay)
       }
     }
@@ -319,8 +335,13 @@ export class Outbox {
   /** Sends a stored notification again to wake the parent, unless the parent has answered it. */
   async #wakeAgain(task: Task): Promise<void> {
     const { clock, stopped } = this.#ports
-    // Reading is retried, because no other message wakes the parent for this task.
-    const prompt = await retry(clock, stopped, () => this.#sender.unanswered(task))
+    let prompt: Prompt | undefined
+    try {
+      // Reading is retried, because no other message wakes the parent for this task.
+      prompt = await retry(clock, stopped, () => this.#sender.unanswered(task), retryDelays())
+    } finally {
+      this.#undefer(task)
+    }
     if (!prompt || stopped.aborted) return
     const lane = this.#lane(task.parentID)
     lane.pendingWake ??= { prompt, task }
@@ -413,14 +434,18 @@ export class Outbox {
   }
 
   async #checkAnswered(parentID: string, lane: Lane, waking: Required<Lane>["waking"]): Promise<void> {
+    const { clock, stopped } = this.#ports
     const { wakesAgain } = waking
-    const isRepeated = lane.waking === waking && wakesAgain < MOST_REPEATS && (await this.#sender.isIgnored(waking))
+    const isRepeated =
+      lane.waking === waking &&
+      wakesAgain < MOST_REPEATS &&
+      (await retry(clock, stopped, () => this.#sender.isIgnored(waking)))
     if (!this.#isOpen(parentID, lane) || lane.waking !== waking || waking.wakesAgain !== wakesAgain) return
     if (isRepeated) {
       waking.wakesAgain++
       waking.isPassed = false
-      lane.sentAt = this.#ports.clock.now()
-      return this.#sender.start(waking, lane)
+      lane.pendingWake ??= waking
+      return this.#start(parentID, lane)
     }
     lane.waking = undefined
     lane.releaseNotes()

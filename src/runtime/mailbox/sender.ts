@@ -60,7 +60,7 @@ export type Lane = {
   /** Ends the current wait of the lane. */
   release: () => void
   /** Stored message that has not woken the parent. The next message wakes the parent for both. */
-  pendingWake?: Waking
+  pendingWake?: Waking & { readonly wakesAgain?: number }
   /**
    * Last message that should start the parent's model, until the parent has answered. `isPassed`: the parent became
    * idle after it, perhaps without reading it.
