@@ -190,9 +190,22 @@ describe("a message that the session ignored", () => {
     expect(saidTo(looked([answer({ finish: "called" })], [message]).commands)).toBeUndefined()
   })
 
-  test("only user messages are sent again, not requests for a last word, a check or a value", () => {
-    for (const kind of ["last-word", "check", "schema"] as const)
-      expect([kind, saidTo(looked(passed, [{ ...message, kind }]).commands)]).toEqual([kind, undefined])
+  test("a verifier's question is sent again like a user's message, and a request for a last word is not", () => {
+    for (const kind of ["check", "schema"] as const)
+      expect(saidTo(looked(passed, [{ ...message, kind }]).commands)).toMatchObject({ kind, text: "MORE" })
+    expect(saidTo(looked(passed, [{ ...message, kind: "last-word" }]).commands)).toBeUndefined()
+  })
+
+  test("an answer is not judged again while the question after it is unread", () => {
+    const behind = [
+      asked(),
+      answer(),
+      asked("msg_user"),
+      asked("msg_word"),
+      answer({ id: "msg_2", parentID: "msg_user" }),
+    ]
+    const { does, stage } = looked(behind, [{ ...message, kind: "check" }], { stuckSince: NOW - 5000 })
+    expect([does, stage]).toEqual([["send"], "working"])
   })
 })
 

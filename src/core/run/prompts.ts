@@ -127,7 +127,8 @@ export const arrived = (run: ActiveRun, messages: readonly Message[]): ActiveRun
  */
 export function skippedMessage(run: ActiveRun, messages: readonly Message[]): SentMessage | undefined {
   const ids = messages.map(({ id }) => id)
-  const message = run.sentMessages.findLast(({ id, kind, taken }) => kind === "word" && taken && ids.includes(id))
+  // The limit of a last word that was not read ends the run.
+  const message = run.sentMessages.findLast(({ id, kind, taken }) => kind !== "last-word" && taken && ids.includes(id))
   if (!message) return undefined
   const since = new Set<string | undefined>(ids.slice(ids.indexOf(message.id)))
   return messages.every(({ parentID }) => !since.has(parentID)) ? message : undefined
@@ -135,7 +136,7 @@ export function skippedMessage(run: ActiveRun, messages: readonly Message[]): Se
 
 /** Sends a skipped message again as a new message. */
 export const resendMessage = (run: ActiveRun, message: SentMessage, context: RunContext): MachineStep =>
-  sendMessage(without(run, message), { kind: "word", text: message.text }, context)
+  sendMessage(without(run, message), { kind: message.kind, text: message.text }, context)
 
 /** Asks an agent to go on after its turn ended before the work was done. */
 export const askToContinue = (run: ActiveRun, why: string, context: RunContext): MachineStep =>
