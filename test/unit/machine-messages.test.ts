@@ -112,7 +112,7 @@ describe("an idle run without an answer", () => {
   test("an idle run without an answer ends when the time for an answer is over", () => {
     const first = looked(unanswered, seen)
     expect(first).toMatchObject({ stage: "working", does: [], run: { stuckSince: NOW } })
-    const over = looked(unanswered, { ...seen, stuckSince: NOW - 10_000, isUrged: true })
+    const over = looked(unanswered, { ...seen, stuckSince: NOW - 10_000, urgedAfter: "msg_prompt" })
     expect(over.run?.outcome?.reason).toMatchObject({ code: "host" })
   })
 
@@ -122,7 +122,7 @@ describe("an idle run without an answer", () => {
     const stuck = { stuckSince: NOW - 10_000 }
     expect(looked(unanswered, stuck, scene).stage).toBe("working")
     expect(looked(unanswered, { stuckSince: NOW - 60_000 }, scene).stage).toBe("closing")
-    expect(looked(unanswered, { ...stuck, ...seen, isUrged: true }, scene).stage).toBe("closing")
+    expect(looked(unanswered, { ...stuck, ...seen, urgedAfter: "msg_prompt" }, scene).stage).toBe("closing")
   })
 
   test("an idle run with an error event fails after one more second", () => {
@@ -183,7 +183,7 @@ describe("a message that the session ignored", () => {
     expect(first).toMatchObject({ does: [], run: { stuckSince: NOW, lookAt: NOW + 1000 } })
     const again = looked(unanswered, { ...seen, stuckSince: NOW - 1000 })
     expect(command(again.commands, "send")?.message.text).toMatch(/^Automatic message.* your task, .* Begin now\.$/)
-    expect(looked(unanswered, { ...seen, stuckSince: NOW - 1000, isUrged: true }).does).toEqual([])
+    expect(looked(unanswered, { ...seen, stuckSince: NOW - 1000, urgedAfter: "msg_prompt" }).does).toEqual([])
     expect(
       at("prompting", { run: { looking: true, ...seen, stuckSince: NOW - 1000 } }).takes({
         type: "looked",
@@ -193,6 +193,37 @@ describe("a message that the session ignored", () => {
     ).toEqual([])
     const elsewhere = { task: { place: { kind: "worktree", folder: "/", merge: false } as const } }
     expect(looked(unanswered, { stuckSince: NOW - 1000 }, elsewhere).does).toEqual([])
+  })
+})
+
+describe("a turn ended by a compaction", () => {
+  const request: Message = { ...asked("msg_compact"), parts: [{ type: "compaction" }] }
+  const summary = answer({ id: "msg_summary", parentID: "msg_compact", summary: true })
+  const messages = [asked(), calling, request, summary]
+  const look = { type: "looked", waited: false, found: { ...found, messages } } as const
+
+  test("an agent is asked to go on once after a compaction, however often its session is read until then", () => {
+    const first = looked({ messages })
+    expect(command(first.commands, "send")?.message.text).toMatch(/ The conversation was compacted .* Go on/)
+    const second = at("working", { run: first.run }).takes(look)
+    expect(second).toMatchObject({ stage: "working", does: [] })
+    const later = [...messages, asked(first.run?.sentMessages[0]?.id), { ...calling, id: "msg_2" }]
+    const again = [request, summary].map((each) => ({
+      ...each,
+      id: `${each.id}_2`,
+      ...(each.parentID && { parentID: "msg_compact_2" }),
+    }))
+    const third = looked({ messages: [...later, ...again] }, { ...second.run, looking: true })
+    expect(third.does).toEqual(["send"])
+  })
+
+  test("an agent is asked again to go on where OpenCode does not take the message", () => {
+    const { run } = looked({ messages })
+    const [message] = run?.sentMessages ?? []
+    if (!message) throw new Error("it was not asked")
+    const refused = at("working", { run }).takes({ type: "sent", message, problem: "no" })
+    expect(refused.does).toEqual(["look"])
+    expect(at("working", { run: refused.run }).takes(look).does).toEqual(["send"])
   })
 })
 

@@ -138,8 +138,8 @@ export type ActiveRun = {
   readonly missingSince?: number
   /** Time since when the session has been idle without an answer, or with open todos. */
   readonly stuckSince?: number
-  /** The agent was asked to begin, because its idle session had left the prompt unread. */
-  readonly isUrged?: true
+  /** Last message of the session when the agent was asked to begin or to go on: it is asked once after a message. */
+  readonly urgedAfter?: string
   readonly todosSince?: number
   /**
    * State of message reads: one is under way, another is wanted after it, time of the last read, and time of a read

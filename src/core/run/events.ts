@@ -235,12 +235,12 @@ function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, co
   const message = isStuck ? undefined : skippedMessage(run, messages)
   if (message && isUnread(run, messages, context)) return resendMessage(run, message, context)
   if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, refusedText(run.refused?.asks ?? []), context)
-  if (isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, context)
+  const isUrged = isStuck || (run.urgedAfter !== undefined && run.urgedAfter === messages.at(-1)?.id)
+  if (!isUrged && isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, context)
   const idle = classify(messages, "idle", run.error)
   const since = run.stuckSince ?? context.now
-  const isUnbegun = !idle.proven && run.stage === "working" && !run.isUrged && isPromptAlone(run, messages, context)
-  if (isUnbegun && context.now - since >= WORD_GRACE_MS)
-    return askToGoOn({ ...run, isUrged: true }, messages, UNBEGUN, context)
+  const isUnbegun = !idle.proven && run.stage === "working" && !isUrged && isPromptAlone(run, messages, context)
+  if (isUnbegun && context.now - since >= WORD_GRACE_MS) return askToGoOn(run, messages, UNBEGUN, context)
   const lookAt = message || isUnbegun ? since + WORD_GRACE_MS : undefined
   const stuck = idle.proven ? run : { ...run, stuckSince: since, lookAt }
   const next = arrived(withReadMessages(stuck, messages), messages)
@@ -283,7 +283,9 @@ const COMPACTED =
   "The conversation was compacted while you were at work, and that ended your turn. Go on where you were."
 
 function askToGoOn(run: ActiveRun, messages: readonly Message[], why: string, context: RunContext): MachineStep {
-  const next = { ...arrived(withReadMessages(run, messages), messages), refused: undefined, error: undefined }
+  const read = arrived(withReadMessages(run, messages), messages)
+  const stuckSince = run.stuckSince ?? context.now
+  const next = { ...read, urgedAfter: messages.at(-1)?.id, stuckSince, refused: undefined, error: undefined }
   return run.lastWord ? askLastWord(next, context) : askToContinue(next, why, context)
 }
 

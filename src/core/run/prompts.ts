@@ -107,9 +107,8 @@ export const sent: Handler<"sent"> = (given, { message, problem }, context) => {
     const text = `OpenCode did not take ${kind === "check" ? "the check's result" : "the question for a valid answer"}: ${problem}`
     return end(run, { type: "failed", reason: { code: "host", text } }, {}, context)
   }
-  return andThen({ run: without(run, message), commands: [...answer({ problem }), ...commands] }, (next) =>
-    readMessages(next, context),
-  )
+  const next = { ...without(run, message), urgedAfter: undefined }
+  return andThen({ run: next, commands: [...answer({ problem }), ...commands] }, (left) => readMessages(left, context))
 }
 
 /** Marks these messages as arrived. */
