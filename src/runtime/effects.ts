@@ -238,9 +238,9 @@ export class Effects {
     if (replacementID !== undefined) messages = await read()
     const nothing = { messages, replacementID, gone: false, busy: false, openTodos: 0 }
     const ending = classify(messages, "working")
-    if (ending?.reason?.code === "aborted" && (await opencode.session(sessionID))?.reverted)
-      return { ...nothing, undone: true }
-    if (!ending) {
+    const isAborted = ending?.reason?.code === "aborted"
+    if (isAborted && (await opencode.session(sessionID))?.reverted) return { ...nothing, undone: true }
+    if (!ending || isAborted) {
       if (messages.length === 0 && !(await opencode.session(sessionID))) return { ...nothing, gone: true }
       if ((await opencode.activity()).has(sessionID)) return { ...nothing, busy: true }
       // Messages may have arrived between the two reads.

@@ -91,6 +91,29 @@ describe("an undone prompt", () => {
   })
 })
 
+describe("a run that goes on after a pause", () => {
+  const error = { message: "Aborted", aborted: true } as const
+  const call = { type: "tool", callID: "c", tool: "bash", state: "error", refused: false, final: true } as const
+  const cut = (completedAt: number) => [asked(), answer({ finish: undefined, error, completedAt, parts: [call] })]
+  const parked = { at: NOW - 60_000, model: "mock/one", why: "its limit" }
+  const admitted = at("parked", { task: { run: { parked } } }).takes({ type: "admitted" })
+  const reads = (messages: readonly Message[], more: object = {}) =>
+    at("prompting", { run: { ...admitted.run, looking: true } }).takes({
+      type: "looked",
+      waited: false,
+      found: { ...found, messages, ...more },
+    })
+
+  test("the step that its pause has cut off does not end the run, and a later stop does", () => {
+    expect(reads(cut(NOW - 60_000))).toMatchObject({ stage: "prompting", run: { stuckSince: NOW } })
+    expect(reads(cut(NOW - 60_000), { busy: true })).toMatchObject({
+      stage: "prompting",
+      run: { stuckSince: undefined },
+    })
+    expect(reads(cut(NOW + 1)).run?.lookAt).toBe(NOW + 3001)
+  })
+})
+
 describe("a deleted session", () => {
   test("a run whose session is gone was deleted, unless it had ended before", () => {
     const gone = looked({ ...unanswered, gone: true })

@@ -140,6 +140,8 @@ export type ActiveRun = {
   readonly stuckSince?: number
   /** Last message of the session when the agent was asked to begin or to go on: it is asked once after a message. */
   readonly urgedAfter?: string
+  /** When the run last went on after a pause. */
+  readonly continuedAt?: number
   readonly todosSince?: number
   /**
    * State of message reads: one is under way, another is wanted after it, time of the last read, and time of a read

@@ -224,7 +224,7 @@ function classified(run: ActiveRun, found: SessionRead, waited: boolean, context
 
 function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, context: RunContext): MachineStep {
   const { messages, gone, busy } = found
-  const proven = classify(messages, "working")
+  const proven = endingIn(run, found)
   const replacedAt = proven && replacementDueAt(proven, found, context)
   if (replacedAt !== undefined) return stay({ ...run, stuckSince: undefined, error: undefined, lookAt: replacedAt })
   if (proven) return concluded(arrived(withReadMessages(run, messages), messages), proven, found, waited, context)
@@ -246,6 +246,16 @@ function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, co
   const next = arrived(withReadMessages(stuck, messages), messages)
   const isEnd = idle.proven || context.now >= stuckUntil(next, context)
   return isEnd ? concluded(next, idle, found, waited, context) : stay(missing(next, context))
+}
+
+/**
+ * End that the messages prove. An abort ends no run whose session works, or which has gone on after a pause since: the
+ * pause has cut that step off.
+ */
+function endingIn({ continuedAt = NEVER }: ActiveRun, { messages, busy, undone }: SessionRead): Ending | undefined {
+  const ending = classify(messages, "working")
+  const { reason, at = NEVER } = ending ?? {}
+  return reason?.code === "aborted" && !undone && (busy || at < continuedAt) ? undefined : ending
 }
 
 /**

@@ -134,7 +134,7 @@ const continueAfterPause: Handler<"admitted"> = (run, _input, context) => {
   const { now, task } = context
   const { at = now } = task.run.parked ?? {}
   const event = { type: "unparked", generation: run.generation, at: now } as const
-  const on = { ...recordActivity(run, now), lastWord: extendLastWord(run.lastWord, now - at) }
+  const on = { ...recordActivity(run, now), continuedAt: now, lastWord: extendLastWord(run.lastWord, now - at) }
   const record = { do: "record", event, write: true } as const
   if (run.preparesAgain)
     return { run: moved(on, "preparing"), commands: [record, { do: "prepare", save: false, again: true }] }
