@@ -80,13 +80,15 @@ export class Groups {
       const { isModelNamed } = store.handle(task.id) ?? {}
       const isNamed = isModelNamed || plan.model !== task.model
       const session = { parentID: under, title, agent, model, isModelNamed: isNamed, rules }
+      const prompt = await this.#promptOf(task, nth, text)
       const sessionID = await opencode.createSession(session, made)
+      // No await may come between this test and the begin: the end of the group stops only members that have begun.
       if (!store.runs(task)) {
         await opencode.deleteSession(sessionID)
         throw new CallError("it was stopped")
       }
       const part = { ...made, sessionID }
-      await queue.begin(part, await this.#promptOf(task, nth, text))
+      await queue.begin(part, prompt)
       this.note(part)
     } catch (error) {
       scheduler.release(reserved)

@@ -12,6 +12,7 @@ import { renderOutput } from "../../../src/present/output.ts"
 import type { Caller } from "../../../src/runtime/launch/checks.ts"
 import type { LaunchRequest } from "../../../src/runtime/launch/request.ts"
 import { eventually } from "../../support/eventually.ts"
+import { held } from "../../support/outbox-rig.ts"
 import { Rig } from "../../support/rig.ts"
 
 /** One prompt for many items, through the manager on the fake OpenCode; ledgers are real files. */
@@ -202,6 +203,31 @@ describe("a map", () => {
     const task = await rig.endedBeside(id)
     expect(sumsUp(task)).toMatchObject({ valid: 0, failed: 3, notBegun: 6 })
     expect(asked.size).toBe(3)
+  })
+
+  test("a map that is cancelled at any moment while an item's session is created leaves no item at work", async () => {
+    for (const moment of numbers(12)) {
+      rig = open()
+      agents(() => undefined)
+      const created = held()
+      rig.opencode.onCall = (method, _session, about) =>
+        method === "createSession" && (about as Task).member?.nth === 0 ? { heldAfter: created.promise } : undefined
+      const { id } = await rig.launch(request({ each: ["a", "b"] }))
+      await eventually(async () => {
+        await rig.clock.advance(100)
+        return rig.opencode.calls.filter((call) => call === "createSession").length === 2
+      })
+      created.resolve()
+      for (let passed = 0; passed < moment; passed++) await undefined
+      const cancelled = rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+      await Promise.all([cancelled, rig.clock.advance(6000)])
+      await rig.endedBeside(id)
+      const sessions = [...rig.opencode.database.sessions.keys()].filter((session) => session !== rig.parent)
+      expect(
+        sessions.filter((session) => rig.opencode.isWorking(session)),
+        `${moment}`,
+      ).toEqual([])
+    }
   })
 
   test("a large map asks the user first, and adds only one child session to its caller", async () => {
