@@ -290,6 +290,8 @@ const merge = (z: Zod) =>
     leftOut: z.array(z.string()).optional(),
     /** Why the merge was refused; for a conflict, advice where solving it in the worktree is not enough. */
     text: z.string().optional(),
+    /** The parent does not know of this conflict yet: a crash cut the merge off. */
+    unreported: z.literal(true).optional(),
   })
 
 /** Changes of a task's runs in its own place, and whether they are merged. */

@@ -139,7 +139,6 @@ export class Archive {
 
   /** Merges the archived work of an ended task into its parent's folder. */
   async merge(task: Task): Promise<Task> {
-    const { outcome } = task
     if (!task.place)
       throw new CallError(
         `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with a \`place\` of their own are merged.`,
@@ -148,8 +147,7 @@ export class Archive {
       throw new CallError(`Task ${task.id} is still running. Merge it when it has ended. You will be told.`)
     const merge = await this.#ports.places.mergeBack(task, await this.#ports.places.placeOf(task))
     if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
-    if (!outcome?.work) return task
-    return this.#record(task, { ...outcome, work: { ...outcome.work, merge } })
+    return this.#recordMerge(task, merge)
   }
 
   /** Records a change of an ended task's work and returns the task. */
@@ -221,10 +219,15 @@ export class Archive {
     return groups.values()
   }
 
-  /** Cleans up places that earlier processes left around a folder. Never rejects. */
+  /**
+   * Cleans up places that earlier processes left around a folder, and tells parents of merges that a crash cut off.
+   * Never rejects.
+   */
   async sweep(folder: string): Promise<void> {
+    const { store } = this.#services
     for (const kind of this.#ports.places.kinds.filter((each) => each.mayHaveLeft()))
       for (const name of kind.names) await this.#sweepOne(kind, name, folder)
+    for (const { task } of store.entries()) if (unreportedIn(task) && !store.isForeign(task.id)) this.#report(task)
   }
 
   async #sweepOne(kind: PlaceKind, name: string, folder: string): Promise<void> {
@@ -249,21 +252,42 @@ export class Archive {
     }
   }
 
-  /**
-   * Records the result of a merge that a crash interrupted. Tells parent and user if the changes now conflict with the
-   * parent's folder.
-   */
+  /** Records the result of a merge that a crash interrupted. Shows a toast if it conflicts with the parent's folder. */
   async #cutOff(taskID: string, merge: Merge): Promise<void> {
     const { store, toaster } = this.#services
     const task = store.get(taskID)
     // If the task's end is not closed yet, closing it will merge the work and tell the parent.
     if (!task || isActive(task) || !task.outcome?.work || store.isForeign(taskID)) return
-    const now = await this.#record(task, { ...task.outcome, work: { ...task.outcome.work, merge } })
-    if (merge.kind !== "conflict") return
-    toaster.cutOff(now, merge.files)
-    this.#ports.note(slotSessionOf(now), () => cutOffMergeNote(now, merge.files))
+    const isConflict = merge.kind === "conflict"
+    const now = await this.#recordMerge(task, isConflict ? { ...merge, unreported: true } : merge)
+    if (isConflict) toaster.cutOff(now, merge.files)
+  }
+
+  /** Tells the parent of a merge that a crash cut off. The record says so until then, because the wait may be long. */
+  #report(task: Task): void {
+    const { store, background } = this.#services
+    const current = () => store.get(task.id) ?? task
+    const compose = () => {
+      const merge = unreportedIn(current())
+      return merge && cutOffMergeNote(current(), merge.files)
+    }
+    this.#ports.note(slotSessionOf(task), compose, (isSent) => {
+      const merge = unreportedIn(current())
+      if (!isSent || !merge) return
+      const { unreported: _unreported, ...reported } = merge
+      background.run("record a report", () => this.#recordMerge(current(), reported))
+    })
+  }
+
+  async #recordMerge(task: Task, merge: Merge): Promise<Task> {
+    const { outcome } = task
+    return outcome?.work ? this.#record(task, { ...outcome, work: { ...outcome.work, merge } }) : task
   }
 }
+
+/** Result of a merge that a crash cut off, where the parent does not know of it. */
+const unreportedIn = ({ outcome }: Task): Merge | undefined =>
+  outcome?.work?.merge?.unreported ? outcome.work.merge : undefined
 
 const withRefs = (group: GroupResult, refs: ArchivedMembers["refs"]): GroupResult => {
   const rows = group.rows?.map((row) => {

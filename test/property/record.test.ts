@@ -70,6 +70,7 @@ const merge = fc.record<Whole<Merge>>({
   files: texts,
   leftOut: some(texts),
   text: some(text),
+  unreported: some(fc.constant(true as const)),
 })
 const work = fc.record<Whole<Work>>({
   files: texts,

@@ -599,6 +599,28 @@ describe("archived work", () => {
       expect(told).toHaveLength(1)
     })
 
+    test("an interrupted merge is reported, once, after a further crash before the parent was idle", async () => {
+      rig.onPrompt("BUSY", { text: "busy", delay: 20_000 })
+      rig.opencode.say(rig.parent, "BUSY")
+      await rig.clock.advance(100)
+      const crash = async () => {
+        rig.restart()
+        places.swept = []
+        await rig.manager.recover()
+        await rig.manager.sweep("/project")
+      }
+      const { merge, told } = await sweepOf({ kind: "conflict", files: ["b"] }, async () => {
+        await rig.clock.advance(1000)
+        await crash()
+        await rig.clock.until(isTold)
+        await rig.clock.advance(5000)
+        await crash()
+        expect(rig.opencode.calls.filter((call) => call === "prompt")).toEqual([])
+      })
+      expect(merge).toEqual({ kind: "conflict", files: ["b"] })
+      expect(told).toHaveLength(1)
+    })
+
     test("an interrupted merge is not reported while the parent's user has undone messages", async () => {
       const undone = rig.opencode.say(rig.parent, "ASKED")
       await rig.clock.advance(10_000)
