@@ -1,6 +1,4 @@
-import { appendFile, mkdir, readFile } from "node:fs/promises"
-import { dirname, join } from "node:path"
-import { dataFolder } from "../runtime/record/identity.ts"
+import { isNews } from "../runtime/record/notices.ts"
 import type { Transport } from "./client.ts"
 import type { OpencodeConnection } from "./connect.ts"
 
@@ -26,20 +24,6 @@ function isBefore(one: string, other: string): boolean {
   const [ones, others] = [one, other].map((version) => version.split(/[.-]/).slice(0, 3).map(Number))
   const differs = ones?.findIndex((number, index) => number !== others?.[index]) ?? -1
   return differs >= 0 && (ones?.[differs] ?? 0) < (others?.[differs] ?? 0)
-}
-
-/** File that lists the versions of which the user was already warned. */
-const toldFile = (): string => join(dataFolder(), "told-versions")
-
-/** True the first time that this machine meets a version. True again later where the file cannot be written. */
-export async function isFirstOf(version: string, file = toldFile()): Promise<boolean> {
-  try {
-    const told = await readFile(file, "utf8").catch(() => "")
-    if (told.split("\n").includes(version)) return false
-    await mkdir(dirname(file), { recursive: true })
-    await appendFile(file, `${version}\n`)
-  } catch {}
-  return true
 }
 
 /** Entry point that OpenCode 2 calls instead of `server`. OpenCode 1.x calls it too, with another context. */
@@ -152,7 +136,7 @@ export class Suitability {
     const { refusal, note, version } = await examineOpencode(transport)
     if (refusal) opencode.log("error", refusal)
     this.refusal = refusal
-    if (!note || !version || !(await isFirstOf(version))) return
+    if (!note || !version || !isNews(`OpenCode ${version}`, note)) return
     opencode.log("warn", note)
     notices.push({ title: UNTRIED_VERSION, message: note })
   }

@@ -1,8 +1,5 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { expect, test } from "vitest"
-import { isFirstOf, setup, versionNote } from "../../src/opencode/compatibility.ts"
+import { setup, versionNote } from "../../src/opencode/compatibility.ts"
 
 test.each(["1.18.28", "1.18.33", "1.18.34", "local", "unknown"])(
   "OpenCode %s is a tested version and gets no version note",
@@ -22,20 +19,6 @@ test("the version note warns that an OpenCode before 1.18.15 may not wake a busy
   expect(versionNote("1.18.14")).toMatch(/this is 1\.18\.14\. Before 1\.18\.15 a notification may not wake an agent/)
   expect(versionNote("1.17.99")).toContain("may not wake")
   expect(versionNote("1.18.15")).not.toContain("may not wake")
-})
-
-test("the version note appears once for each version on a machine, and again where that cannot be stored", async () => {
-  const folder = mkdtempSync(join(tmpdir(), "superagents-versions-"))
-  const file = join(folder, "state/told")
-  try {
-    expect(await isFirstOf("1.19.1", file)).toBe(true)
-    expect(await isFirstOf("1.19.1", file)).toBe(false)
-    expect(await isFirstOf("1.19.2", file)).toBe(true)
-    expect(readFileSync(file, "utf8")).toBe("1.19.1\n1.19.2\n")
-    expect(await isFirstOf("1.19.1", join(file, "below-a-file"))).toBe(true)
-  } finally {
-    rmSync(folder, { recursive: true, force: true })
-  }
 })
 
 test("OpenCode 2 is refused with advice, and OpenCode 1.x is accepted without a message", () => {

@@ -5,21 +5,21 @@ import { readJson, writeJson } from "../../lib/leases.ts"
 import { count } from "../../lib/text.ts"
 import { dataFolder } from "./identity.ts"
 
-const MOST_PROJECTS = 500
+const MOST_TOPICS = 500
 
 const toldFile = (): string => join(dataFolder(), "told.json")
 
 /**
- * Whether the text `what` is new for the project's user. The text is then stored as known; if that fails, the user sees
- * it again next time.
+ * Whether the text is new for the user: another one than the last about this topic, such as a project. The text is then
+ * stored as known; if that fails, the user sees it again next time.
  */
-export function isNews(project: string, what: string, file: string = toldFile()): boolean {
-  const key = createHash("sha256").update(project).digest("hex").slice(0, 16)
+export function isNews(topic: string, text: string, file: string = toldFile()): boolean {
+  const key = createHash("sha256").update(topic).digest("hex").slice(0, 16)
   const known = new Map(Object.entries(readJson(file) ?? {}))
-  if (known.get(key) === what) return false
+  if (known.get(key) === text) return false
   known.delete(key)
-  known.set(key, what)
-  const kept = [...known].slice(-MOST_PROJECTS)
+  known.set(key, text)
+  const kept = [...known].slice(-MOST_TOPICS)
   try {
     writeJson(file, Object.fromEntries(kept))
   } catch {
