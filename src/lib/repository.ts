@@ -1,4 +1,5 @@
 import { readFileSync, realpathSync, statSync } from "node:fs"
+import { writeFile } from "node:fs/promises"
 import { homedir } from "node:os"
 import { basename, dirname, join, resolve } from "node:path"
 import { head } from "./text.ts"
@@ -13,6 +14,10 @@ export function mainCheckout(worktree: string, directory: string): string {
 /** OpenCode's state folder, with a subfolder for this plugin. */
 export const stateFolder = (env: NodeJS.ProcessEnv = process.env): string =>
   join(env.XDG_STATE_HOME || join(env.HOME || homedir(), ".local", "state"), "opencode", "superagents")
+
+/** Keeps a folder out of git, unless it has a `.gitignore` already. Never rejects. */
+export const keepOutOfGit = (folder: string, text = "*\n"): Promise<void> =>
+  writeFile(join(folder, ".gitignore"), text, { flag: "wx" }).catch(() => {})
 
 /** Compares folders after resolving links. */
 export const isSameFolder = (one: string, other: string): boolean => real(one) === real(other)

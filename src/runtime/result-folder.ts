@@ -1,8 +1,9 @@
-import { mkdir, realpath, writeFile } from "node:fs/promises"
+import { mkdir, realpath } from "node:fs/promises"
 import { join } from "node:path"
 import { CallError } from "../core/errors.ts"
 import type { ResultFiles } from "../core/feature.ts"
 import { appendPlain, NoFile, readPlain, replaceFile } from "../lib/atomic-file.ts"
+import { keepOutOfGit } from "../lib/repository.ts"
 
 /** Folder for results of tasks, in the main checkout. */
 const resultsFolder = (project: string): string => join(project, ".opencode", "superagents")
@@ -17,7 +18,7 @@ async function makeResultsFolder(project: string): Promise<string> {
   const [real, expected] = await Promise.all([realpath(folder), realpath(project).then(resultsFolder)])
   if (real !== expected)
     throw new CallError(`Results lie in ${folder}, and that is a link to ${real}. Make it a folder of the project.`)
-  await writeFile(join(folder, ".gitignore"), "*\n", { flag: "wx" }).catch(() => {})
+  await keepOutOfGit(folder)
   return folder
 }
 

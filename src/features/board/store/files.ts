@@ -1,11 +1,12 @@
 import { createHash } from "node:crypto"
 import { renameSync, statSync } from "node:fs"
-import { lstat, mkdir, readdir, readFile, readlink, realpath, stat, unlink, writeFile } from "node:fs/promises"
+import { lstat, mkdir, readdir, readFile, readlink, realpath, stat, unlink } from "node:fs/promises"
 import { basename, dirname, isAbsolute, join, relative, resolve } from "node:path"
 import { setImmediate as nextTurn } from "node:timers/promises"
 import { z } from "zod"
 import { flush, isDraftOf, writeDraft } from "../../../lib/atomic-file.ts"
 import { ifMissing } from "../../../lib/lock.ts"
+import { keepOutOfGit } from "../../../lib/repository.ts"
 import type { Signer } from "../../../runtime/record/identity.ts"
 import { verifyBoard } from "../rules/verify.ts"
 import { BoardError } from "../service.ts"
@@ -267,8 +268,7 @@ export class BoardFiles {
   async prepare(): Promise<void> {
     await mkdir(this.#folder, { recursive: true })
     // The `.gitignore` is created only together with the board: a user who removes it wants the board in git.
-    if (!(await this.exists()))
-      await writeFile(join(this.#folder, ".gitignore"), IGNORE_ALL, { flag: "wx" }).catch(() => {})
+    if (!(await this.exists())) await keepOutOfGit(this.#folder, IGNORE_ALL)
     for (const name of await readdir(this.#folder))
       if (isDraftOf(BOARD_FILE, name)) await unlink(join(this.#folder, name)).catch(() => {})
   }

@@ -1,9 +1,10 @@
 import { type FSWatcher, watch } from "node:fs"
-import { mkdir, writeFile } from "node:fs/promises"
+import { mkdir } from "node:fs/promises"
 import { dirname, join } from "node:path"
 import { messageOf } from "../../../core/errors.ts"
 import { type Claim, Lock, type Processes } from "../../../lib/lock.ts"
 import { SerialQueue, succeeds } from "../../../lib/promises.ts"
+import { keepOutOfGit } from "../../../lib/repository.ts"
 import type { BoardChange, BoardCommand, BoardFacts } from "../rules/command.ts"
 import { decide } from "../rules/decide.ts"
 import { BoardError } from "../service.ts"
@@ -336,7 +337,7 @@ export class Store {
 
   async #locked<Value>(work: () => Promise<Value>): Promise<Value> {
     await mkdir(join(this.#ports.folder, LOCK_FOLDER), { recursive: true })
-    await writeFile(join(this.#ports.folder, LOCK_FOLDER, ".gitignore"), "*\n", { flag: "wx" }).catch(() => {})
+    await keepOutOfGit(join(this.#ports.folder, LOCK_FOLDER))
     const { patienceMs = LOCK_PATIENCE_MS } = this.#ports
     const text = `The board is in use: another process held it for ${patienceMs / 1000} s. Call again.`
     return this.#lock.hold(patienceMs, () => new BoardError("unavailable", text), work)
