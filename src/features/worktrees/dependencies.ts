@@ -2,6 +2,7 @@ import { existsSync } from "node:fs"
 import { lstat, mkdir, readFile, readlink, realpath, rm, statfs, symlink, writeFile } from "node:fs/promises"
 import { basename, dirname, isAbsolute, join, relative, resolve } from "node:path"
 import { messageOf } from "../../core/errors.ts"
+import { replaceFile } from "../../lib/atomic-file.ts"
 import { succeeds } from "../../lib/promises.ts"
 import type { OpencodeFolder } from "../../runtime/places/place.ts"
 import { runBounded } from "../../runtime/places/process.ts"
@@ -409,7 +410,7 @@ const PLACED = "superagents-placed"
 
 /** Records copied entries next to git's data of the worktree, because they do not count as an agent's work. */
 export async function recordCopied({ gitDir }: Checkout, names: readonly string[]): Promise<void> {
-  if (names.length > 0) await writeFile(join(gitDir, PLACED), names.join("\0"))
+  if (names.length > 0) await replaceFile(join(gitDir, PLACED), names.join("\0"))
 }
 
 /** Copied entries of a checkout, as paths from the top. */

@@ -1,10 +1,11 @@
 import { spawn, spawnSync } from "node:child_process"
 import { randomBytes, randomUUID } from "node:crypto"
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { readFileSync, rmSync } from "node:fs"
 import { createServer } from "node:net"
 import { homedir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
+import { replaceFileSync } from "../../../lib/atomic-file.ts"
 import { fetchDirectly } from "../../../lib/direct.ts"
 import { eventReader } from "../../../lib/event-stream.ts"
 import { Lock, type Processes } from "../../../lib/lock.ts"
@@ -83,7 +84,6 @@ export class Server {
   /** Starts the server, or uses a running one. */
   async start(): Promise<RemoteServerState> {
     this.#hasTasks = true
-    mkdirSync(join(this.#folder, "leases"), { recursive: true, mode: 0o700 })
     this.seen()
     const late = () => new Error("OpenCode there did not start: another connection has been starting it for too long")
     // Only one of several relays may start the server. The other relays find it running.
@@ -106,7 +106,7 @@ export class Server {
   seen(): void {
     if (!this.#hasTasks) return
     try {
-      writeFileSync(this.#path("leases", this.#settings.client), `${Date.now()}\n`, { mode: 0o600 })
+      replaceFileSync(this.#path("leases", this.#settings.client), `${Date.now()}\n`)
     } catch {
       // Ignore a full disk: without new leases the server still runs for a while, so that no run ends at once.
     }
@@ -185,11 +185,11 @@ export class Server {
   async #begin(): Promise<RemoteServerState> {
     this.#hasAnswered = false
     this.#password = randomBytes(24).toString("base64url")
-    writeFileSync(this.#path("password"), this.#password, { mode: 0o600 })
+    replaceFileSync(this.#path("password"), this.#password)
     for (const name of ["pid", "server.json"]) rmSync(this.#path(name), { force: true })
     const port = await freePort()
     const id = randomUUID()
-    writeFileSync(this.#path("current"), id)
+    replaceFileSync(this.#path("current"), id)
     const seconds = (ms: number) => String(Math.max(WATCH_S, Math.ceil(ms / 1000)))
     const { unattended, kept: serverKeptMs } = this.#settings
     const binary = process.env.SUPERAGENTS_BINARY ?? "opencode"
