@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import type { Clock } from "../../core/ports.ts"
+import { killGroup } from "../../runtime/places/process.ts"
 import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, textOf } from "./frames.ts"
 import { type CallEnd, endIn, type Hint, hintIn, type Order, type PingReply, type RelayHello } from "./orders.ts"
 
@@ -176,7 +177,7 @@ export class Channel {
   close(): void {
     this.#byItself = false
     this.#child.stdin?.destroy()
-    this.#kill()
+    killGroup(this.#child)
     this.#close("")
   }
 
@@ -213,7 +214,7 @@ export class Channel {
     try {
       for (const frame of this.#frames.take(chunk)) this.#take(frame)
     } catch (error) {
-      this.#kill()
+      killGroup(this.#child)
       this.#close((error as Error).message)
     }
   }
@@ -244,15 +245,6 @@ export class Channel {
     for (const { settle } of [...this.#waiting.values()]) settle(new ConnectionLost("the connection was cut"))
     const complaint = this.#complaint.trim() === "" ? why : this.#complaint
     this.#ports.closed({ complaint, byItself: this.#byItself, started: this.#isOpen })
-  }
-
-  /** Kills the transport's whole process group: children of a wrapper command would keep the connection open. */
-  #kill(): void {
-    try {
-      if (this.#child.pid !== undefined) process.kill(-this.#child.pid, "SIGKILL")
-    } catch {
-      // The process has ended already.
-    }
   }
 }
 

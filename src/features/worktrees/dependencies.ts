@@ -5,7 +5,7 @@ import { messageOf } from "../../core/errors.ts"
 import { replaceFile } from "../../lib/atomic-file.ts"
 import { succeeds } from "../../lib/promises.ts"
 import type { OpencodeFolder } from "../../runtime/places/place.ts"
-import { runBounded } from "../../runtime/places/process.ts"
+import { outputOf, runBounded } from "../../runtime/places/process.ts"
 import { type Checkout, gitOptions } from "./checkout.ts"
 import { gitList } from "./git.ts"
 
@@ -148,7 +148,10 @@ async function needsPackages(manifest: string): Promise<boolean> {
 
 async function bytesOf(cwd: string, names: readonly string[]): Promise<number> {
   if (names.length === 0) return 0
-  const out = await run("du", ["-sk", "--", ...names.map((name) => `./${name}`)], cwd, LOOK_LIMIT_MS)
+  const out = await outputOf("du", ["-sk", "--", ...names.map((name) => `./${name}`)], {
+    cwd,
+    timeLimit: LOOK_LIMIT_MS,
+  })
   return out.split("\n").reduce((sum, line) => sum + (Number.parseInt(line, 10) || 0), 0) * 1024
 }
 
@@ -206,7 +209,7 @@ export async function copyEntries(
   }
   if (placed.length === 0 || signal?.aborted) return { placed, failed, more: 0 }
   const move = { from, to }
-  const { left, more } = await redirectLinks(move, placed, mostBytes)
+  const { left, more } = await replaceAll(await redirectLinks(move, placed), mostBytes)
   await redirectTexts(move, placed)
   const out = left.length > 0 ? [`${listSome(left)} (a link that leads out of the repository)`] : []
   return { placed, failed: [...failed, ...out], more }
@@ -221,28 +224,13 @@ async function copied(from: string, to: string, signal?: AbortSignal): Promise<s
   try {
     await mkdir(dirname(to), { recursive: true })
     const args = process.platform === "darwin" ? ["-a", "-c"] : ["-a", "--reflink=auto"]
-    await run("cp", [...args, from, to], dirname(to), COPY_LIMIT_MS, signal)
+    await outputOf("cp", [...args, from, to], { cwd: dirname(to), timeLimit: COPY_LIMIT_MS, signal })
     return undefined
   } catch (error) {
     // A file or a link has the name of a folder that the copy needs.
     if (/^(EEXIST|ENOTDIR|ELOOP)$/.test((error as { code?: string }).code ?? "")) return "there"
     return messageOf(error)
   }
-}
-
-async function run(
-  program: string,
-  args: readonly string[],
-  cwd: string,
-  timeLimit: number,
-  signal?: AbortSignal,
-): Promise<string> {
-  const env = { ...process.env, LC_ALL: "C" } as Record<string, string>
-  const ended = await runBounded(program, args, { cwd, env, timeLimit, signal })
-  if (ended.kind === "not started") throw new Error(`${program}: ${ended.text}`)
-  if (ended.kind === "timed out") throw new Error(`${program} took longer than ${timeLimit / 1000} s`)
-  if (ended.code !== 0) throw new Error(ended.errors.trim().split("\n").at(-1) || `${program} failed`)
-  return ended.out
 }
 
 /** A copy of the folder `from` at `to`. */
@@ -274,19 +262,12 @@ async function forAll<Item>(items: readonly Item[], work: (item: Item) => Promis
     await Promise.all(items.slice(start, start + AT_ONCE).map(work))
 }
 
-/**
- * Changes links into the original folder so that they lead into the new one. Links to targets outside are replaced by a
- * copy of at most `mostBytes` bytes or removed, because through them an agent would write into the user's files.
- */
-async function redirectLinks(
-  move: Move,
-  names: readonly string[],
-  mostBytes: number,
-): Promise<{ readonly left: readonly string[]; readonly more: number }> {
+/** Changes links into the original folder so that they lead into the new one. Returns the other links. */
+async function redirectLinks(move: Move, names: readonly string[]): Promise<readonly Outside[]> {
   const args = [...names.map((name) => `./${name}`), "-type", "l", "-print0"]
-  const links = (await run("find", args, move.to, COPY_LIMIT_MS)).split("\0").filter(Boolean)
+  const found = await outputOf("find", args, { cwd: move.to, timeLimit: COPY_LIMIT_MS })
   const outside: Outside[] = []
-  await forAll(links, async (link) => {
+  await forAll(found.split("\0").filter(Boolean), async (link) => {
     const path = join(move.to, link)
     const target = await readlink(path)
     const next = await redirectLink(move, link, target)
@@ -297,6 +278,17 @@ async function redirectLinks(
       await symlink(next, path)
     }
   })
+  return outside
+}
+
+/**
+ * Replaces links to targets outside of the original folder by copies of at most `mostBytes` bytes together, or removes
+ * them, because through them an agent would write into the user's files.
+ */
+async function replaceAll(
+  outside: readonly Outside[],
+  mostBytes: number,
+): Promise<{ readonly left: readonly string[]; readonly more: number }> {
   const left: string[] = []
   // The links are replaced in turn, because each target is measured before it is copied.
   let more = 0
@@ -326,22 +318,9 @@ async function replaced({ path, led }: Outside, mostBytes: number): Promise<numb
   const bytes = await bytesOf(dirname(real), [basename(real)])
   if (bytes > mostBytes || (await copied(real, path)) !== undefined) return undefined
   await rm(join(path, ".git"), { recursive: true, force: true }).catch(() => {})
-  if ((await lstat(path)).isDirectory()) await redirectInside({ from: real, to: path })
+  if ((await lstat(path)).isDirectory())
+    for (const link of await redirectLinks({ from: real, to: path }, ["."])) await rm(link.path)
   return bytes
-}
-
-/** Redirects links within a copied folder. Links to targets outside of it are removed. */
-async function redirectInside(move: Move): Promise<void> {
-  const { to } = move
-  const links = (await run("find", [".", "-type", "l", "-print0"], to, COPY_LIMIT_MS)).split("\0").filter(Boolean)
-  await forAll(links, async (link) => {
-    const path = join(to, link)
-    const target = await readlink(path)
-    const next = await redirectLink(move, link, target)
-    if (next === target) return
-    await rm(path)
-    if (next !== undefined) await symlink(next, path)
-  })
 }
 
 /** Files of installed packages that contain paths: scripts, and Python's path files. */

@@ -81,6 +81,20 @@ export function runBounded(program: string, args: readonly string[], options: Pr
   })
 }
 
+/** Output of a program that speaks English. Throws where it fails, with the last line of its errors. */
+export async function outputOf(
+  program: string,
+  args: readonly string[],
+  options: Omit<ProcessOptions, "env">,
+): Promise<string> {
+  const env = { ...process.env, LC_ALL: "C" } as Record<string, string>
+  const ended = await runBounded(program, args, { ...options, env })
+  if (ended.kind === "not started") throw new Error(`${program}: ${ended.text}`)
+  if (ended.kind === "timed out") throw new Error(`${program} took longer than ${options.timeLimit / 1000} s`)
+  if (ended.code !== 0) throw new Error(ended.errors.trim().split("\n").at(-1) || `${program} failed`)
+  return ended.out
+}
+
 /** Collects the output, or passes it to `take`. The returned function resolves once all output is handled. */
 function reading(
   stdout: Readable | null,
@@ -127,7 +141,7 @@ function until(
   }
 }
 
-/** Kills the process and its group. */
+/** Kills the process and its group: children of a shell or a wrapper would survive otherwise. */
 export function killGroup(child: ChildProcess, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): void {
   if (child.pid !== undefined) kill(-child.pid, signal)
 }

@@ -5,7 +5,7 @@ import { Readable } from "node:stream"
 import { pipeline } from "node:stream/promises"
 import { replaceFile } from "../../../lib/atomic-file.ts"
 import type { Processes } from "../../../lib/lock.ts"
-import { runBounded } from "../../../runtime/places/process.ts"
+import { outputOf } from "../../../runtime/places/process.ts"
 import { type Checkout, gitOptions, headOf, sharedGitOptions } from "../../worktrees/checkout.ts"
 import { GitError, git, gitLine, gitList } from "../../worktrees/git.ts"
 import { bringIgnored, hiddenIn, keepIgnored } from "../../worktrees/ignored.ts"
@@ -140,10 +140,7 @@ async function copy({ folders, taskID }: Extract<FilesOrder, { do: "copy" }>, ca
   try {
     await mkdir(fresh, { recursive: true })
     await pipeline(Readable.from(call.input), createWriteStream(archive))
-    const options = { cwd: fresh, env: process.env as Record<string, string>, timeLimit: LONG_MS }
-    const ended = await runBounded("tar", ["-xf", archive], options)
-    if (ended.kind !== "exited") throw new Error(ended.kind === "timed out" ? "tar took too long" : ended.text)
-    if (ended.code !== 0) throw new Error(ended.errors.trim())
+    await outputOf("tar", ["-xf", archive], { cwd: fresh, timeLimit: LONG_MS })
     await moveMissing(fresh, folderIn(folders, taskID))
     await writeFile(completeMarkerPath(folders, taskID), "")
   } finally {

@@ -1,7 +1,9 @@
 import { spawn } from "node:child_process"
 import { homedir } from "node:os"
 import { join } from "node:path"
+import { messageOf } from "../../../core/errors.ts"
 import type { Processes } from "../../../lib/lock.ts"
+import { killGroup } from "../../../runtime/places/process.ts"
 import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, MARKER, textOf } from "../frames.ts"
 import type { CallEnd, CallHead, Order, PingReply, RelayHello, RelaySettings } from "../orders.ts"
 import { runFilesOrder } from "./files.ts"
@@ -154,8 +156,6 @@ function feeding(intake: Intake) {
   return { feed, iterable: iterate() }
 }
 
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
-
 /** Forwards a request to OpenCode's server and streams its answer. */
 async function request(order: Extract<Order, { do: "request" }>, call: Call, server: Server): Promise<CallEnd> {
   const chunks: Uint8Array[] = []
@@ -180,8 +180,8 @@ function run({ line, cwd }: Extract<Order, { do: "run" }>, call: Call): Promise<
   return new Promise((resolve) => {
     const child = spawn("/bin/sh", ["-c", line], { cwd, detached: true, stdio: ["pipe", "pipe", "pipe"] })
     const stop = () => {
-      signal(child.pid, "SIGTERM")
-      setTimeout(() => signal(child.pid, "SIGKILL"), GRACE_MS).unref()
+      killGroup(child, "SIGTERM")
+      setTimeout(() => killGroup(child), GRACE_MS).unref()
     }
     call.signal.addEventListener("abort", stop, { once: true })
     // Ignore the error: the command may close stdin before all data is written.
@@ -204,13 +204,4 @@ async function feed(stdin: NodeJS.WritableStream, { input }: Call): Promise<void
 
 async function pass(stream: AsyncIterable<Uint8Array>, kind: "data" | "errors", call: Call): Promise<void> {
   for await (const chunk of stream) await call.send(kind, chunk)
-}
-
-/** Signals the whole process group, because children of the shell would survive otherwise. */
-function signal(pid: number | undefined, name: NodeJS.Signals): void {
-  try {
-    if (pid !== undefined) process.kill(-pid, name)
-  } catch {
-    // The process has ended already.
-  }
 }
