@@ -37,22 +37,24 @@ export const timeOfDay = (at: number): string => `${clockTime(at)}:${two(new Dat
 /** Local midnight before `at`. */
 export const startOfDay = (at: number): number => new Date(at).setHours(0, 0, 0, 0)
 
+/** Parts of a local date as `toDateString` writes them in English, without a formatter. */
+function dateParts(at: number) {
+  const [weekday = "", month = "", day = "", year = ""] = new Date(at).toDateString().split(" ")
+  return { weekday, day: `${Number(day)} ${month}`, year }
+}
+
 /** Example: `22 Nov 14:05`. */
-export const dayTime = (at: number): string =>
-  `${new Date(at).toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clockTime(at)}`
+export const dayTime = (at: number): string => `${dateParts(at).day} ${clockTime(at)}`
 
-/** Examples: `14:05` on the day of `now`, otherwise `22 Nov 14:05`. */
-export const shortTime = (at: number, now: number): string =>
-  startOfDay(at) === startOfDay(now) ? clockTime(at) : dayTime(at)
+/** For a time nearer than this, the weekday alone says which day is meant. */
+const WEEKDAY_SAYS_IT_MS = 6 * DAY_MS
 
-/** Local time for a reader at `now`: `07:12`, `Tue 07:12` on another day, `2026-03-02 07:12` a week away. */
+/** Local time for a reader at `now`: `07:12`, `Tue 07:12` on a near day, `22 Nov 07:12`, `1 Jan 2027 07:12`. */
 export function formatTime(at: number, now: number): string {
-  const date = new Date(at)
-  const time = clockTime(at)
-  if (startOfDay(at) === startOfDay(now)) return time
-  const day = date.toLocaleDateString("en-US", { weekday: "short" })
-  if (Math.abs(at - now) < 7 * DAY_MS) return `${day} ${time}`
-  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${time}`
+  if (startOfDay(at) === startOfDay(now)) return clockTime(at)
+  const { weekday, day, year } = dateParts(at)
+  if (Math.abs(at - now) < WEEKDAY_SAYS_IT_MS) return `${weekday} ${clockTime(at)}`
+  return year === dateParts(now).year ? dayTime(at) : `${day} ${year} ${clockTime(at)}`
 }
 
 /** Amounts for readers, in US dollars as OpenCode counts them. */

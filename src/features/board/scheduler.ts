@@ -1,5 +1,6 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock, OpencodeApi } from "../../core/ports.ts"
+import { formatTime } from "../../lib/format.ts"
 import type { Claim } from "../../lib/lock.ts"
 import { SerialQueue } from "../../lib/promises.ts"
 import { BoardToasts, recordBudgetRefusals } from "./notices.ts"
@@ -58,8 +59,8 @@ export class RoundTimer {
   }
 
   #sayMissed(due: number, now: number): void {
-    const { opencode, schedule } = this.#ports
-    const message = `The round of ${schedule.text(due, now)} was missed; it is made up for now.`
+    const { opencode } = this.#ports
+    const message = `The round of ${formatTime(due, now)} was missed; it is made up for now.`
     opencode.log("info", message)
     opencode.toast({ title: "Board", message, variant: "info" })
   }

@@ -44,14 +44,3 @@ test("a schedule that never matches has no next time, and an invalid one is refu
   expect(new Schedule("0 0 30 2 *", "UTC").next(START)).toBeUndefined()
   expect(() => new Schedule("whenever")).toThrow()
 })
-
-test("a time is shown alone for today, with its weekday within a week, and otherwise with its date", () => {
-  const schedule = new Schedule(DEFAULT_SCHEDULE, "Europe/Berlin")
-  const now = Date.parse("2026-03-02T20:30:00Z")
-  expect(schedule.text(Date.parse("2026-03-02T21:00:00Z"), now)).toBe("22:00")
-  expect(schedule.text(Date.parse("2026-03-03T05:00:00Z"), now)).toBe("Tue 06:00")
-  expect(schedule.text(Date.parse("2026-03-08T05:00:00Z"), now)).toBe("Sun 06:00")
-  expect(schedule.text(Date.parse("2026-03-09T05:00:00Z"), now)).toBe("9 Mar 06:00")
-  expect(schedule.text(Date.parse("2026-02-02T05:00:00Z"), now)).toBe("2 Feb 06:00")
-  expect(schedule.text(Date.parse("2026-12-31T23:30:00Z"), now)).toBe("1 Jan 2027 00:30")
-})

@@ -25,7 +25,7 @@ import { errorIn, type SignInResult, UntrustedServer } from "../../../src/featur
 import { agentRow } from "../../../src/features/web/rows.ts"
 import { eventReader } from "../../../src/lib/event-stream.ts"
 import { matches } from "../../../src/lib/find.ts"
-import { ago, shortTime, startOfDay } from "../../../src/lib/format.ts"
+import { ago, startOfDay } from "../../../src/lib/format.ts"
 import { costText, tokensText } from "../../../src/present/figures.ts"
 import { viewOf } from "../../support/fake-agents.ts"
 import { FakeClock, flush } from "../../support/fake-clock.ts"
@@ -132,9 +132,6 @@ test("times, amounts and counts are shown in short form", () => {
   ])
   expect([0, 0.0042, 0.084, 12.3].map((cost) => costText(cost))).toEqual(["$0.0000", "$0.0042", "$0.0840", "$12.30"])
   expect([costText(0.084, true), tokensText(950, 0, true)]).toEqual(["≥ $0.0840", "≥ 950 tokens"])
-  const noon = startOfDay(1_700_000_000_000) + 12 * 3_600_000
-  expect(shortTime(noon, noon + 1000)).toBe("12:00")
-  expect(shortTime(noon - 86_400_000, noon)).toMatch(/^\d+ \w+ 12:00$/)
   expect(hueOf("explore")).toBe(hueOf("explore"))
 })
 

@@ -8,7 +8,7 @@ import type { Clock, OpencodeApi } from "../../../core/ports.ts"
 import { AUTOMATIC } from "../../../core/run/prompts.ts"
 import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
 import { replaceFile } from "../../../lib/atomic-file.ts"
-import { spentShort, formatTime as timeText } from "../../../lib/format.ts"
+import { formatTime, spentShort } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
 import type { BoardOptions } from "../options.ts"
 import type { BoardCommand } from "../rules/command.ts"
@@ -378,7 +378,7 @@ export class PurseApi implements Purses {
     const parked = going.filter(({ pause }) => pause !== undefined).length
     const atWork = going.length - parked
     const doing = `${atWork} at work${parked > 0 ? `, ${parked} parked` : ""}`
-    const text = `${spentShort(spent, max, atLeast)} until ${timeText(Date.parse(until), now())}, ${doing}`
+    const text = `${spentShort(spent, max, atLeast)} until ${formatTime(Date.parse(until), now())}, ${doing}`
     return { max, spent, atLeast, openedAt, until, atWork, parked, text }
   }
 }

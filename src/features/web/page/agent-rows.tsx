@@ -1,5 +1,5 @@
 import { createMemo, createResource, For, type JSX, Show } from "solid-js"
-import { ago, shortTime, ticking } from "../../../lib/format.ts"
+import { ago, formatTime, ticking } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
 import { costText, tokensText } from "../../../present/figures.ts"
 import type { AgentRow } from "../wire.ts"
@@ -86,7 +86,7 @@ export function EndedRow(props: { agent: AgentRow }) {
       <span class="ended-figures">
         <span>{ranFor(props.agent, now())}</span>
         <span>{costText(props.agent.cost, props.agent.atLeast)}</span>
-        <span>{shortTime(props.agent.endedAt ?? props.agent.createdAt, now())}</span>
+        <span>{formatTime(props.agent.endedAt ?? props.agent.createdAt, now())}</span>
       </span>
     </a>
   )

@@ -1,6 +1,6 @@
 import { createMemo, createResource, createSignal, createUniqueId, For, Show } from "solid-js"
 import { matches } from "../../../../lib/find.ts"
-import { shortTime } from "../../../../lib/format.ts"
+import { formatTime } from "../../../../lib/format.ts"
 import { count } from "../../../../lib/text.ts"
 import { costText } from "../../../../present/figures.ts"
 import type { TaskRow } from "../../board/wire.ts"
@@ -131,7 +131,7 @@ function PastCards(props: { tasks: readonly TaskRow[] }) {
             </span>
             <span class="u-row">
               <Badge tone={taskTone(task)} text={statusText(task)} />
-              <span class="u-small">{shortTime(Date.parse(task.archivedAt ?? task.updatedAt), now())}</span>
+              <span class="u-small">{formatTime(Date.parse(task.archivedAt ?? task.updatedAt), now())}</span>
             </span>
           </a>
         </li>
@@ -247,7 +247,7 @@ function Reports() {
         {(report) => (
           <ReportFold
             name={report.name}
-            title={`${shortTime(Date.parse(report.endedAt), now())}: ${costText(report.spent, report.atLeast, report.max)}, ${count(report.tasks, "task")}`}
+            title={`${formatTime(Date.parse(report.endedAt), now())}: ${costText(report.spent, report.atLeast, report.max)}, ${count(report.tasks, "task")}`}
           />
         )}
       </For>
