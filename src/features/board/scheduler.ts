@@ -1,5 +1,6 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock, OpencodeApi } from "../../core/ports.ts"
+import { Ticker } from "../../lib/background.ts"
 import { formatTime } from "../../lib/format.ts"
 import type { Claim } from "../../lib/lock.ts"
 import { SerialQueue } from "../../lib/promises.ts"
@@ -84,8 +85,6 @@ Nobody reads along here. Do not ask in your answer, and do not start work that i
  * one within a minute.
  */
 const HEARTBEAT_MS = 20_000
-/** Pause where a time has passed, in ms. */
-const PASSED_MS = 1000
 
 export type SchedulerPorts = {
   readonly store: Pick<Store, "read" | "look" | "exists" | "watch" | "lease" | "isLeased" | "find">
@@ -125,7 +124,7 @@ export class BoardScheduler {
   readonly #notices: BoardToasts
   readonly #rounds: RoundTimer
   #exists = false
-  #cancelTimer?: () => void
+  readonly #ticker: Ticker
   #beating?: Promise<void>
   readonly #lookQueue = new SerialQueue()
   /** A look that has not begun yet. */
@@ -138,6 +137,7 @@ export class BoardScheduler {
     this.#ports = ports
     this.#notices = new BoardToasts(ports.opencode)
     this.#rounds = new RoundTimer(ports)
+    this.#ticker = new Ticker(ports.clock, () => this.beat())
     ports.runs.listen(() => {
       this.look()
       ports.changed()
@@ -156,7 +156,7 @@ export class BoardScheduler {
 
   async stop(): Promise<void> {
     this.#stopped = true
-    this.#cancelTimer?.()
+    this.#ticker.stop()
     await this.#beating
     await this.look()
     this.#unwatch()
@@ -178,13 +178,12 @@ export class BoardScheduler {
   }
 
   async #beat(): Promise<void> {
-    this.#cancelTimer?.()
     try {
       await this.#lookAround()
     } catch (error) {
       this.#ports.opencode.log("warn", "the board could not be looked at", { error: messageOf(error) })
     }
-    if (!this.#stopped) this.#cancelTimer = this.#ports.clock.after(this.#pause(), () => void this.beat())
+    if (!this.#stopped) this.#ticker.at(this.#nextBeat())
   }
 
   /** Called after this process has changed the board: starts runs that the change makes due. Never rejects. */
@@ -347,12 +346,10 @@ export class BoardScheduler {
     }
   }
 
-  #pause(): number {
+  #nextBeat(): number {
     const { clock, schedule } = this.#ports
     const now = clock.now()
-    if (!this.#lease) return HEARTBEAT_MS
-    const next = Math.min(schedule.next(now) ?? Number.POSITIVE_INFINITY, this.#purseDue)
-    // A time may have passed without a look, for example because the file cannot be read.
-    return Math.min(HEARTBEAT_MS, next > now ? next - now : PASSED_MS)
+    const beat = now + HEARTBEAT_MS
+    return this.#lease ? Math.min(beat, schedule.next(now) ?? beat, this.#purseDue) : beat
   }
 }
