@@ -5,6 +5,7 @@ import type { Ask, Task } from "../core/task.ts"
 import { askTimeoutAt, type Presence } from "../core/watchdog.ts"
 import type { Background } from "../lib/background.ts"
 import { retry } from "../lib/clock.ts"
+import { SerialQueue } from "../lib/promises.ts"
 import type { Options } from "../options/options.ts"
 import type { Toaster } from "./mailbox/toaster.ts"
 import type { CommandMarks } from "./places/command-marks.ts"
@@ -108,6 +109,8 @@ export type JournalPorts = {
  */
 export class Journal {
   readonly #ports: JournalPorts
+  /** Writes of each task, one at a time: OpenCode could store two writes at once in any order. */
+  readonly #writes = new SerialQueue()
   /** Resolves once it is known which tasks another machine took over while this machine slept. Never rejects. */
   takenUp: Promise<unknown> = Promise.resolve()
 
@@ -122,11 +125,8 @@ export class Journal {
   save(task: Task): Promise<void> {
     const handle = this.#ports.store.handle(task.id)
     if (!handle) return Promise.resolve()
-    // If a further write is due already, wait for it: OpenCode could store two writes at once in any order.
-    if (handle.writeAgain) return handle.writeAgain
-    if (!handle.writing) return this.#start(handle)
-    handle.writeAgain = handle.writing.then(() => this.#start(handle))
-    return handle.writeAgain
+    handle.nextWrite ??= this.#writes.take(() => this.#save(handle), task.id)
+    return handle.nextWrite
   }
 
   /** Stores the current or a newer state with the next write or `flush`, at most `LATER_MS` later. */
@@ -161,9 +161,9 @@ export class Journal {
   /** Removes a cleared task's record after pending writes; `remains` replaces it where its cost still counts. */
   async erase(handle: TaskHandle, remains?: Task): Promise<void> {
     drop(handle)
-    await handle.writing
-    const { sessionID } = handle.task
-    await this.#write(handle.task, () => this.#ports.opencode.saveRecord(sessionID, remains))
+    const { id, sessionID } = handle.task
+    const write = () => this.#write(handle.task, () => this.#ports.opencode.saveRecord(sessionID, remains))
+    await this.#writes.take(write, id)
   }
 
   #recordSoon(parentID: string): void {
@@ -178,19 +178,15 @@ export class Journal {
     })
   }
 
-  #start(handle: TaskHandle): Promise<void> {
+  #save(handle: TaskHandle): Promise<void> {
     const { opencode, store } = this.#ports
     drop(handle)
-    handle.writeAgain = undefined
-    const writing = this.#write(handle.task, async () => {
+    handle.nextWrite = undefined
+    return this.#write(handle.task, async () => {
       const { task, isForeign } = handle
       // Skipped if the task was cleared, or belongs to another process, by now.
       if (!isForeign && store.get(task.id)) await opencode.saveRecord(task.sessionID, task)
-    }).finally(() => {
-      if (handle.writing === writing) handle.writing = undefined
     })
-    handle.writing = writing
-    return writing
   }
 
   async #write({ id, sessionID }: Task, write: () => Promise<void>): Promise<void> {

@@ -335,12 +335,14 @@ describe("record writes", () => {
       takenOver: () => {},
     })
     opencode.onCall = () => ({ slow: 300 })
+    const saving = journal.save(task)
+    await clock.advance(100)
     const saves = [1, 2, 3, 4, 5].map((retrievedAt) => {
       store.add({ ...task, retrievedAt }, 0)
       return journal.save(task)
     })
     await clock.advance(10_000)
-    await Promise.all(saves)
+    await Promise.all([saving, ...saves])
     expect(opencode.calls).toEqual(["saveRecord", "saveRecord"])
     expect((await opencode.database.sessions.get(sessionID))?.metadata).toMatchObject({
       superagents: { task: { retrievedAt: 5 } },

@@ -40,9 +40,9 @@ export class TaskHandle {
   groupState?: unknown
   /** Resolves when all members under creation exist. */
   creatingMembers?: Promise<unknown>
-  /** Record writes: the pending one, the next one, and a function that starts a deferred one now. */
-  writing?: Promise<void>
-  writeAgain?: Promise<void>
+  /** Record write that has not begun yet. */
+  nextWrite?: Promise<void>
+  /** Cancels a deferred record write. */
   cancelWrite?: () => void
 
   constructor(task: Task, run?: ActiveRun) {
