@@ -14,37 +14,9 @@ export type Inferred<Build extends (z: Zod) => z.ZodType> = DeepReadonly<z.outpu
 export const STATUSES = ["running", "completed", "error", "cancelled", "resumed"] as const
 export type Status = (typeof STATUSES)[number]
 
-/** Reason of an end other than plain success. `code` is for programs, `text` for readers. */
+/** Reason of an end other than plain success. `code` is for programs, `text` for readers. Features have own codes. */
 export type Reason = Inferred<typeof reason>
-const reason = (z: Zod) =>
-  z.object({
-    code: z.enum([
-      "provider",
-      "host",
-      "empty",
-      "timeout",
-      "silence",
-      "repeats",
-      "tokens",
-      "budget",
-      "after",
-      "interrupted",
-      "cancelled",
-      "refused",
-      "aborted",
-      "deleted",
-      "parent-ended",
-      "place",
-      "check",
-      "schema",
-      "limit",
-      "purse",
-      "items",
-    ]),
-    text: z.string(),
-  })
-
-export type ReasonCode = Reason["code"]
+const reason = (z: Zod) => z.object({ code: z.string(), text: z.string() })
 
 export type Model = Inferred<typeof model>
 const model = (z: Zod) => z.object({ provider: z.string(), id: z.string(), variant: z.string().optional() })

@@ -14,7 +14,6 @@ export type {
   Model,
   Outcome,
   Reason,
-  ReasonCode,
   Run,
   Schema,
   Status,

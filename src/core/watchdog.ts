@@ -20,7 +20,6 @@ import {
   type LostContact,
   type Progress,
   type Reason,
-  type ReasonCode,
   type Repeated,
   type Run,
   type Task,
@@ -88,7 +87,7 @@ const MOST_OWN_TIME_MS = 60_000
 type Gauge = { readonly used: number; readonly allowed: number }
 
 type Rule = {
-  readonly code: ReasonCode
+  readonly code: string
   /** Undefined where the limit is off or does not count now. */
   readonly gauge: (run: Watched) => Gauge | undefined
   /** Whether the limit is passed at its amount, or only above this amount. */

@@ -4,15 +4,7 @@ import { chosenIn } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
 import { neverBegan } from "../core/outcome.ts"
 import { type Receipt, receiptLine } from "../core/receipt.ts"
-import {
-  endedUnanswered,
-  type Outcome,
-  type Reason,
-  type ReasonCode,
-  type Task,
-  type Value,
-  type Work,
-} from "../core/task.ts"
+import { endedUnanswered, type Outcome, type Reason, type Task, type Value, type Work } from "../core/task.ts"
 import { duration } from "../lib/format.ts"
 import { count, formatInteger, inTagsWithID, oneLine } from "../lib/text.ts"
 
@@ -31,7 +23,7 @@ type Kind = GroupKind | undefined
 
 const ANOTHER_MODEL = " with another `model`"
 /** Change without which the next run would fail as well, by the code of the reason. */
-const CHANGES: Partial<Record<ReasonCode, string>> = {
+const CHANGES: Readonly<Record<string, string>> = {
   provider: ANOTHER_MODEL,
   limit: ANOTHER_MODEL,
   empty: ANOTHER_MODEL,
