@@ -13,8 +13,13 @@ export type SpendingLimits = {
   readonly purse?: PurseLimit
 }
 
-/** Budget of a board's purse, and the time in which it may be spent. */
-export type PurseLimit = { readonly max: number; readonly openedAt: number; readonly until: number }
+/** Shared budget, and the time in which it may be spent. `words`: how its feature names it in texts. */
+export type PurseLimit = {
+  readonly max: number
+  readonly openedAt: number
+  readonly until: number
+  readonly words: Pick<SpendingRule, "whose" | "who" | "source">
+}
 
 /** Spending as a run's limits see it: its task with children, its session, the project's last day. */
 export type Spent = {
@@ -80,8 +85,7 @@ const MONEY: Unit = {
   plain: (amount) => dollars(amount),
 }
 
-/** Narrow limits come first: the reason of a refusal names the first limit that leaves too little. */
-export const SPENDING_RULES: readonly SpendingRule[] = [
+const RULES: readonly SpendingRule[] = [
   {
     code: "tokens",
     source: "option maxTokensPerTask",
@@ -142,18 +146,21 @@ export const SPENDING_RULES: readonly SpendingRule[] = [
     who: "the project's tasks of the last 24 hours",
     goesTo: "the project's tasks within 24 hours",
   },
-  {
-    code: "purse",
-    source: "tasks_purse",
-    allowed: ({ purse }) => purse?.max ?? 0,
-    used: ({ purse }) => purse?.used,
-    reserve: ({ purse }) => purse?.reserve,
-    unit: MONEY,
-    whose: "the board's purse",
-    who: "the board's tasks",
-    goesTo: "the board's tasks",
-  },
 ]
+
+const purseRule = ({ max, words }: PurseLimit): SpendingRule => ({
+  code: "purse",
+  allowed: () => max,
+  used: ({ purse }) => purse?.used,
+  reserve: ({ purse }) => purse?.reserve,
+  unit: MONEY,
+  ...words,
+  goesTo: words.who,
+})
+
+/** Narrow limits come first: the reason of a refusal names the first limit that leaves too little. */
+export const spendingRules = ({ purse }: Pick<SpendingLimits, "purse">): readonly SpendingRule[] =>
+  purse ? [...RULES, purseRule(purse)] : RULES
 
 const without = (usage: Usage, cost: number): Usage => ({ ...usage, cost: usage.cost - cost })
 
@@ -172,7 +179,7 @@ export const lastWordReserve = ({ reserve }: Pick<SpendingRule, "reserve">, allo
  * which the run would add; in a resume it includes the run's own task.
  */
 export function spendingRefusal(limits: SpendingLimits, spent: Spent): string | undefined {
-  for (const amount of SPENDING_RULES) {
+  for (const amount of spendingRules(limits)) {
     const allowed = amount.allowed(limits)
     const used = amount.used(spent)
     if (!used || allowed === 0) continue
@@ -186,7 +193,7 @@ export function spendingRefusal(limits: SpendingLimits, spent: Spent): string | 
 
 /** Allowances of a run about to begin, one line for each limit. */
 export function allowanceOf(limits: SpendingLimits, spent: Spent, task: Task): readonly string[] {
-  return SPENDING_RULES.flatMap((amount) => {
+  return spendingRules(limits).flatMap((amount) => {
     const allowed = amount.allowed(limits, task)
     const used = amount.used(spent, { task, progress: { usage: NO_USAGE } })
     if (!used || allowed === 0) return []
@@ -196,7 +203,7 @@ export function allowanceOf(limits: SpendingLimits, spent: Spent, task: Task): r
 
 /** The reason for which the last word was asked, with spending updated. */
 export function withFinalSpending(reason: Reason, limits: SpendingLimits, spent: Spent, run: Run): Reason {
-  const amount = SPENDING_RULES.find(({ source }) => reason.text.includes(source))
+  const amount = spendingRules(limits).find(({ source }) => reason.text.includes(source))
   const used = amount?.used(spent, run)
   if (!amount || !used || reason.text.includes(spentText(amount, used, amount.allowed(limits, run.task)))) return reason
   const told = `when it was asked for its last word, and ${amount.unit.amount(used)} by its end`

@@ -4,10 +4,10 @@ import { answerText, withoutCompaction } from "./outcome.ts"
 import type { Message } from "./ports.ts"
 import {
   lastWordReserve,
-  SPENDING_RULES,
   type SpendingLimits,
   type SpendingRule,
   type Spent,
+  spendingRules,
   spentText,
   withFinalSpending,
 } from "./spending.ts"
@@ -120,8 +120,8 @@ const PURSE_TIME: Rule = {
   byClock: true,
   isWalls: true,
   reserve: ({ allowed }, { limits }) => Math.min(limits.lastWord, allowed * MOST_OF_TIME),
-  text: ({ used, allowed }, { now }) =>
-    `Stopped at the end of the board's purse, ${formatTime(now - used + allowed, now)}.`,
+  text: ({ used, allowed }, { now, limits }) =>
+    `Stopped at the end of ${limits.purse?.words.whose}, ${formatTime(now - used + allowed, now)}.`,
 }
 
 /** Why a purse pays for no new run: the run would reach its last word, or the end of the purse, at once. */
@@ -132,10 +132,11 @@ export function tooLateFor(
   if (!purse) return undefined
   const left = purse.until - now
   if (left > Math.min(lastWord, (purse.until - purse.openedAt) * MOST_OF_TIME)) return undefined
-  const until = `${formatTime(purse.until, now)} (tasks_purse)`
+  const { whose, source } = purse.words
+  const until = `${formatTime(purse.until, now)} (${source})`
   return left > 0
-    ? `the board's purse pays until ${until}, and the time left is too little to begin with`
-    : `the board's purse paid until ${until}`
+    ? `${whose} pays until ${until}, and the time left is too little to begin with`
+    : `${whose} paid until ${until}`
 }
 
 const EMPTY: Rule = {
@@ -210,9 +211,8 @@ const CONTACT: Rule = {
 const AWAY_RULES: readonly Rule[] = [TIME, PURSE_TIME, CONTACT]
 
 /** Where several limits are passed, the first gives the reason. */
-const RULES: readonly Rule[] = [TIME, PURSE_TIME, ...SPENDING_RULES.map(spending), REPEATS, EMPTY, SILENCE]
-
-const rulesFor = ({ progress }: Watched): readonly Rule[] => (progress.away ? AWAY_RULES : RULES)
+const rulesFor = ({ progress, limits }: Watched): readonly Rule[] =>
+  progress.away ? AWAY_RULES : [TIME, PURSE_TIME, ...spendingRules(limits).map(spending), REPEATS, EMPTY, SILENCE]
 
 /** Action that the limits demand now; undefined where the run may go on. */
 export function limitActionOf(run: Watched): LimitAction | undefined {

@@ -3,6 +3,7 @@ import { isActive, isUnattended } from "../../src/core/task.ts"
 import type { LedgerPurse } from "../../src/runtime/budgets.ts"
 import type { StoredSession } from "../support/fake-database.ts"
 import type { Rig } from "../support/rig.ts"
+import { purseOf } from "../support/tasks.ts"
 import { INPUTS, type Input, launchFrom } from "./inputs.ts"
 import { STEP_USD } from "./kinds.ts"
 import type { World } from "./world.ts"
@@ -51,7 +52,7 @@ export class Bursar {
     this.#world.history.tell(() => `a purse of $${max} is opened for ${ms} ms`)
     this.#emptySince = undefined
     this.#mostAtWork = 0
-    this.#use({ max, openedAt: now, until: now + ms, threads })
+    this.#use({ ...purseOf(now, now + ms), max, threads })
   }
 
   /** Its time is over at this moment. */
@@ -69,7 +70,11 @@ export class Bursar {
   close(): void {
     this.#use(undefined)
     const { manager } = this.#world
-    for (const thread of this.threads) this.#world.track("stop a thread", manager.unattended.stop(thread, "purse"))
+    for (const thread of this.threads)
+      this.#world.track(
+        "stop a thread",
+        manager.unattended.stop(thread, { code: "purse", text: "The purse has ended." }),
+      )
   }
 
   /** A process that comes back finds it on the board, which begins nothing before it knows what there was. */

@@ -1,3 +1,4 @@
+import type { PurseLimit } from "../../src/core/spending.ts"
 import type { Ask, Delivery, Outcome, Progress, Run, Task } from "../../src/core/task.ts"
 import { NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
 
@@ -28,6 +29,13 @@ export const taskOf = ({ run, ...more }: Omit<Partial<Task>, "run"> & { run?: Pa
   delivery: { state: "none" },
   ...more,
   run: runOf(run),
+})
+
+export const purseOf = (openedAt: number, until: number): PurseLimit => ({
+  max: 1,
+  openedAt,
+  until,
+  words: { whose: "the night's purse", who: "the night's tasks", source: "nightly" },
 })
 
 export const outcomeOf = (more: Partial<Outcome> = {}): Outcome => ({

@@ -6,7 +6,7 @@ import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import { NOBODY } from "../../src/core/task.ts"
 import { lastWordRefusal, lastWordRequest } from "../../src/core/watchdog.ts"
 import { answer, asked, at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
-import { askOf } from "../support/tasks.ts"
+import { askOf, purseOf } from "../support/tasks.ts"
 
 /** What the machine does at a limit: it warns, asks OpenCode, stops, or lets the run go on. */
 
@@ -32,7 +32,7 @@ describe("a passed limit", () => {
     const { stage, run } = working({}, { task: lasting(1000), options: { lastWord: 0 } }).takes(tick())
     expect(stage).toBe("closing")
     expect(run?.outcome?.reason).toEqual(timeout)
-    const purse = { max: 1, openedAt: NOW - 1000, until: NOW }
+    const purse = purseOf(NOW - 1000, NOW)
     expect(working({}, { context: { purse } }).takes(tick()).run?.outcome?.reason?.code).toBe("purse")
     expect(working({}, { context: { purse: { ...purse, until: NOW + 100_000 } } }).takes(tick()).stage).toBe("working")
   })
@@ -326,7 +326,7 @@ describe("a poll of the session", () => {
   test("a poll of a busy session counts its spending if a limit needs it and no event came", () => {
     const does = (scene: Scene, heard = false) =>
       working({ observed: { ...NOTHING_OBSERVED, hasEvents: heard } }, scene).takes(busy).does
-    const purse = { max: 1, openedAt: NOW, until: NOW + 100_000_000 }
+    const purse = purseOf(NOW, NOW + 100_000_000)
     expect(does({})).toEqual([])
     expect(does({ options: { maxTokensPerTask: 1 } })).toEqual(["count"])
     expect(does({ options: { maxCostPerSession: 1 } })).toEqual(["count"])

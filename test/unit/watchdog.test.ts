@@ -10,7 +10,7 @@ import {
   tooLateFor,
   type Watched,
 } from "../../src/core/watchdog.ts"
-import { askOf, progressOf, taskOf } from "../support/tasks.ts"
+import { askOf, progressOf, purseOf, taskOf } from "../support/tasks.ts"
 
 const OFF: RunLimits = {
   taskTimeout: 0,
@@ -124,11 +124,11 @@ test("a last word's time stops while its task is paused, but the purse's deadlin
         progress: { lastWord },
       }),
     )
-  expect([endOf(), endOf({ max: 1, openedAt: 0, until: 1700 })]).toEqual([Number.POSITIVE_INFINITY, 1700])
+  expect([endOf(), endOf(purseOf(0, 1700))]).toEqual([Number.POSITIVE_INFINITY, 1700])
 })
 
 describe("the end of the purse", () => {
-  const purse = { max: 1, openedAt: 0, until: 10_000 }
+  const purse = purseOf(0, 10_000)
   const reason = { code: "purse", text: "" } as const
   const limits = { lastWord: 3000, purse }
   const stop = { action: "stop", reason: { code: "purse", text: expect.stringMatching(/^Stopped at the end of the/) } }
@@ -152,17 +152,17 @@ describe("the end of the purse", () => {
 })
 
 test("a launch is refused when the purse has ended or too little time of it is left", () => {
-  const purse = { max: 1, openedAt: 0, until: 9000 }
+  const purse = purseOf(0, 9000)
   expect(tooLateFor({ lastWord: 1000 }, 8999)).toBeUndefined()
   expect(tooLateFor({ lastWord: 1000, purse }, 7999)).toBeUndefined()
   expect(tooLateFor({ lastWord: 1000, purse }, 8000)).toMatch(
-    /^the board's purse pays until \d\d:\d\d \(tasks_purse\), and the time left is too little to begin with$/,
+    /^the night's purse pays until \d\d:\d\d \(nightly\), and the time left is too little to begin with$/,
   )
   // A last word takes a third of it at most.
   expect(tooLateFor({ lastWord: 60_000, purse }, 5999)).toBeUndefined()
   expect(tooLateFor({ lastWord: 60_000, purse }, 6000)).toContain("pays until")
   expect(tooLateFor({ lastWord: 0, purse }, 8999)).toBeUndefined()
-  expect(tooLateFor({ lastWord: 0, purse }, 9000)).toMatch(/^the board's purse paid until \d\d:\d\d \(tasks_purse\)$/)
+  expect(tooLateFor({ lastWord: 0, purse }, 9000)).toMatch(/^the night's purse paid until \d\d:\d\d \(nightly\)$/)
 })
 
 describe("a run over its limit", () => {

@@ -18,7 +18,7 @@ export type RunContext = {
   readonly messageID: MessageIDFactory
   /** Whether a user could answer questions. */
   readonly presence: Presence
-  /** The board's purse that pays the run. */
+  /** Shared budget that pays the run. */
   readonly purse?: PurseLimit
   readonly task: Task
   /** Children of the task are active. */

@@ -2,7 +2,7 @@ import { neverBegan } from "../../core/outcome.ts"
 import type { PauseView } from "../../core/pause.ts"
 import type { Clock } from "../../core/ports.ts"
 import { receiptLine } from "../../core/receipt.ts"
-import { isActive, isQueued, isUnattended, type Usage } from "../../core/task.ts"
+import { isActive, isQueued, isUnattended, type Reason, type Usage } from "../../core/task.ts"
 import type { TaskView } from "../../present/view.ts"
 import type { LedgerPurse } from "../../runtime/budgets.ts"
 import type { UnattendedRequest } from "../../runtime/launch/unattended.ts"
@@ -56,8 +56,8 @@ export interface Runs {
    * Without a session id, the function answers for a new thread; never rejects.
    */
   refusals(): Promise<(sessionID: string | undefined) => string | undefined>
-  /** Stops the thread's run, if any; never rejects. `why`: set if the run stops because its purse has ended. */
-  stop(sessionID: string, why?: "purse"): Promise<void>
+  /** Stops the thread's run, if any; never rejects. */
+  stop(sessionID: string, reason?: Reason): Promise<void>
   /** Sets the purse that pays runs in its threads; undefined for none. */
   usePurse(purse: LedgerPurse | undefined): void
   /** Usage since the purse was opened, and the reserve for last words of active runs, in US dollars. */
@@ -126,8 +126,8 @@ export class ManagerRuns implements Runs {
     return this.#manager.unattended.refusals()
   }
 
-  async stop(sessionID: string, why?: "purse"): Promise<void> {
-    await this.#manager.unattended.stop(sessionID, why)
+  async stop(sessionID: string, reason?: Reason): Promise<void> {
+    await this.#manager.unattended.stop(sessionID, reason)
   }
 
   usePurse(purse: LedgerPurse | undefined): void {

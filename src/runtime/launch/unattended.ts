@@ -3,11 +3,11 @@ import { CallError } from "../../core/errors.ts"
 import { newTaskID } from "../../core/ids.ts"
 import type { Spent } from "../../core/spending.ts"
 import {
-  type Ending,
   isActive,
   isUnattended,
   NO_FIGURES,
   NOBODY,
+  type Reason,
   type Run,
   type Task,
   type Usage,
@@ -30,11 +30,7 @@ export type UnattendedRequest = {
 
 type By = Pick<Task, "agent" | "model" | "description">
 
-const PURSE_ENDED: Ending = {
-  type: "cancelled",
-  reason: { code: "purse", text: "It was stopped: the board's purse has ended." },
-}
-const STOPPED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was stopped." } }
+const STOPPED: Reason = { code: "cancelled", text: "It was stopped." }
 
 type UnattendedPorts = {
   readonly dispatcher: Dispatcher
@@ -101,11 +97,11 @@ export class Unattended {
     }
   }
 
-  /** Stops the session's run for a user, or because the purse ended. False where no run is active. */
-  async stop(sessionID: string, why?: "purse"): Promise<boolean> {
+  /** Stops the session's run; by default for a user. False where no run is active. */
+  async stop(sessionID: string, reason = STOPPED): Promise<boolean> {
     const task = this.#services.store.bySession(sessionID)
     if (!task || !isUnattended(task)) return false
-    const ended = this.#ports.dispatcher.end(task.id, task.run.generation, why === "purse" ? PURSE_ENDED : STOPPED)
+    const ended = this.#ports.dispatcher.end(task.id, task.run.generation, { type: "cancelled", reason })
     await this.#ports.dispatcher.closed(task.id)
     return ended
   }

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { NO_USAGE } from "../../../src/core/task.ts"
+import { PURSE_ENDED, PURSE_WORDS } from "../../../src/features/board/purse/purses.ts"
 import { ManagerRuns } from "../../../src/features/board/runs.ts"
 import { Rig } from "../../support/rig.ts"
 
@@ -27,6 +28,7 @@ const rigged = ({ ms = 200, ...options }: { ms?: number; [option: string]: unkno
   const open = (max: number, hours = 8) =>
     runs.usePurse({
       max,
+      words: PURSE_WORDS,
       openedAt: rig.clock.now(),
       until: rig.clock.now() + hours * HOUR_MS,
       threads: Object.fromEntries(sessions.map((sessionID) => [sessionID, runs.usageOf(sessionID)])),
@@ -157,7 +159,7 @@ describe("the limits of a purse's runs", () => {
     const { runs, sessions, start, open } = rigged()
     open(100)
     await start()
-    await runs.stop(sessions[0] ?? "", "purse")
+    await runs.stop(sessions[0] ?? "", PURSE_ENDED)
     expect(runs.of(sessions[0] ?? "")?.result).toMatchObject({ status: "cancelled", overBudget: true })
   })
 

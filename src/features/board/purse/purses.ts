@@ -6,7 +6,7 @@ import type { MessageIDFactory } from "../../../core/ids.ts"
 import { mayResumeBefore, pauseTextAtEnd } from "../../../core/pause.ts"
 import type { Clock, OpencodeApi } from "../../../core/ports.ts"
 import { AUTOMATIC } from "../../../core/run/prompts.ts"
-import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
+import { billedTokens, lessUsage, NO_USAGE, type Reason, type Usage } from "../../../core/task.ts"
 import { replaceFile } from "../../../lib/atomic-file.ts"
 import { formatTime, spentShort } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
@@ -29,6 +29,11 @@ import {
   type StoredReport,
   titleOf,
 } from "./report.ts"
+
+/** Names of the purse in texts about a run that it pays. */
+export const PURSE_WORDS = { whose: "the board's purse", who: "the board's tasks", source: "tasks_purse" }
+
+export const PURSE_ENDED: Reason = { code: "purse", text: "It was stopped: the board's purse has ended." }
 
 type PurseManagerPorts = {
   readonly store: Pick<Store, "read" | "find" | "folder">
@@ -147,6 +152,7 @@ export class PurseManager {
         max: purse.max,
         openedAt: Date.parse(purse.openedAt),
         until: Date.parse(purse.until),
+        words: PURSE_WORDS,
         threads: rules.threadsOf(purse),
       },
     )
@@ -191,7 +197,7 @@ export class PurseManager {
     if (!purse?.ending) return
     const { runs, opencode, store } = this.#ports
     for (const threadId of Object.keys(purse.threads))
-      if (isInFlight(runs.of(threadId))) await runs.stop(threadId, "purse")
+      if (isInFlight(runs.of(threadId))) await runs.stop(threadId, PURSE_ENDED)
     const report = await this.#reportOf(await store.read(), purse, purse.ending)
     try {
       await writeReport(store.folder, report)
