@@ -48,6 +48,18 @@ describe("repositories inside a worktree", () => {
     expect(await bench.places.archive(ID, user.top)).toMatchObject({ unsaved: ["nested"] })
   })
 
+  test("what is below a name .git, which git neither stores nor lists, keeps its worktree's folder", async () => {
+    user.write(".gitignore", "cache/\n").write("a", "a").write("packages/one/b", "b").commit()
+    const child = await bench.ready()
+    child.write("fixtures/no-repository/.git/config", "precious").write("fixtures/linked/.git", "gitdir: nowhere\n")
+    child.write("cache/copy/.git/config", "ignored")
+    Repository.init(join(child.top, "packages/one")).write("b", "b, changed").commit()
+    const { files, held, unsaved } = await bench.places.archive(ID, user.top)
+    expect([files, held]).toEqual([["packages/one/b"], child.top])
+    expect([...unsaved].sort()).toEqual(["fixtures/linked/.git", "fixtures/no-repository/.git", "packages/one/.git"])
+    expect(child.read("fixtures/no-repository/.git/config")).toBe("precious")
+  })
+
   test("a nested repository survives when its worktree is used again without being put away first", async () => {
     user.write("a", "a").commit()
     const child = await bench.ready()

@@ -257,11 +257,11 @@ describe("work hidden from git", () => {
 
   test("a name that git refuses and a pipe in a file's place do not hold back other work", async () => {
     const child = await began()
-    child.write("d/git~1", "x").write("a", "changed\n").write("new", "n")
+    child.write("d/git~1", "x").write("a", "changed\n").write("new", "n").write("d/.git/config", "no repository")
     execFileSync("rm", [join(child.top, "c")])
     execFileSync("mkfifo", [join(child.top, "c")])
     const found = await home(there())
-    expect(found?.unsaved).toEqual(["d/git~1"])
+    expect(found?.unsaved).toEqual(["d/git~1", "d/.git"])
     expect(await changed()).toEqual(["a", "c", "new"])
   })
 

@@ -19,6 +19,7 @@ import {
   markedAt,
   readMarker,
   removeWorktree,
+  unlistedIn,
   unsavedWithin,
   writeMarker,
 } from "./worktree.ts"
@@ -170,6 +171,6 @@ async function keepState(
     if (commit !== state) await writeRefs(from, taskID, { state: commit })
   })
   if (whole) await keepIgnored(from, taskID, checkout, await markedAt(target))
-  const unsaved = [...nested, ...unreadable]
+  const unsaved = [...nested, ...unreadable, ...(await unlistedIn(checkout, nested))]
   return whole ? [...unsaved, ...(await unsavedWithin(from.top, checkout))] : unsaved
 }

@@ -18,8 +18,9 @@ import { z } from "zod"
 import { readJson, writeJson } from "../../lib/leases.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { CaptureError } from "../../runtime/places/place.ts"
+import { runBounded } from "../../runtime/places/process.ts"
 import { type Checkout, findCheckout, gitOptions, sharedGitOptions } from "./checkout.ts"
-import { redirectLink } from "./dependencies.ts"
+import { copiedEntriesIn, redirectLink } from "./dependencies.ts"
 import { GitError, git, gitList, retryOn } from "./git.ts"
 import { SUBMODULE } from "./objects.ts"
 import { notesLock, withLock } from "./repository.ts"
@@ -244,6 +245,26 @@ export async function unsavedWithin(original: string, worktree: Checkout): Promi
     if (inner && !(await isElsewhere(inner, original, path))) unsaved.push(path)
   }
   return unsaved
+}
+
+/**
+ * Paths named `.git` below the top, except ignored ones and those of submodules, copied entries and `nested`. Git
+ * neither stores nor lists them, whatever they hold.
+ */
+export async function unlistedIn(worktree: Checkout, nested: readonly string[]): Promise<readonly string[]> {
+  const ended = await runBounded("find", [".", "-name", ".git", "-prune", "-print0"], {
+    cwd: worktree.top,
+    env: { ...process.env } as Record<string, string>,
+    timeLimit: LONG_MS,
+  })
+  if (ended.kind !== "exited") return []
+  const known = [...nested, ...(await linksOf(worktree)).keys(), ...(await copiedEntriesIn(worktree))]
+  const found = ended.out.split("\0").map((path) => path.slice("./".length))
+  const names = found.filter((name) => name.includes("/") && !known.some((folder) => name.startsWith(`${folder}/`)))
+  if (names.length === 0) return []
+  const input = names.join("\0")
+  const ignored = await gitList(["check-ignore", "-z", "--stdin"], { ...gitOptions(worktree), input, accept: [1] })
+  return names.filter((name) => !ignored.includes(name))
 }
 
 async function isElsewhere(inner: Checkout, original: string, path: string): Promise<boolean> {

@@ -11,7 +11,7 @@ import { GitError, git, gitLine, gitList } from "../../worktrees/git.ts"
 import { bringIgnored, hiddenIn, keepIgnored } from "../../worktrees/ignored.ts"
 import { readRef, refOf } from "../../worktrees/repository.ts"
 import { clearIndexFlags, commitOf, filesOf } from "../../worktrees/snapshot.ts"
-import { addWorktree, notesOf, removeFolder, removeWorktree } from "../../worktrees/worktree.ts"
+import { addWorktree, notesOf, removeFolder, removeWorktree, unlistedIn } from "../../worktrees/worktree.ts"
 import { bytesOf } from "../frames.ts"
 import type { CallEnd, CommitResult, FilesOrder, LookResult } from "../orders.ts"
 import { completeMarkerPath, folderIn, type HostRepositoryFolders } from "../rooms.ts"
@@ -191,7 +191,8 @@ async function commit({ folders, taskID }: Extract<FilesOrder, { do: "commit" }>
   const { mtimeMs } = await stat(completeMarkerPath(folders, taskID))
   if (hasNotes) await keepIgnored(store, taskID, checkout, mtimeMs + TICK_MS)
   const ignored = await readRef(store, "ignored", taskID)
-  return { commit: made, ...(ignored !== undefined && { ignored }), unsaved: [...nested, ...unreadable] }
+  const unsaved = [...nested, ...unreadable, ...(await unlistedIn(checkout, nested))]
+  return { commit: made, ...(ignored !== undefined && { ignored }), unsaved }
 }
 
 /** Files that a check reads and that are in no commit of the folder: see `hiddenIn`. */
