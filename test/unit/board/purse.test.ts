@@ -114,6 +114,23 @@ describe("a purse", () => {
     expect((await rig.board.purse.view())?.text).toMatch(/^\$0\.25(00)? of \$5\.00 until .*, 1 at work$/)
   })
 
+  test("a purse does not end because its only run ends during a look at the board", async () => {
+    const one = await task("one", ["first", "second"])
+    await open()
+    await rig.settle()
+    await rig.clock.advance(1000)
+    const { agents } = rig.surroundings
+    rig.surroundings.agents = () => {
+      rig.surroundings.agents = agents
+      rig.runs.end(one.threadId)
+      return rig.surroundings.agents()
+    }
+    await rig.open.beat()
+    await rig.settle()
+    expect(await rig.board.purse.reports()).toEqual([])
+    expect(rig.runs.titles).toEqual(["#1 one", "#1 one"])
+  })
+
   test("a purse stops its runs at the deadline without a failure and reports this once", async () => {
     const one = await task("one")
     await open(5, 1)

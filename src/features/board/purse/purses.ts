@@ -15,8 +15,8 @@ import type { BoardCommand } from "../rules/command.ts"
 import * as rules from "../rules/purse.ts"
 import type { Runs, RunView } from "../runs.ts"
 import { type Actor, BoardError, type Purses, type PurseView, USER } from "../service.ts"
-import { type BoardState, findTask, type Purse, type PurseEnd, waitsFor } from "../state.ts"
-import { beginOf, isInFlight, type StatusContext, wantsRun } from "../status.ts"
+import { type BoardState, findTask, type Purse, type PurseEnd, runStateOf, waitsFor } from "../state.ts"
+import { beginOf, isInFlight, isUnrecorded, type StatusContext, wantsRun } from "../status.ts"
 import { REPORTS_FOLDER, type Store } from "../store/store.ts"
 import type { BoardTask, PurseTerms } from "../task.ts"
 import {
@@ -164,11 +164,15 @@ export class PurseManager {
     const views = Object.keys(purse.threads).flatMap((threadId) => runs.of(threadId) ?? [])
     const going = views.filter(isInFlight)
     const until = Date.parse(purse.until)
+    // Such a run has ended during this look. Its task may be ready again once the end is recorded.
+    const unrecorded = state.tasks.filter((task) =>
+      isUnrecorded(context.runOf(task), runStateOf(state, task.id), context.now),
+    )
     return {
       now: clock.now(),
       used: used.cost,
       reserve,
-      atWork: going.filter(({ pause }) => pause === undefined).length,
+      atWork: going.filter(({ pause }) => pause === undefined).length + unrecorded.length,
       hasResumable: going.some(({ pause }) => pause !== undefined && mayResumeBefore(pause, until)),
       ready: state.tasks.some((task) => wantsRun(state, task, context) && state.pulses[task.id]?.budget === undefined),
       lastWord,

@@ -28,7 +28,7 @@ export type PurseFacts = {
   /** `used`: cost of the purse's runs so far. `reserve`: amount kept for last words of active runs. */
   readonly used: number
   readonly reserve: number
-  /** Number of active runs that are not paused. */
+  /** Number of active runs that are not paused, and of ended runs that are not recorded yet. */
   readonly atWork: number
   /** Whether a paused run may continue before the purse ends. */
   readonly hasResumable: boolean
