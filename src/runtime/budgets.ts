@@ -97,9 +97,15 @@ export class CostLedger {
     }
   }
 
-  /** Usage that a new run of the session would add to; `taskID` is set for a resume. */
-  spentBefore(sessionID: string, taskID?: string): Spent {
-    return this.isShared ? this.#spent(this.#bill(), sessionID, taskID) : NOTHING_SPENT
+  /**
+   * Returns the usage that a new run of a session would add to; the task is given for a resume. The usage that sessions
+   * share is computed once, now.
+   */
+  spentBefore(): (sessionID: string, taskID?: string) => Spent {
+    if (!this.isShared) return () => NOTHING_SPENT
+    const bill = this.#bill()
+    const shared = this.#shared(bill)
+    return (sessionID, taskID) => this.#spent(bill, sessionID, taskID, shared)
   }
 
   /** Usage of all tasks that work in this session, with their descendants. Forgotten tasks are included. */
@@ -136,15 +142,18 @@ export class CostLedger {
     }))
   }
 
-  #spent(bill: Bill, sessionID: string, taskID: string | undefined): Spent {
-    const { store, options } = this.#services
-    const above = payer(sessionID, (id) => store.bySession(id))
+  #spent(bill: Bill, sessionID: string, taskID: string | undefined, shared = this.#shared(bill)): Spent {
+    const above = payer(sessionID, (id) => this.#services.store.bySession(id))
     // Tasks that nobody launched share no session, so no session's usage counts for them.
     const session = above === NOBODY ? NO_USAGE : bill.session(above)
+    return { task: taskID ? bill.task(taskID) : NO_USAGE, session, ...shared }
+  }
+
+  /** Usage that is the same for all runs. */
+  #shared(bill: Bill): Pick<Spent, "day" | "purse"> {
     // Without a daily limit, the day's usage is not needed.
-    const day = options.maxCostPerDay > 0 ? addUsage(bill.day(), this.#unverified()) : NO_USAGE
-    const spent = { task: taskID ? bill.task(taskID) : NO_USAGE, session, day }
-    return this.#purse ? { ...spent, purse: this.#ofPurse(bill) } : spent
+    const day = this.#services.options.maxCostPerDay > 0 ? addUsage(bill.day(), this.#unverified()) : NO_USAGE
+    return this.#purse ? { day, purse: this.#ofPurse(bill) } : { day }
   }
 
   #paid(sessionID: string): PurseLimit | undefined {
@@ -228,10 +237,18 @@ export class Allowance {
 
   /** Returns why no run may begin in the session; undefined where a run may begin. */
   refusal(sessionID: string, taskID?: string): string | undefined {
-    const limits = this.#ledger.limitsIn(sessionID, taskID)
+    return this.refusals()(sessionID, taskID)
+  }
+
+  /** Like `refusal`, for many sessions at the same moment. */
+  refusals(): Allowance["refusal"] {
+    const spentBefore = this.#ledger.spentBefore()
     const { clock, options } = this.#services
-    const late = tooLateFor({ ...limits, lastWord: options.lastWord }, clock.now())
-    return late ?? spendingRefusal(limits, this.#ledger.spentBefore(sessionID, taskID))
+    return (sessionID, taskID) => {
+      const limits = this.#ledger.limitsIn(sessionID, taskID)
+      const late = tooLateFor({ ...limits, lastWord: options.lastWord }, clock.now())
+      return late ?? spendingRefusal(limits, spentBefore(sessionID, taskID))
+    }
   }
 
   /** Returns a block that ends a waiting run when its turn has come, if other runs have spent the budget meanwhile. */

@@ -188,7 +188,7 @@ export class TaskManager {
 
   /** Usage of the session's tasks, and of the project within a day; descendants and forgotten tasks included. */
   spentBy(sessionID: string): Spent {
-    return this.#all.ledger.spentBefore(sessionID)
+    return this.#all.ledger.spentBefore()(sessionID)
   }
 
   /** Ids named by a reference: one task, or a batch. */

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest"
+import { describe, expect, test, vi } from "vitest"
 import { ManagerRuns } from "../../src/features/board/runs.ts"
 import { taskOfMessage } from "../../src/opencode/messages.ts"
 import type { TaskView } from "../../src/present/view.ts"
@@ -111,6 +111,19 @@ describe("an unattended run", () => {
     })
     await start("WORK")
     expect(runs().of(sessionID)?.state).toBe("running")
+  })
+
+  test("refusals of many unattended runs compute the spending that they share once", async () => {
+    const { rig, runs, sessionID, start, ended } = standing({ options: { maxCostPerDay: 1 } })
+    rig.onPrompt("WORK", { text: "done", usage: { input: 2_000_000 } })
+    await start("WORK")
+    await ended()
+    const { opencode } = rig
+    const read = vi.spyOn(opencode, "unverified")
+    const refusal = await runs().refusals()
+    const texts = Array.from({ length: 20 }, (_, at) => refusal(at % 2 === 0 ? sessionID : undefined))
+    expect(new Set(texts)).toEqual(new Set([expect.stringContaining("maxCostPerDay")]))
+    expect(read).toHaveBeenCalledTimes(1)
   })
 
   test("an unattended run is stopped once when somebody stops it", async () => {

@@ -86,14 +86,15 @@ export class Unattended {
   }
 
   /**
-   * Resolves to a function that says why no run may begin in a session; undefined where a run may begin. The function
-   * counts the spending of all processes.
+   * Resolves to a function that says why no run may begin in a session now; undefined where a run may begin. The
+   * function counts the spending of all processes.
    */
   async refusals(): Promise<(sessionID: string | undefined) => string | undefined> {
     await this.#ports.foreignCosts.look()
+    const refusal = this.#ports.allowance.refusals()
     return (sessionID) => {
       const task = sessionID === undefined ? undefined : this.#services.store.bySession(sessionID)
-      return this.#ports.allowance.refusal(NOBODY, task?.id)
+      return refusal(NOBODY, task?.id)
     }
   }
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest"
 import { USER } from "../../../src/features/board/service.ts"
 import { isSkippedByRounds } from "../../../src/features/board/state.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
-import { agent, RuledBoard } from "../../support/board-state.ts"
+import { agent, boardTaskOf, RuledBoard } from "../../support/board-state.ts"
 
 const build = agent("build")
 
@@ -667,4 +667,16 @@ test("a run refused for lack of money is no failure and is due again when there 
   expect(board.state).toBe(before)
   board.do({ type: "refused", reasons: {} })
   expect(board.state.pulses[broke]).toEqual({ wake: { at: expect.any(String), cause: "created" } })
+})
+
+test("refusals of thousands of tasks take work in proportion to their number", () => {
+  const board = new RuledBoard()
+  const tasks = Array.from({ length: 4000 }, (_, at) => boardTaskOf(String(at + 1), board.now()))
+  board.state = { ...board.state, tasks, nextId: tasks.length + 1 }
+  const began = performance.now()
+  board.do({ type: "refused", reasons: Object.fromEntries(tasks.map(({ id }) => [id, "all is spent"])) })
+  board.do({ type: "refused", reasons: {} })
+  // Ten milliseconds are enough. With a copy of all run states for each task it took ten seconds.
+  expect(performance.now() - began).toBeLessThan(1000)
+  expect(board.state.pulses).toEqual({})
 })

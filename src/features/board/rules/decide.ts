@@ -96,14 +96,18 @@ function failuresAfter(result: RunResult, failures: number, failure?: string) {
  * budget.
  */
 function recordRefusals(state: BoardState, reasons: Readonly<Record<string, string>>): BoardChange {
-  const next = state.tasks.reduce((now, { id }) => {
-    const { budget, ...runState } = runStateOf(now, id)
+  const pulses = new Map(Object.entries(state.pulses))
+  let isChanged = false
+  for (const { id } of state.tasks) {
+    const { budget, ...runState } = runStateOf(state, id)
     const reason = reasons[id]
-    return budget === reason
-      ? now
-      : setRunState(now, id, reason === undefined ? runState : { ...runState, budget: reason })
-  }, state)
-  return changeTo(next)
+    if (budget === reason) continue
+    isChanged = true
+    if (reason !== undefined) pulses.set(id, { ...runState, budget: reason })
+    else if (Object.keys(runState).length > 0) pulses.set(id, runState)
+    else pulses.delete(id)
+  }
+  return changeTo(isChanged ? { ...state, pulses: Object.fromEntries(pulses) } : state)
 }
 
 function tick(state: BoardState, { now, isRunning, agents }: BoardFacts): BoardChange {
