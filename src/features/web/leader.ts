@@ -12,6 +12,8 @@ export const LOOK_MS = 20_000
 /** Delay after which a new server checks whether another server started at the same time, in ms. */
 const SETTLE_MS = 2000
 const PROOF_LIMIT_MS = 2000
+/** Length of a proof: a SHA-256 in hex. */
+const PROOF_CHARS = 64
 /** Number of ports that are tried, because each project needs its own port. */
 const PORTS = 20
 
@@ -167,7 +169,13 @@ export function portsToTry(port: number, before: number | undefined, others: Rea
 
 export const urlOf = (host: string, port: number): string => `http://${host.includes(":") ? `[${host}]` : host}:${port}`
 
+/** Reads no more than a proof can have: whoever has the port, such as another user, may send without end. */
 async function getText(url: string, limit: number): Promise<string> {
-  const response = await fetchDirectly(url, { signal: AbortSignal.timeout(limit), redirect: "error" })
-  return response.text()
+  const { body } = await fetchDirectly(url, { signal: AbortSignal.timeout(limit), redirect: "error" })
+  let text = ""
+  for await (const chunk of body ?? []) {
+    text += Buffer.from(chunk).toString("latin1")
+    if (text.length > PROOF_CHARS) throw new Error("This is no proof.")
+  }
+  return text
 }

@@ -1,4 +1,6 @@
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
@@ -241,6 +243,30 @@ describe("the page's leader", () => {
     expect(asked.length).toBeGreaterThan(0)
     expect(asked.join()).not.toContain(token)
     expect(asked.join()).not.toContain(key)
+  })
+
+  test("a leader reads no more of what a stranger sends than a proof can have", async () => {
+    let sent = 0
+    const chunk = Buffer.alloc(65_536, "a")
+    const stranger = createServer((_request, response) => {
+      const send = () => {
+        do sent += chunk.length
+        while (!response.destroyed && response.write(chunk))
+      }
+      response.on("drain", send)
+      send()
+    })
+    const port = await new Promise<number>((resolve) => {
+      stranger.listen(0, "127.0.0.1", () => resolve((stranger.address() as AddressInfo).port))
+    })
+    writeAddress(file, { url: `http://127.0.0.1:${port}`, boot: "b", ...ensureKeys(file) })
+    machine.get = undefined as never
+    const { leader } = process()
+    await leader.take()
+    expect(leader.state).toBe("serving")
+    expect(sent).toBeLessThan(20_000_000)
+    stranger.closeAllConnections()
+    stranger.close()
   })
 
   test("one of two page servers of the same project gives up the lead", async () => {
