@@ -452,6 +452,17 @@ describe("another process on the project", () => {
     expect(view?.thisRun.usage.output).toBe(40)
   })
 
+  test("another process reads the records of a parent's tasks with one call each ten seconds", async () => {
+    const { rig } = await running()
+    for (const prompt of ["FIND a", "FIND b"]) await rig.launch({ prompt })
+    const { other } = second(rig)
+    await other.manager.recover()
+    const before = other.opencode.calls.length
+    await rig.clock.advance(30_000)
+    const reads = other.opencode.calls.slice(before).filter((call) => call === "session" || call === "recordsOf")
+    expect(reads).toEqual(["recordsOf", "recordsOf", "recordsOf"])
+  })
+
   test("another process does not forget a task only because its session could not be read", async () => {
     const { rig, id } = await running()
     const { other } = second(rig)

@@ -1,5 +1,5 @@
 import type { TaskRecord } from "../../core/ports.ts"
-import { isActive, parentSessionOf, type Task } from "../../core/task.ts"
+import { isActive, NOBODY, parentSessionOf, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
 import type { CostLedger } from "../budgets.ts"
 import type { Services } from "../parts.ts"
@@ -92,17 +92,19 @@ export class Recovery {
    */
   async refreshForeign(parentID?: string): Promise<void> {
     const { store, opencode, stopped } = this.#services
-    for (const task of store.foreign()) {
+    const foreign = store.foreign().filter((task) => parentID === undefined || task.parentID === parentID)
+    for (const parent of new Set(foreign.map(parentSessionOf))) {
       if (stopped.aborted) return
-      if (parentID !== undefined && task.parentID !== parentID) continue
+      const tasks = foreign.filter((task) => parentSessionOf(task) === parent)
       try {
-        const record = await this.#recordOf(task)
-        // Taken in before the next read: the owner may end the task and die meanwhile.
-        if (record) this.#takeIn([record])
+        const records = await this.#recordsOf(parent, tasks)
+        const found = new Map(records.map((record) => [record.task.id, record]))
+        // Taken in before the next read: the owner may end a task and die meanwhile.
+        this.#takeIn(tasks.flatMap(({ id }) => found.get(id) ?? []))
         // The session was deleted, or its own process has cleared the task; the session may have another task by now.
-        if (record?.task.id !== task.id && store.isForeign(task.id)) this.#remove(task.id)
+        for (const { id } of tasks) if (!found.has(id) && store.isForeign(id)) this.#remove(id)
       } catch (error) {
-        opencode.log("warn", "could not look at another process's task", { task: task.id, error: String(error) })
+        opencode.log("warn", "could not look at another process's tasks", { session: parent, error: String(error) })
       }
     }
     this.#ports.watch()
@@ -114,13 +116,15 @@ export class Recovery {
   }
 
   /**
-   * Reads the record of a task. A session in another folder is searched below its parent, because reading it directly
-   * starts an OpenCode instance there.
+   * Reads the records of a parent's tasks with one call. A session in another folder is searched below its parent,
+   * because reading it directly starts an OpenCode instance there.
    */
-  async #recordOf(task: Task): Promise<TaskRecord | undefined> {
+  async #recordsOf(parent: string, tasks: readonly Task[]): Promise<readonly TaskRecord[]> {
     const { opencode } = this.#services
-    if (!task.place) return (await opencode.session(task.sessionID))?.record
-    return (await opencode.recordsOf(parentSessionOf(task))).find((record) => record.task.id === task.id)
+    const isListed = tasks.length > 1 || tasks.some(({ place }) => place)
+    if (isListed && parent !== NOBODY) return opencode.recordsOf(parent)
+    const sessions = await Promise.all(tasks.map(({ sessionID }) => opencode.session(sessionID)))
+    return sessions.flatMap((session) => session?.record ?? [])
   }
 
   async #load(parentID: string): Promise<void> {
