@@ -418,7 +418,7 @@ describe("record writes", () => {
 describe("a conversation forked by its user", () => {
   const forked = async (tool = "superagents_task", state: "completed" | "error" = "completed") => {
     const rig = new Rig()
-    const { id } = await rig.launch()
+    const { id, sessionID } = await rig.launch()
     const copy = rig.openParent()
     const result = `Task: ${id} "find it"\nAlso bg_zzzzzzzz.`
     const call = {
@@ -428,15 +428,17 @@ describe("a conversation forked by its user", () => {
       input: {},
       state,
       result,
+      childID: sessionID,
       media: [],
       handle: 0,
     } as const
-    rig.forks.past = [{ id: "msg_1", role: "assistant", parts: [call], handle: 0 }]
+    const past = [{ id: "msg_1", role: "assistant", parts: [call], handle: 0 }] as const
+    rig.forks.past = past
     const use = async (name: string, args: object, sessionID = copy) => {
       const told = toolsFor(rig.manager, rig.options)[name]?.execute(args, rig.callerIn(sessionID))
       return told?.then(({ output }) => output).catch((error: Error) => error.message)
     }
-    return { rig, id, copy, use }
+    return { rig, id, sessionID, copy, use, past }
   }
 
   test("the task tools explain a fork whose tasks it mentions, and its user sees one toast", async () => {
@@ -456,6 +458,21 @@ describe("a conversation forked by its user", () => {
       "1 task of the conversation that was forked: its answer arrives there, not here",
     ])
     expect(copiedToast(2).message).toContain("2 tasks of the conversation that was forked: their answers arrive there")
+  })
+
+  test("the task tools explain a fork after a restart too, although nobody has used the first conversation since", async () => {
+    const { rig, id, sessionID, copy, use, past } = await forked()
+    await rig.launch({ prompt: "not in the fork" })
+    await rig.ended(id)
+    rig.restart()
+    rig.forks.past = past
+    expect(await use("superagents_list", {})).toContain(
+      `No background tasks found. This conversation is a fork, and what it was forked from launched 1 task: ${id} (find it).`,
+    )
+    expect(rig.manager.list(rig.parent)).toEqual([])
+    rig.opencode.database.sessions.delete(sessionID)
+    expect(await use("superagents_list", {})).toBe("No background tasks found")
+    expect(rig.manager.list(copy)).toEqual([])
   })
 
   test("no hint about a fork is given for unlaunched ids, in the original conversation, or to an agent", async () => {

@@ -45,7 +45,7 @@ export function forkBody(
       }
     },
     async copied(caller) {
-      const tasks = await copiedTasks(runtime.store, forks, caller)
+      const tasks = await copiedTasks(runtime, forks, caller)
       return tasks.length === 0 ? undefined : { tasks: tasks.length, text: copiedText(tasks) }
     },
   }

@@ -4,14 +4,12 @@ import { nameOf, type Task } from "../../core/task.ts"
 import { count } from "../../lib/text.ts"
 import type { ForkApi, HistoryPart, ToolHistoryPart } from "./ports.ts"
 
-const TASK_ID = /\bbg_[a-z0-9]{8}\b/g
-
 /**
  * Tasks that appear in a conversation's history only because a user forked the conversation. Empty for a task's
  * session: a forked task's preamble covers such tasks.
  */
 export async function copiedTasks(
-  store: Runtime["store"],
+  { store, opencode }: Pick<Runtime, "store" | "opencode">,
   forks: () => Promise<Pick<ForkApi, "history">>,
   { sessionID, messageID }: Parameters<NonNullable<FeatureBody["copied"]>>[0],
 ): Promise<readonly Task[]> {
@@ -20,15 +18,29 @@ export async function copiedTasks(
   const past = await forks()
     .then((api) => api.history(sessionID, messageID))
     .catch(() => [])
-  const results = past.flatMap(({ parts }) => parts.flatMap((part) => (isLaunch(part) ? [part.result] : [])))
-  const ids = new Set(results.flatMap((result) => result.match(TASK_ID) ?? []))
-  return [...ids].flatMap((id) => {
-    const task = store.get(id)
-    return task && task.parentID !== sessionID && !task.member ? [task] : []
-  })
+  const launched = new Set(past.flatMap(({ parts }) => parts.flatMap((part) => (isLaunch(part) && part.childID) || [])))
+  const tasks = new Map<string, Task>()
+  for (const childID of launched) {
+    if (tasks.has(childID)) continue
+    const known = store.bySession(childID)
+    // Since a restart, nobody may have used the first conversation: its tasks are then known to their records alone.
+    for (const task of known ? [known] : await siblingsOf(opencode, childID))
+      if (launched.has(task.sessionID)) tasks.set(task.sessionID, task)
+  }
+  return [...tasks.values()].filter((task) => task.parentID !== sessionID && !task.member)
 }
 
-/** Whether the part is a successful launch. The text of a failed call may name tasks that the call did not launch. */
+/** The task of this session and all others of its parent, from their records. Empty where they cannot be read. */
+async function siblingsOf(opencode: Runtime["opencode"], childID: string): Promise<readonly Task[]> {
+  try {
+    const { record } = (await opencode.session(childID)) ?? {}
+    return record ? (await opencode.recordsOf(record.task.parentID)).map(({ task }) => task) : []
+  } catch {
+    return []
+  }
+}
+
+/** Whether the part is a successful launch, or another call about a task. */
 const isLaunch = (part: HistoryPart): part is ToolHistoryPart =>
   part.type === "tool" && part.tool === "superagents_task" && part.state === "completed"
 

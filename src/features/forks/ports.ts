@@ -13,6 +13,8 @@ export type HistoryPart =
       readonly state: "pending" | "running" | "completed" | "error"
       /** Output of the call, or the text of its error. */
       readonly result: string
+      /** Session that the call has started. */
+      readonly childID?: string
       /** Images and documents of the result. */
       readonly media: readonly Media[]
       readonly handle: unknown

@@ -91,8 +91,8 @@ describe("a session's history", () => {
     ],
     [
       "a pruned result",
-      { status: "completed", output: "out", time: { compacted: 1 } },
-      { result: "[Old tool result content cleared]" } as never,
+      { status: "completed", output: "out", time: { compacted: 1 }, metadata: { sessionId: "ses_child" } },
+      { result: "[Old tool result content cleared]", childID: "ses_child" } as never,
     ],
     ["an error", { status: "error", error: "bad" }, { result: "bad" } as never],
     [

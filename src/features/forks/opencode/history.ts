@@ -102,8 +102,10 @@ function toTool(part: Extract<Part, { type: "tool" }>): ToolHistoryPart {
   const { callID, tool, state } = part
   const shared = { type: "tool" as const, callID, tool, input: state.input, state: state.status, handle: part }
   if (state.status === "completed") {
-    if (state.time.compacted) return { ...shared, result: PRUNED, media: [] }
-    return { ...shared, result: state.output, media: (state.attachments ?? []).map(toMedia) }
+    const { sessionId: childID } = state.metadata ?? {}
+    const child = typeof childID === "string" ? { childID } : {}
+    if (state.time.compacted) return { ...shared, ...child, result: PRUNED, media: [] }
+    return { ...shared, ...child, result: state.output, media: (state.attachments ?? []).map(toMedia) }
   }
   if (state.status !== "error") return { ...shared, result: INTERRUPTED, media: [] }
   return { ...shared, result: partialOutput(state.metadata) ?? state.error, media: [] }
