@@ -17,7 +17,7 @@ import {
 import { basename, dirname, join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
 import type { Fault } from "../../runtime/places/place.ts"
-import { type Checkout, gitOptions } from "./checkout.ts"
+import { type Checkout, gitOptions, obstacleAbove } from "./checkout.ts"
 import { git, gitList } from "./git.ts"
 import { type Change, changesBetween, EXECUTABLE, type TreeEntry } from "./objects.ts"
 import { filesOf, withIndex } from "./snapshot.ts"
@@ -336,13 +336,8 @@ async function blocked(
   found: Stats | undefined,
   leaving: ReadonlySet<string>,
 ): Promise<boolean> {
-  const parts = path.split("/")
-  for (let depth = 1; depth < parts.length; depth++) {
-    const above = parts.slice(0, depth).join("/")
-    const folder = await stat(join(top, above))
-    if (!folder) return false
-    if (!folder.isDirectory() && !leaving.has(above)) return true
-  }
+  const above = await obstacleAbove(top, path)
+  if (above !== undefined && !leaving.has(above)) return true
   if (!found || from) return false
   return !found.isDirectory() || !(await onlyHolds(top, path, leaving))
 }

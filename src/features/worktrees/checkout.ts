@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs"
-import { realpath } from "node:fs/promises"
+import { lstat, realpath } from "node:fs/promises"
 import { join, relative } from "node:path"
 import { CallError } from "../../core/errors.ts"
 import { CaptureError } from "../../runtime/places/place.ts"
@@ -104,6 +104,24 @@ export async function findCheckout(folder: string): Promise<Checkout | undefined
       return undefined
     throw error
   }
+}
+
+/** File or link in place of a folder above a path; undefined where there is none. Nothing is written through a link. */
+export async function obstacleAbove(top: string, path: string): Promise<string | undefined> {
+  const parts = path.split("/")
+  for (let depth = 1; depth < parts.length; depth++) {
+    const above = parts.slice(0, depth).join("/")
+    const found = await lstat(join(top, above)).catch(() => undefined)
+    if (!found) return undefined
+    if (!found.isDirectory()) return above
+  }
+  return undefined
+}
+
+/** Paths without those behind a file or a link, at which git refuses to look. */
+export async function reachable(top: string, paths: readonly string[]): Promise<readonly string[]> {
+  const obstacles = await Promise.all(paths.map((path) => obstacleAbove(top, path)))
+  return paths.filter((_, nth) => obstacles[nth] === undefined)
 }
 
 /** Options for git commands in a checkout. They name the repository, so that git does not search for it. */

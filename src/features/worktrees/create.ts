@@ -7,7 +7,7 @@ import { oneLine, tail } from "../../lib/text.ts"
 import type { EnterRequest, OpencodeFolder } from "../../runtime/places/place.ts"
 import { type CommandResult, lastLines, runCommand } from "../../runtime/places/run-command.ts"
 import { applyChanges } from "./apply.ts"
-import { type Checkout, type SourceCheckout, sourceCheckout } from "./checkout.ts"
+import { type Checkout, obstacleAbove, type SourceCheckout, sourceCheckout } from "./checkout.ts"
 import { conflictCommit, unsolvedIn, withMarks } from "./conflicts.ts"
 import {
   BOUNDS,
@@ -271,6 +271,7 @@ async function equip(
   const all = [...placed]
   for (const folder of configFolder ? opencodePackages.fromOwn : []) {
     const { own, installs } = configFolder as OpencodeFolder
+    if ((await obstacleAbove(worktree.top, join(folder, "node_modules"))) !== undefined) continue
     const present = installs.filter((name) => existsSync(join(own, name)))
     const brought = await copyEntries(own, join(worktree.top, folder), present, mostBytes, signal)
     all.push(...brought.placed.map((name) => join(folder, name)))

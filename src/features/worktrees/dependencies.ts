@@ -6,7 +6,7 @@ import { replaceFile } from "../../lib/atomic-file.ts"
 import { succeeds } from "../../lib/promises.ts"
 import type { OpencodeFolder } from "../../runtime/places/place.ts"
 import { outputOf, runBounded } from "../../runtime/places/process.ts"
-import { type Checkout, gitOptions } from "./checkout.ts"
+import { type Checkout, gitOptions, obstacleAbove } from "./checkout.ts"
 import { gitList } from "./git.ts"
 
 /**
@@ -202,6 +202,7 @@ export async function copyEntries(
   const failed: string[] = []
   for (const name of names) {
     if (signal?.aborted) break
+    if ((await obstacleAbove(to, name)) !== undefined) continue
     const problem = await copied(join(from, name), join(to, name), signal)
     if (problem === "there") continue
     if (problem === undefined || existsSync(join(to, name))) placed.push(name)
@@ -227,8 +228,6 @@ async function copied(from: string, to: string, signal?: AbortSignal): Promise<s
     await outputOf("cp", [...args, from, to], { cwd: dirname(to), timeLimit: COPY_LIMIT_MS, signal })
     return undefined
   } catch (error) {
-    // A file or a link has the name of a folder that the copy needs.
-    if (/^(EEXIST|ENOTDIR|ELOOP)$/.test((error as { code?: string }).code ?? "")) return "there"
     return messageOf(error)
   }
 }

@@ -3,8 +3,9 @@ import { lstat, mkdir, readdir, readlink, rename, rm, stat } from "node:fs/promi
 import { basename, dirname, join, relative, resolve } from "node:path"
 import { z } from "zod"
 import { listed } from "../../core/errors.ts"
+import { succeeds } from "../../lib/promises.ts"
 import { oneLine } from "../../lib/text.ts"
-import { type Checkout, gitOptions, sharedGitOptions, treeOf } from "./checkout.ts"
+import { type Checkout, gitOptions, obstacleAbove, sharedGitOptions, treeOf } from "./checkout.ts"
 import { copiedEntriesIn, ignoredNames } from "./dependencies.ts"
 import { git, gitLine, gitList } from "./git.ts"
 import { writeBlob } from "./objects.ts"
@@ -198,20 +199,17 @@ export async function bringIgnored(from: Checkout, taskID: string, worktree: Che
       await git(["-c", "core.autocrlf=false", "-c", "core.eol=lf", "checkout-index", "--all", "--quiet"], run)
     })
     for (const name of await gitList(["ls-tree", "-r", "-z", "--name-only", old], sharedGitOptions(from)))
-      await moveTo(join(folder, name), join(worktree.top, name))
+      await moveTo(worktree.top, name, folder)
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
 }
 
-async function moveTo(file: string, target: string): Promise<void> {
-  if (await lstat(target).catch(() => undefined)) return
-  // Creating the folder fails if a file of the task has its name: the ignored file is then not restored.
-  const isRoom = await mkdir(dirname(target), { recursive: true }).then(
-    () => true,
-    () => false,
-  )
-  if (isRoom) await rename(file, target)
+async function moveTo(top: string, name: string, from: string): Promise<void> {
+  const target = join(top, name)
+  if ((await obstacleAbove(top, name)) !== undefined || (await succeeds(lstat(target)))) return
+  await mkdir(dirname(target), { recursive: true })
+  await rename(join(from, name), target)
 }
 
 /** Ignored files and links of a worktree. Files of tools and copied dependencies are left out. */

@@ -1,11 +1,19 @@
 import { constants } from "node:fs"
 import { access, lstat, rm } from "node:fs/promises"
-import { dirname, join } from "node:path"
+import { join } from "node:path"
 import { CallError, listed } from "../../core/errors.ts"
 import { succeeds } from "../../lib/promises.ts"
 import type { Fault, MergeResult, SweptLeftover } from "../../runtime/places/place.ts"
 import { applyChanges, PartialExchange, PathBlocked } from "./apply.ts"
-import { type Checkout, gitOptions, requireCheckout, treeOf, underWay, type WorkingCheckout } from "./checkout.ts"
+import {
+  type Checkout,
+  gitOptions,
+  obstacleAbove,
+  requireCheckout,
+  treeOf,
+  underWay,
+  type WorkingCheckout,
+} from "./checkout.ts"
 import { unsolvedIn } from "./conflicts.ts"
 import { type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { git, gitLine, gitList } from "./git.ts"
@@ -137,7 +145,7 @@ const TEXTS: Record<Hindrance, (names: string) => string> = {
  * where the states fit.
  */
 async function adviceOn(original: Checkout, paths: readonly string[]): Promise<string> {
-  const blocking = await Promise.all(paths.map((path) => blocker(original.top, path)))
+  const blocking = await Promise.all(paths.map(async (path) => (await obstacleAbove(original.top, path)) ?? path))
   const [{ flags, tracked }, ignored] = await Promise.all([trackedOf(original, paths), ignoredOf(original, blocking)])
   const found = new Map<Hindrance, Set<string>>()
   for (const [nth, path] of paths.entries()) {
@@ -149,15 +157,6 @@ async function adviceOn(original: Checkout, paths: readonly string[]): Promise<s
 }
 
 const stat = (original: Checkout, path: string) => lstat(join(original.top, path)).catch(() => undefined)
-
-/** Path that blocks a merge: a file where a folder is needed, or else the path itself. */
-async function blocker(top: string, path: string): Promise<string> {
-  for (let above = dirname(path); above !== "."; above = dirname(above)) {
-    const found = await lstat(join(top, above)).catch(() => undefined)
-    if (found && !found.isDirectory()) return above
-  }
-  return path
-}
 
 const flagged = async (original: Checkout, path: string): Promise<Hindrance> =>
   (await stat(original, path)) ? "hidden" : "sparse"

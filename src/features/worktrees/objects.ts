@@ -1,6 +1,6 @@
 import { named } from "../../present/summary.ts"
 import type { ChangeStats } from "../../runtime/places/place.ts"
-import { type Checkout, gitOptions } from "./checkout.ts"
+import { type Checkout, gitOptions, reachable } from "./checkout.ts"
 import { listSome } from "./dependencies.ts"
 import { absentFilters, git, gitLine, gitList } from "./git.ts"
 
@@ -70,8 +70,9 @@ export async function splitChanges(
 const isNewHidden = ({ path, from }: Change): boolean => path.startsWith(".") && from === undefined
 
 async function ignoredOf(checkout: Checkout, paths: readonly string[]): Promise<readonly string[]> {
-  if (paths.length === 0) return []
-  return gitList(["check-ignore", "-z", "--stdin"], { ...gitOptions(checkout), input: paths.join("\0"), accept: [1] })
+  const input = (await reachable(checkout.top, paths)).join("\0")
+  if (input === "") return []
+  return gitList(["check-ignore", "-z", "--stdin"], { ...gitOptions(checkout), input, accept: [1] })
 }
 
 /** Notes for the parent on new hidden files, and on hidden files at the top that its folder ignores. */

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os"
 import { join, relative } from "node:path"
 import { succeeds } from "../../lib/promises.ts"
 import { ownFolders } from "../../runtime/places/root.ts"
-import { type Checkout, gitOptions, isAncestor, sharedGitOptions, treeOf } from "./checkout.ts"
+import { type Checkout, gitOptions, isAncestor, reachable, sharedGitOptions, treeOf } from "./checkout.ts"
 import { copiedEntriesIn } from "./dependencies.ts"
 import { git, gitLine, gitList, retryOn } from "./git.ts"
 import { hasMarker } from "./worktree.ts"
@@ -155,7 +155,8 @@ async function scopeOf(checkout: Checkout): Promise<Scope> {
   const { top, prefix } = checkout
   if (prefix === undefined) return { tracked: ALL, untracked: ALL }
   const folders = await Promise.all(ownFolders().map((folder) => realpath(folder).catch(() => folder)))
-  const own = folders.map((folder) => relative(top, folder)).filter((path) => path !== "" && !path.startsWith(".."))
+  const inside = folders.map((folder) => relative(top, folder)).filter((path) => path !== "" && !path.startsWith(".."))
+  const own = await reachable(top, inside)
   const but = own.map(excluded)
   if (!(await showsNoUntracked(checkout))) {
     const all = [".", ...but]
@@ -248,7 +249,7 @@ async function tooLarge(checkout: Checkout, names: readonly string[]): Promise<s
  * Removes copied dependencies from a worktree's index. Returns pathspecs that exclude those that git does not ignore.
  */
 async function withoutPlaced(checkout: Checkout, index: string): Promise<readonly string[]> {
-  const placed = await copiedEntriesIn(checkout)
+  const placed = await reachable(checkout.top, await copiedEntriesIn(checkout))
   if (placed.length === 0) return []
   const specs = placed.map((name) => `:(top,literal)${name}`)
   const input = specs.join("\0")

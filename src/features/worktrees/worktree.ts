@@ -17,9 +17,10 @@ import { dirname, join, resolve } from "node:path"
 import { z } from "zod"
 import { readJson, writeJson } from "../../lib/leases.ts"
 import type { Processes } from "../../lib/lock.ts"
+import { succeeds } from "../../lib/promises.ts"
 import { CaptureError } from "../../runtime/places/place.ts"
 import { runBounded } from "../../runtime/places/process.ts"
-import { type Checkout, findCheckout, gitOptions, sharedGitOptions } from "./checkout.ts"
+import { type Checkout, findCheckout, gitOptions, obstacleAbove, sharedGitOptions } from "./checkout.ts"
 import { copiedEntriesIn, redirectLink } from "./dependencies.ts"
 import { GitError, git, gitList, retryOn } from "./git.ts"
 import { SUBMODULE } from "./objects.ts"
@@ -307,14 +308,8 @@ export async function ignoredIn(from: Checkout, patterns: readonly string[]): Pr
 
 async function copyOne(original: string, copy: string, name: string): Promise<void> {
   const [from, to] = [join(original, name), join(copy, name)]
-  try {
-    await mkdir(dirname(to), { recursive: true })
-  } catch (error) {
-    // A file or a link has the name of the folder, so the ignored file is not copied.
-    if (/^(EEXIST|ENOTDIR|ELOOP)$/.test((error as { code?: string }).code ?? "")) return
-    throw error
-  }
-  if (existsSync(to)) return
+  if ((await obstacleAbove(copy, name)) !== undefined || (await succeeds(lstat(to)))) return
+  await mkdir(dirname(to), { recursive: true })
   if ((await lstat(from)).isSymbolicLink()) {
     const target = await readlink(from)
     await symlink((await redirectLink({ from: original, to: copy }, name, target)) ?? target, to)
