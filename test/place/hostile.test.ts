@@ -178,6 +178,31 @@ test.each([
   })
 })
 
+test("files that git cannot take hold back no other work, and keep their worktree's folder", async () => {
+  const attributes =
+    "*.bom working-tree-encoding=UTF-16\n*.le working-tree-encoding=UTF-16LE\n*.rc working-tree-encoding=UTF-16 eol=lf\n"
+  const rc = Buffer.from("\ufefftracked\n", "utf16le")
+  user.write(".gitattributes", attributes).write("a", "a\n").write("tracked.rc", rc).commit()
+  const child = await bench.ready()
+  const long = "folder with a long name/".repeat(12)
+  child.write("a", "work\n").write("it's/git~1", "x").write("line\nbreak/git~1", "x").write(`${long}git~1`, "x")
+  child
+    .write("new's.bom", "no mark\n")
+    .write("x.le", Buffer.from("\ufeffx", "utf16le"))
+    .write("tracked.rc", "UTF-8 now\n")
+  const { files, unsaved, held } = await bench.places.archive(ID, user.top)
+  expect([files, held]).toEqual([["a"], child.top])
+  expect([...unsaved].sort()).toEqual([
+    `${long}git~1`,
+    "it's/git~1",
+    "line\nbreak/git~1",
+    "new's.bom",
+    "tracked.rc",
+    "x.le",
+  ])
+  expect(child.read("tracked.rc")).toBe("UTF-8 now\n")
+})
+
 test("names that differ only in case are two names if the disk says so, whatever git's setting", async () => {
   user.git("config", "core.ignorecase", "true")
   user.write("readme.md", "x\n").write("Dir/a", "a\n").commit()

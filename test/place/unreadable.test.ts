@@ -87,6 +87,22 @@ test("an agent's unreadable files are not lost: their folder stays and is report
   expect(child.has("made/by it")).toBe(true)
 })
 
+test("an agent's folder that may only be listed does not hold back other work, and stays with what is in it", () => {
+  user.write("d/tracked", "t\n").commit()
+  const { directory } = step<PreparedWorktree>("ready")
+  const child = new Repository(directory)
+  child
+    .write("a", text({ 1: "theirs" }))
+    .write("d/tracked", "theirs\n")
+    .write("made/by it", "x")
+  for (const folder of ["d", "made"]) chmodSync(join(child.top, folder), 0o444)
+  const archived = step<ArchiveResult>("archive")
+  expect(archived).toMatchObject({ files: ["a"], held: directory })
+  expect([...archived.unsaved].sort()).toEqual(["d/tracked", "made/by it"])
+  for (const folder of ["d", "made"]) chmodSync(join(child.top, folder), 0o755)
+  expect(child.read("d/tracked")).toBe("theirs\n")
+})
+
 describe("folders without write permission", () => {
   const locked = (folder: string, work: () => void) => {
     execFileSync("chmod", ["-R", "a-w", join(user.top, folder)])

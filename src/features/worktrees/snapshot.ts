@@ -3,7 +3,6 @@ import { constants, existsSync } from "node:fs"
 import { access, copyFile, lstat, mkdtemp, realpath, rm, stat, utimes } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join, relative } from "node:path"
-import { succeeds } from "../../lib/promises.ts"
 import { ownFolders } from "../../runtime/places/root.ts"
 import { type Checkout, gitOptions, isAncestor, reachable, sharedGitOptions, treeOf } from "./checkout.ts"
 import { copiedEntriesIn } from "./dependencies.ts"
@@ -185,28 +184,30 @@ async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
   const folders = [...warnings.matchAll(NOT_OPENED)].map(([, folder = ""]) => folder)
   const large = await tooLarge(checkout, others)
   const refused: string[] = []
-  const add = async (without: readonly string[]): Promise<void> => {
+  /** Returns git's warnings. */
+  const add = async (without: readonly string[]): Promise<string> => {
     const but = [...placed, ...[...without, ...large, ...refused].map(excluded)]
-    const take = (paths: readonly string[], which: string) =>
-      git(["add", which, "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"], {
-        ...run,
-        input: [...paths, ...but].join("\0"),
-      })
+    const take = async (paths: readonly string[], which: string) => {
+      const input = [...paths, ...but].join("\0")
+      const args = ["add", which, "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"]
+      return (await git(args, { ...run, input })).warnings
+    }
     try {
-      if (scope.tracked !== scope.untracked) await take(scope.tracked, "--update")
-      if (scope.untracked.length > 0) await take(scope.untracked, "--all")
+      const updated = scope.tracked === scope.untracked ? "" : await take(scope.tracked, "--update")
+      return updated + (scope.untracked.length > 0 ? await take(scope.untracked, "--all") : "")
     } catch (error) {
-      const [, name] = REFUSED.exec(String(error)) ?? []
-      if (name === undefined || refused.length === MOST_REFUSED) throw error
-      refused.push(LIKE_GITS.exec(name)?.[0] ?? name)
-      await add(without)
+      const name = refusedIn(String(error))
+      if (name === undefined || refused.includes(name) || refused.length === MOST_REFUSED) throw error
+      refused.push(name)
+      return add(without)
     }
   }
   const changed = () => gitList(["ls-files", "--modified", "-z"], run)
   const leftOut = (files: readonly string[]) => ({ nested, unreadable: [...folders, ...files, ...large, ...refused] })
   try {
-    await add(nested)
-    return leftOut([])
+    // Git only warns of tracked files that it may not look at.
+    const warned = await add(nested)
+    return leftOut(DENIED.test(warned) ? await unreadable(checkout, await changed()) : [])
   } catch (error) {
     if (!NOT_ADDED.test(String(error))) throw error
     const gone = await replaced(checkout, await changed())
@@ -272,19 +273,40 @@ async function replaced(checkout: Checkout, names: readonly string[]): Promise<s
   return found
 }
 
-/** Git's message for a name that it refuses, because on some disk the name means git's own files. */
-const REFUSED = /invalid path '([^']+)'/
+/**
+ * Git's messages for a name that it refuses, because on some disk the name means git's own files, and for a file that is
+ * not in the encoding of its attributes. Names may hold anything, and of a long message only the end is known.
+ */
+const REFUSED = [
+  /unable to add '(.+)' to index/s,
+  /BOM is \w+ in '(.+)' if encoded as /s,
+  /failed to encode '(.+)' from /s,
+  /encoding '(.+)' from .+ and back is not the same/s,
+]
 const LIKE_GITS = /^(?:[^/]+\/)*?(?:\.git|git~1)[ .]*(?:[:\\][^/]*)?(?=\/|$)/i
 const MOST_REFUSED = 50
+const DENIED = /Permission denied/
 const NOT_ADDED = /Permission denied|can only add regular files/
 const NOT_OPENED = /^warning: could not open directory '(.*)\/': Permission denied$/gm
+
+/** The path that git refused, or the folder above it whose name is the reason; undefined for another error. */
+function refusedIn(error: string): string | undefined {
+  for (const message of REFUSED) {
+    const [, name] = message.exec(error) ?? []
+    if (name !== undefined) return LIKE_GITS.exec(name)?.[0] ?? name
+  }
+  return undefined
+}
 
 async function unreadable(checkout: Checkout, names: readonly string[]): Promise<string[]> {
   const found: string[] = []
   for (const name of new Set(names)) {
     const file = join(checkout.top, name)
-    const stat = await lstat(file).catch(() => undefined)
-    if (stat?.isFile() && !(await succeeds(access(file, constants.R_OK)))) found.push(name)
+    try {
+      if ((await lstat(file)).isFile()) await access(file, constants.R_OK)
+    } catch (error) {
+      if ((error as { code?: string }).code === "EACCES") found.push(name)
+    }
   }
   return found
 }
