@@ -21,9 +21,11 @@ afterEach(() => rmSync(root, { recursive: true, force: true, maxRetries: 5, retr
 
 const kills = () => (existsSync(join(root, "kills")) ? readFileSync(join(root, "kills"), "utf8") : "")
 const machine = {
+  name: "big",
   run: async (line: string) => {
     const noted = `kill() { echo "$*" >>'${root}/kills'; }\n${line}`
-    return { out: spawnSync("sh", ["-c", noted]).stdout, errors: "", code: 0 }
+    const { stdout: out, stderr, status: code } = spawnSync("sh", ["-c", noted], { stdio: ["ignore", "pipe", "pipe"] })
+    return { out, errors: String(stderr), code }
   },
 } as unknown as Machine
 
@@ -49,3 +51,21 @@ test.each(["", "0", "1", "-1", "1 2"])(
     expect(kills()).toBe("")
   },
 )
+
+const job = (command: string, within = folder) =>
+  runJob(machine, { taskID: "bg_1", command, folder: within, timeLimit: 5000, signal: new AbortController().signal })
+
+test("a job ends with its command's exit code and output", async () => {
+  expect(await job("echo said; exit 3")).toEqual({ exitCode: 3, output: "said\n" })
+})
+
+// As on a full disk, where the file is made and stays empty.
+test("a job whose exit code could not be stored has not passed", async () => {
+  const result = await job(`echo said; mkdir '${folder}.job/code.new'; exit 3`)
+  expect(result).toEqual({ why: "not started", output: "its exit code could not be stored on big" })
+})
+
+test("a job in a folder that is gone ends at once and says so", async () => {
+  const result = await job("true", join(root, "gone"))
+  expect(result).toMatchObject({ why: "not started", output: expect.stringContaining("gone") })
+})

@@ -186,6 +186,7 @@ type Job = {
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
 const LOOK_MS = 300
+const NO_OUTPUT = new Uint8Array(0)
 /** Most bytes that are read from the end of a job's output. */
 const MOST_OUTPUT_BYTES = 65_536
 
@@ -200,34 +201,35 @@ export async function runJob(
   const files = quoted(`${folder}.job`)
   const id = `${taskID}-${Date.now().toString(36)}`
   const line = [
-    `f=${files}; rm -rf "$f"; mkdir -p "$f" || exit 1`,
-    `echo ${quoted(id)} >"$f/id"`,
-    `cd ${quoted(folder)} || exit 1`,
+    `f=${files}; rm -rf "$f"; cd ${quoted(folder)} && mkdir -p "$f" && echo ${quoted(id)} >"$f/id" || exit 1`,
     `setsid=$(command -v setsid); nohup $setsid sh -c 'echo $$ >"$0/pid"; sh -c "$1" >"$0/out" 2>&1 </dev/null; echo $? >"$0/code.new"; mv "$0/code.new" "$0/code"' "$f" ${quoted(command)} >/dev/null 2>&1 </dev/null &`,
   ].join("\n")
   const deadline = timeLimit > 0 ? Date.now() + timeLimit : Number.POSITIVE_INFINITY
   const look = `f=${files}; [ "$(cat "$f/id" 2>/dev/null)" = ${quoted(id)} ] || { echo none; exit 0; }; if [ -e "$f/code" ]; then echo "ended $(cat "$f/code")"; tail -c ${MOST_OUTPUT_BYTES} "$f/out"; else echo running; fi`
   const kill = `f=${files}; p=$(cat "$f/pid" 2>/dev/null); [ "$p" -gt 1 ] 2>/dev/null && { kill -- -"$p" 2>/dev/null || kill "$p"; sleep 1; kill -9 -- -"$p" 2>/dev/null; }; tail -c ${MOST_OUTPUT_BYTES} "$f/out" 2>/dev/null; rm -rf "$f"`
-  const runRemote = async (what: string): Promise<string | undefined> => {
-    try {
-      return textOf((await machine.run(what)).out)
-    } catch (error) {
+  const runRemote = (what: string) =>
+    machine.run(what).catch((error) => {
       if (error instanceof NoContact) return undefined
       throw error
-    }
-  }
+    })
+  const outputOf = async (what: string) => textOf((await runRemote(what))?.out ?? NO_OUTPUT)
+  const notStarted = (output: string): CommandResult => ({ why: "not started", output })
   for (;;) {
-    const said = (await runRemote(look)) ?? ""
+    const said = await outputOf(look)
     const [first = "", ...rest] = said.split("\n")
     if (first.startsWith("ended ")) {
       await runRemote(`rm -rf ${files}`)
-      return { exitCode: Number(first.slice("ended ".length)), output: tail(rest.join("\n"), MOST_OUTPUT_BYTES) }
+      const code = first.slice("ended ".length)
+      // A full disk leaves the file empty.
+      if (!/^\d+$/.test(code)) return notStarted(`its exit code could not be stored on ${machine.name}`)
+      return { exitCode: Number(code), output: tail(rest.join("\n"), MOST_OUTPUT_BYTES) }
     }
     if (signal.aborted || Date.now() >= deadline) {
-      const output = (await runRemote(kill)) ?? ""
+      const output = await outputOf(kill)
       return { why: signal.aborted ? "stopped" : "time", output }
     }
-    if (first === "none") await runRemote(line)
+    const begun = first === "none" ? await runRemote(line) : undefined
+    if (begun && begun.code !== 0) return notStarted(oneLine(begun.errors))
     await sleep(LOOK_MS, undefined, { ref: false })
   }
 }
