@@ -222,6 +222,8 @@ export class BoardScheduler {
     })
     if (!exists) {
       if (mainFolder.isHere) this.#notices.tell(await store.look())
+      // If the file has gone, its tasks' runs are stopped and an open purse ends.
+      if (this.#lease) await this.look()
       return
     }
     if (!mainFolder.isHere) {

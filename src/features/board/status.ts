@@ -53,7 +53,8 @@ export function stateOf(state: BoardState, task: BoardTask, context: StatusConte
   if (failures >= MOST_FAILURES)
     return withReason("rests", `${failures} runs failed, the last one: ${failure ?? "no reason given"}`)
   if ((wake || isReady(state, task)) && budget !== undefined) return withReason("rests", `budget: ${budget}`)
-  if (isIdle(state, task.id)) return withReason("rests", "no progress")
+  const after = failure === undefined ? "" : ` (the last run failed: ${clipped(failure)})`
+  if (isIdle(state, task.id)) return withReason("rests", `no progress${after}`)
   if (isUsedUp(state, context.now) && wake?.cause !== "hand")
     return withReason(
       "rests",
@@ -64,7 +65,6 @@ export function stateOf(state: BoardState, task: BoardTask, context: StatusConte
   const subtask = waitsFor(state, task)
   if (subtask) return { state: "waits", reason: `#${subtask.id}`, text: `waits for #${subtask.id}` }
   if (context.nextTick === "") return withReason("rests", "the schedule has no further time")
-  const after = failure === undefined ? "" : ` (the last run failed: ${clipped(failure)})`
   return { state: "next run", reason: `${context.nextTick}${after}`, text: `next run ${context.nextTick}${after}` }
 }
 

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { USER } from "../../../src/features/board/service.ts"
@@ -387,6 +387,60 @@ describe("a purse", () => {
     expect(rig.surroundings.prompts).toHaveLength(1)
     expect((await report()).why).toBe("closed")
     expect(rig.surroundings.logs.join()).toContain("the report of a purse could not be written into the project")
+  })
+
+  test("a purse reports why a task rests", async () => {
+    const one = await task("one", ["first"])
+    await open()
+    await rig.settle()
+    for (let round = 0; round < 2; round++) {
+      await rig.clock.advance(1000)
+      rig.runs.fail(one.threadId)
+      await rig.settle()
+    }
+    const next = "rests: no progress (the last run failed: the model was out)"
+    const row = { result: "partial", text: "0 of 1 steps.", next }
+    expect(await report()).toMatchObject({ why: "nothing left", tasks: [row] })
+  })
+
+  test("a purse's report puts nothing before a model that somebody wrote into the board's file", async () => {
+    const [one] = [await task("one", ["first"]), await task("two")]
+    await open(5, 1)
+    await rig.settle()
+    const file = join(rig.folder, ".opencode", "tasks", "tasks.json")
+    const written = JSON.parse(readFileSync(file, "utf8"))
+    const [changed] = written.tasks
+    changed.title = "EVIL"
+    changed.steps[0].title = "EVIL"
+    written.tasks.push({ id: "9", title: "EVIL", owner: "build", status: "active", steps: [{ title: "EVIL" }] })
+    writeFileSync(file, JSON.stringify(written))
+    await rig.settle()
+    rig.runs.end(one.threadId)
+    await rig.board.purse.close(USER)
+    await rig.settle()
+    const { tasks, text } = await report()
+    const next = "waiting for a person: changed outside; look at it and start it"
+    expect(tasks).toMatchObject([
+      { id: "1", title: "one", result: "blocked", runs: 1, next },
+      { id: "2", result: "partial" },
+      { id: "9", title: "", result: "blocked", next },
+    ])
+    expect(text).toContain(`- #9: ${next}`)
+    expect(JSON.stringify([tasks, rig.surroundings.prompts])).not.toContain("EVIL")
+  })
+
+  test("a purse ends when the board's file has gone, and says so of its tasks", async () => {
+    const one = await task("one")
+    await open(5, 1)
+    await rig.settle()
+    spend(one.threadId, 0.1)
+    rmSync(join(rig.folder, ".opencode", "tasks", "tasks.json"))
+    await rig.settle()
+    expect(rig.runs.stopped).toEqual([one.threadId])
+    expect(rig.kept.purse).toBeUndefined()
+    expect((await report()).tasks).toMatchObject([
+      { id: "1", title: "one", result: "partial", cost: 0.1, text: "It is no longer on the board." },
+    ])
   })
 
   test("a purse's report is sent once the session that opened it is idle", async () => {

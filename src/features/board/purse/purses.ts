@@ -15,8 +15,8 @@ import type { BoardCommand } from "../rules/command.ts"
 import * as rules from "../rules/purse.ts"
 import type { Runs, RunView } from "../runs.ts"
 import { type Actor, BoardError, type Purses, type PurseView, USER } from "../service.ts"
-import { type BoardState, findTask, type Purse, type PurseEnd, runStateOf, waitsFor } from "../state.ts"
-import { beginOf, isInFlight, isUnrecorded, type StatusContext, wantsRun } from "../status.ts"
+import { type BoardState, findTask, type Purse, type PurseEnd, runStateOf, trustedVersion, waitsFor } from "../state.ts"
+import { beginOf, isInFlight, isUnrecorded, type StatusContext, stateOf, wantsRun } from "../status.ts"
 import { REPORTS_FOLDER, type Store } from "../store/store.ts"
 import type { BoardTask, PurseTerms } from "../task.ts"
 import {
@@ -90,7 +90,7 @@ export class PurseManager {
     const why = purse.ending ? undefined : rules.endOf(purse, facts)
     if (why) await this.#do({ type: "end purse", why, stopped: this.#stoppedBy(purse) })
     if (why || purse.ending) {
-      await this.#finish(await this.#ports.store.read())
+      await this.#finish(await this.#ports.store.read(), context)
       return { state: await this.#ports.store.read(), mayBegin: false }
     }
     return { state, mayBegin: !rules.isOver(purse, facts) }
@@ -196,13 +196,13 @@ export class PurseManager {
   }
 
   /** Stops remaining runs, writes the report and removes the purse. Can be called again after a crash. */
-  async #finish(state: BoardState): Promise<void> {
+  async #finish(state: BoardState, context: StatusContext): Promise<void> {
     const { purse } = state
     if (!purse?.ending) return
     const { runs, opencode, store } = this.#ports
     for (const threadId of Object.keys(purse.threads))
       if (isInFlight(runs.of(threadId))) await runs.stop(threadId, PURSE_ENDED)
-    const report = await this.#reportOf(await store.read(), purse, purse.ending)
+    const report = await this.#reportOf(await store.read(), purse, purse.ending, context)
     try {
       await writeReport(store.folder, report)
     } catch (error) {
@@ -215,9 +215,9 @@ export class PurseManager {
     await this.#tell(await store.read())
   }
 
-  async #reportOf(state: BoardState, purse: Purse, ending: PurseEnd): Promise<StoredReport> {
+  async #reportOf(state: BoardState, purse: Purse, ending: PurseEnd, context: StatusContext): Promise<StoredReport> {
     const tasks: ReportTask[] = []
-    for (const id of rules.reportedIn(state, purse)) tasks.push(await this.#rowOf(state, purse, id))
+    for (const id of rules.reportedIn(state, purse)) tasks.push(await this.#rowOf(state, purse, id, context))
     const { max, until, openedAt, threads } = purse
     const isLess = Object.keys(threads).some((threadId) => this.#ports.runs.usageOf(threadId).atLeast)
     const head = {
@@ -231,10 +231,12 @@ export class PurseManager {
     return { name: ending.name, ...reportOf(head, tasks) }
   }
 
-  async #rowOf(state: BoardState, purse: Purse, id: string): Promise<ReportTask> {
+  async #rowOf(state: BoardState, purse: Purse, id: string, context: StatusContext): Promise<ReportTask> {
     const { runs, store } = this.#ports
     const open = findTask(state, id)
-    const task = open ?? (await store.find(id))
+    const task = open
+      ? trustedVersion(state, open)
+      : (state.lost.find((lost) => lost.id === id) ?? (await store.find(id)))
     const own = Object.entries(purse.threads).filter(([, thread]) => thread.id === id)
     const took = rules.taskUsage(purse, id, (threadId) => lessUsage(runs.usageOf(threadId), beforeIn(purse, threadId)))
     const figures = {
@@ -245,13 +247,17 @@ export class PurseManager {
       cost: took.cost,
     }
     const summary = await runs.account(own.at(-1)?.[0] ?? "")
-    if (!open || !task) {
-      const text = task?.status === "done" ? summary.receipt : "It was cancelled."
+    if (!open) {
+      const text = task?.status === "done" ? summary.receipt : goneText(task)
       return { ...figures, result: task?.status === "done" ? "done" : "partial", ...(text && { text }) }
     }
+    const { state: present, text: rests } = stateOf(state, open, context)
+    // Anybody may have written such a task: the report, which a model reads, has none of its text.
+    if (present === "waiting for a person") return { ...figures, result: "blocked", next: rests }
     const { result, text } = rules.openTaskResult(state, purse, id)
     const told = text ?? (result === "partial" ? partialText(open, summary.lastWord) : undefined)
-    return { ...figures, result, ...(told && { text: told }), next: nextOf(state, open, result, text) }
+    const next = present === "rests" ? rests : nextOf(state, open, result, text)
+    return { ...figures, result, ...(told && { text: told }), next }
   }
 
   /** Sends the report to the session that opened the purse. A busy session gets the report at a later look. */
@@ -279,6 +285,9 @@ export class PurseManager {
 }
 
 const beforeIn = ({ threads }: Purse, threadId: string): Usage => threads[threadId]?.before ?? NO_USAGE
+
+const goneText = (task: Pick<BoardTask, "status"> | undefined): string =>
+  task?.status === "canceled" ? "It was cancelled." : "It is no longer on the board."
 
 function partialText({ steps }: BoardTask, lastWord = ""): string {
   const done = steps.filter((step) => step.done).length
