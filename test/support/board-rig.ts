@@ -43,6 +43,14 @@ export class FakeRuns implements Runs {
   async ready() {}
   async refresh() {}
 
+  /** What tasks of threads have cost that no process of this board knows yet. */
+  readonly unknown = new Map<string, number>()
+
+  async know(sessionID: string): Promise<void> {
+    this.costs.set(sessionID, (this.costs.get(sessionID) ?? 0) + (this.unknown.get(sessionID) ?? 0))
+    this.unknown.delete(sessionID)
+  }
+
   of(sessionID: string): RunView | undefined {
     return this.#views.get(sessionID)
   }

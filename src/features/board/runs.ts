@@ -45,6 +45,8 @@ export interface Runs {
   ready(): Promise<void>
   /** Reads the runs of other processes again. Never rejects. */
   refresh(): Promise<void>
+  /** Reads the tasks that the thread has launched, however long ago, so that their usage is known. Never rejects. */
+  know(sessionID: string): Promise<void>
   /** Newest known run of the thread. */
   of(sessionID: string): RunView | undefined
   /** Starts a run in a thread. Rejects where the run is refused, and then has changed nothing. */
@@ -99,6 +101,10 @@ export class ManagerRuns implements Runs {
 
   refresh(): Promise<void> {
     return this.#manager.unattended.refresh(this.#clock.now() - LOOK_BACK_MS)
+  }
+
+  know(sessionID: string): Promise<void> {
+    return this.#manager.ready(sessionID)
   }
 
   of(sessionID: string): RunView | undefined {

@@ -76,6 +76,29 @@ describe("the limits of a purse's runs", () => {
     expect(runs.usageOf("ses_nobody")).toEqual(NO_USAGE)
   })
 
+  test("a purse does not pay what a thread's tasks cost more than a week before", async () => {
+    const { rig, sessions } = rigged()
+    const [sessionID = ""] = sessions
+    for (const prompt of ["THREAD", "CHILD"]) rig.onPrompt(prompt, { text: "done", ...CENT })
+    const start = async (runs: ManagerRuns) => {
+      await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "THREAD" })
+      await rig.clock.until(() => runs.of(sessionID)?.state === "ended")
+    }
+    await start(new ManagerRuns(rig.manager, Promise.resolve(), rig.clock))
+    const child = await rig.launch({ prompt: "CHILD" }, sessionID)
+    await rig.ended(child.id, sessionID)
+    await rig.clock.advance(8 * 24 * HOUR_MS)
+    rig.restart()
+    await rig.manager.recover()
+    const runs = new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
+    await runs.know(sessionID)
+    const [openedAt, threads] = [rig.clock.now(), { [sessionID]: runs.usageOf(sessionID) }]
+    runs.usePurse({ max: 1, openedAt, until: openedAt + HOUR_MS, threads })
+    await start(runs)
+    await rig.manager.ready(sessionID)
+    expect(runs.ofPurse().used.cost).toBeCloseTo(0.01)
+  })
+
   test("runs paid by a purse say their last word before its deadline and are stopped then", async () => {
     const { rig, runs, sessions, start, open, ended } = rigged({ ms: 60_000, taskTimeout: 0 })
     open(100, 1)

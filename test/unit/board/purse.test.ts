@@ -114,6 +114,27 @@ describe("a purse", () => {
     expect((await rig.board.purse.view())?.text).toMatch(/^\$0\.25(00)? of \$5\.00 until .*, 1 at work$/)
   })
 
+  test("a purse does not count old tasks of a thread that are found while it is open", async () => {
+    const one = await task("one")
+    rig.runs.unknown.set(one.threadId, 3)
+    await open(5)
+    await rig.settle()
+    // The thread uses its tasks.
+    await rig.runs.know(one.threadId)
+    expect(await rig.board.purse.view()).toMatchObject({ spent: 0 })
+    spend(one.threadId, 0.25)
+    // A process that starts now does not know them.
+    rig.runs.unknown.set(one.threadId, 3)
+    spend(one.threadId, -3)
+    await rig.kill()
+    const { folder, state, clock, runs } = rig
+    const other = new BoardRig({ folder, state, clock, runs })
+    await other.open.start()
+    await other.settle()
+    expect(await other.board.purse.view()).toMatchObject({ spent: 0.25 })
+    await other.close()
+  })
+
   test("a purse does not end because its only run ends during a look at the board", async () => {
     const one = await task("one", ["first", "second"])
     await open()

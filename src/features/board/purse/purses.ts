@@ -82,6 +82,8 @@ export class PurseManager {
       if (this.#isUsed) this.#use(undefined)
       return { state, mayBegin: true }
     }
+    // A process that has just started knows only what paid threads have launched lately.
+    if (!this.#isUsed) await Promise.all(Object.keys(state.purse.threads).map((id) => this.#ports.runs.know(id)))
     state = await this.#payForAll(state, flights)
     const { purse } = state
     if (!purse) return { state, mayBegin: true }
@@ -138,11 +140,13 @@ export class PurseManager {
   }
 
   /** `counts`: whether the purse pays the thread's newest run, so that the report counts this run. */
-  #pay(id: string, threadId: string, counts: boolean): Promise<void> {
+  async #pay(id: string, threadId: string, counts: boolean): Promise<void> {
     const { runs } = this.#ports
+    // Otherwise the purse would pay for earlier tasks of the thread that are found only after this.
+    await runs.know(threadId)
     const run = runs.of(threadId)
     const newest = run && (counts || !isInFlight(run)) ? { run: { began: beginOf(run), counts } } : {}
-    return this.#do({ type: "pay", id, threadId, before: runs.usageOf(threadId), ...newest })
+    await this.#do({ type: "pay", id, threadId, before: runs.usageOf(threadId), ...newest })
   }
 
   #use(purse: Purse | undefined): void {
