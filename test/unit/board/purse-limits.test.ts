@@ -93,7 +93,7 @@ describe("the limits of a purse's runs", () => {
     const runs = new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
     await runs.know(sessionID)
     const [openedAt, threads] = [rig.clock.now(), { [sessionID]: runs.usageOf(sessionID) }]
-    runs.usePurse({ max: 1, openedAt, until: openedAt + HOUR_MS, threads })
+    runs.usePurse({ words: PURSE_WORDS, max: 1, openedAt, until: openedAt + HOUR_MS, threads })
     await start(runs)
     await rig.manager.ready(sessionID)
     expect(runs.ofPurse().used.cost).toBeCloseTo(0.01)
