@@ -14,6 +14,9 @@ export type Block =
     }
   | { readonly by: string; readonly ends: Ending }
 
+/** Source of the block of a run that waits for a free slot. `behind`: model, place or agent that has no free slot. */
+export const SLOTS = "slots"
+
 /**
  * A feature or a part of the runtime that may block runs. The scheduler asks every source about every waiting run, and
  * only the scheduler admits runs.

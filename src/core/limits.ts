@@ -23,8 +23,8 @@ const never = () => false
 
 /** Slots that tasks hold now. They are counted from the tasks themselves, so no slot can leak. */
 export type Slots = {
-  /** Whether a limit keeps the task from taking a slot. */
-  isFull(task: Task): boolean
+  /** Limit that keeps the task from taking a slot. `of`: its model, place or agent; absent for its session's limit. */
+  fullLimit(task: Task): { readonly of?: string } | undefined
   take(task: Task): void
 }
 
@@ -52,19 +52,20 @@ export function slotsHeld(
     const key = modelKeyOf(task)
     if (key !== undefined) add(byModel, key)
   }
-  const isFull = (task: Task) => {
-    if (task.group) return false
+  const fullLimit = (task: Task) => {
+    if (task.group) return undefined
+    const { agent, place } = task
     const most = isUnattended(task) ? (limits.maxUnattended ?? 0) : limits.maxConcurrentTasks
-    if (!below(bySession.get(slotSessionOf(task)), most)) return true
+    if (!below(bySession.get(slotSessionOf(task)), most)) return {}
     const key = modelKeyOf(task)
     const limit = key === undefined ? 0 : own(limits.maxConcurrentPerModel, key, 0)
-    if (key !== undefined && !below(byModel.get(key), limit)) return true
-    if (task.place && !below(byPlace.get(task.place.kind), mostIn(task.place.kind))) return true
-    const { maxConcurrent = 0 } = own(limits.agents ?? {}, task.agent, {})
-    return !below(byAgent.get(task.agent), maxConcurrent)
+    if (key !== undefined && !below(byModel.get(key), limit)) return { of: key }
+    if (place && !below(byPlace.get(place.kind), mostIn(place.kind))) return { of: place.kind }
+    const { maxConcurrent = 0 } = own(limits.agents ?? {}, agent, {})
+    return below(byAgent.get(agent), maxConcurrent) ? undefined : { of: `agent ${agent}` }
   }
   for (const task of holders) take(task)
-  return { isFull, take }
+  return { fullLimit, take }
 }
 
 /**

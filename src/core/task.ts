@@ -28,6 +28,7 @@ export { STATUSES } from "./record.ts"
 /** Activity of a task that has not ended. Derived by `phaseOf`, never stored. */
 export type Phase =
   | "queued"
+  | `queued for ${string}`
   | "working"
   | "retrying"
   | "waiting for permission"
@@ -195,18 +196,19 @@ export function waited(task: Task, now: number): number {
 export type PhaseFacts = Pick<Progress, "asks" | "begun" | "away" | "preparing" | "retry" | "idle">
 
 /**
- * Phase of an active task. `ownTasks`: its children are active; `waitsFor`: tasks that must complete first; `pausedAs`:
- * text of its pause.
+ * Phase of an active task. `ownTasks`: its children are active; `queuedAs`: what it, or the next member of a group, waits
+ * for before it begins; `pausedAs`: text of its pause.
  */
 export function phaseOf(
   task: Task,
   progress: PhaseFacts,
   ownTasks: boolean,
-  waitsFor: readonly string[] = [],
+  queuedAs?: Phase,
   pausedAs?: Phase,
 ): Phase | undefined {
   if (!isActive(task)) return undefined
-  if (isQueued(task)) return waitsFor.length > 0 ? `waiting for ${waitsFor.join(", ")}` : "queued"
+  if (isQueued(task)) return queuedAs ?? "queued"
+  if (task.group && queuedAs) return queuedAs
   if (pausedAs) return pausedAs
   if (task.run.heldBehind !== undefined && !progress.begun) return `held behind ${task.run.heldBehind}`
   if (progress.away) return `no contact with ${progress.away.host}`

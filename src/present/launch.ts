@@ -12,6 +12,7 @@ import { count, formatInteger, oneLine } from "../lib/text.ts"
 import { agentOf, forkLines, statusOf, TOLD, toolResult } from "./output.ts"
 import { MOST_PATH_CHARS, named } from "./summary.ts"
 import type { TaskView } from "./view.ts"
+import { isInQueue, phaseText } from "./words.ts"
 
 /** Texts with the results of launches and messages. */
 
@@ -39,7 +40,7 @@ export function renderLaunch(
   const { task } = view
   const first = reused
     ? `An identical task was launched before; this is that one: it is ${statusOf(view)}.`
-    : `Background task launched${view.phase === "queued" && !closed ? `; it ${waitsForSlot(view)}` : ""}.`
+    : `Background task launched${isInQueue(view.phase) && !closed ? `; it ${waitsForSlot(view)}` : ""}.`
   const names = [
     `${first} Task ID: ${nameOf(task)}`,
     ...(named ? [`Agent: ${agentOf(task, task.model?.variant)}`] : []),
@@ -58,7 +59,8 @@ export function renderLaunch(
   return toolResult(view, [...lines, next])
 }
 
-const waitsForSlot = ({ place }: TaskView): string => `waits for a free slot (place ${place})`
+const waitsForSlot = ({ phase = "queued", place }: TaskView): string =>
+  `${phaseText(phase).replace("queued", "waits")} (place ${place})`
 
 const waitingLines = ({ task, phase }: TaskView): string[] =>
   isQueued(task) && phase?.startsWith("waiting for bg_") ? [`It is ${phase}, and begins with their answers.`] : []
@@ -75,7 +77,7 @@ const closedLines = ({ at }: TaskView, closed: PauseView | undefined): string[] 
 
 function beginningOf(view: TaskView, closed: PauseView | undefined): string {
   if (closed) return whenOf(closed, view.at) ? "is parked" : "waits for its model"
-  return view.phase === "queued" ? waitsForSlot(view) : "started"
+  return isInQueue(view.phase) ? waitsForSlot(view) : "started"
 }
 
 export function renderResume({ view, allowance, place, closed, results }: Begun): ToolResult {

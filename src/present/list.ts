@@ -1,5 +1,6 @@
 import { batchText } from "../core/dependencies.ts"
 import { CallError } from "../core/errors.ts"
+import { pauseText } from "../core/pause.ts"
 import type { ToolResult } from "../core/ports.ts"
 import type { SpendingLimits } from "../core/spending.ts"
 import {
@@ -49,15 +50,14 @@ function titleOf(views: readonly TaskView[]): string {
 
 /** Counts paused tasks by cause. Example: `12 parked until 07:12 (mock/one)`. */
 function pauseTexts(views: readonly TaskView[]): readonly string[] {
-  const groups = new Map<string, { readonly first: TaskView; readonly behind: string; many: number }>()
-  for (const view of views) {
-    if (!view.pause) continue
-    const { waitsFor: behind } = view.pause
-    const group = groups.get(behind)
+  const groups = new Map<string, { readonly text: string; many: number }>()
+  for (const { pause, at } of views) {
+    if (!pause) continue
+    const group = groups.get(pause.waitsFor)
     if (group) group.many++
-    else groups.set(behind, { first: view, behind, many: 1 })
+    else groups.set(pause.waitsFor, { text: pauseText(pause, at), many: 1 })
   }
-  return [...groups.values()].map(({ first, behind, many }) => `${many} ${first.phase} (${oneLine(behind)})`)
+  return [...groups].map(([behind, { text, many }]) => `${many} ${text} (${oneLine(behind)})`)
 }
 
 /** Text where a filter matches none of `all` tasks. */

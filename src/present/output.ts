@@ -12,7 +12,7 @@ import { capital, count, formatInteger, head, inTagsWithID, oneLine, tail } from
 import { usageText } from "./figures.ts"
 import { modelLine, noText, summaryOf, workSummary } from "./summary.ts"
 import { groupText, type Report, type ShownDiff, type TaskView } from "./view.ts"
-import { attemptText, ENDS, endOf, FETCHING_WORK } from "./words.ts"
+import { attemptText, ENDS, endOf, FETCHING_WORK, isInQueue, phaseText } from "./words.ts"
 
 /**
  * Limits for answers. OpenCode cuts tool output at 2,000 lines or 50 KB, so longer answers are cut here, with a hint
@@ -87,7 +87,10 @@ function stateOf(view: TaskView): string {
       `${task.status}${endText(task)}`,
       ...(view.merging ? [MERGING] : view.fetching ? [FETCHING_WORK] : []),
     ].join(", ")
-  if (phase === "queued") return `${task.status}, queued (place ${view.place})`
+  if (isInQueue(phase)) {
+    const place = view.place === undefined ? "" : ` (place ${view.place})`
+    return `${task.status}, ${phaseText(phase)}${place}`
+  }
   if (failing) {
     const since = formatTime(failing.since, view.at)
     return `${task.status}, retrying since ${since} (${attemptText(failing)})`

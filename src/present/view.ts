@@ -1,8 +1,9 @@
+import { type Block, SLOTS } from "../core/blocks.ts"
 import { pauseAmong, waitsFor } from "../core/dependencies.ts"
 import type { GroupKind } from "../core/feature.ts"
 import { chosenIn } from "../core/group.ts"
 import { countsText, type MemberCounts, type MemberState } from "../core/members.ts"
-import { type Pause, type PauseView, pauseText, waitsForText } from "../core/pause.ts"
+import { type Pause, type PauseView, pauseText, waitsForText, whenOf } from "../core/pause.ts"
 import {
   type Ask,
   type Failing,
@@ -14,6 +15,8 @@ import {
   phaseOf,
   type Task,
 } from "../core/task.ts"
+import { oneLine } from "../lib/text.ts"
+import { slotText } from "./words.ts"
 
 /** Facts of a task that every text about it is made from: for the model, the terminal and the page. */
 
@@ -82,22 +85,43 @@ export type Report = {
   readonly members?: readonly MemberState[]
 }
 
-/** Tasks around a task. `limitOf`: what keeps a task that has not begun from asking its model. */
+/**
+ * Tasks around a task. `limitOf`: what keeps a task that has not begun from asking its model; `block`: why the waiting
+ * task may not begin or go on, where that is known.
+ */
 export type Around = {
   readonly get: (id: string) => Task | undefined
   readonly active: readonly Task[]
   /** The task's own tasks have not ended. */
   readonly ownTasks: boolean
   readonly limitOf: (task: Task) => PauseView | undefined
+  readonly block?: Block | undefined
 }
 
 /** Phase of an active task, with times for a reader at `now`. */
 export function phaseAmong(task: Task, progress: PhaseFacts, around: Around, now: number): Phase | undefined {
-  const { get, active, ownTasks, limitOf } = around
+  const pause = pauseAmong(task, around.active)
+  return phaseOf(task, progress, around.ownTasks, queuedAs(task, around, now), pause && pausedAs(pause, around, now))
+}
+
+function queuedAs(task: Task, { get, limitOf, block }: Around, now: number): Phase | undefined {
   const others = waitsFor(task, get)
-  const limit = isQueued(task) && others.length === 0 ? limitOf(task) : undefined
-  const pause = pauseAmong(task, active)
-  return phaseOf(task, progress, ownTasks, limit ? [waitsForText(limit, now)] : others, pause && pauseText(pause, now))
+  if (others.length > 0) return `waiting for ${others.join(", ")}`
+  const limit = isQueued(task) ? limitOf(task) : undefined
+  if (limit) return `waiting for ${waitsForText(limit, now)}`
+  if (!block || "ends" in block) return undefined
+  const { by, behind } = block
+  if (by !== SLOTS) return `waiting for ${oneLine(behind ?? by)}`
+  return behind === undefined ? "queued" : `queued for ${slotText(behind)}`
+}
+
+/** A pause whose time has come may wait for something else. Example: `parked, waiting for a free slot`. */
+function pausedAs(pause: Pause, { block }: Around, now: number): Phase {
+  const text = pauseText(pause, now)
+  if (whenOf(pause, now) || !block || "ends" in block) return text
+  const { by, behind } = block
+  if (by === SLOTS) return `${text}, waiting for ${slotText(behind)}`
+  return `${text}, waiting for ${behind === pause.waitsFor ? waitsForText(pause, now) : oneLine(behind ?? by)}`
 }
 
 /** Result of an ended group in a few words, or counts of its members. */

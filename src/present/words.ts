@@ -3,8 +3,14 @@ import { oneLine } from "../lib/text.ts"
 
 /** Words and marks for the states of a task. */
 
+/** `of`: model, place or agent that the slot belongs to, if not to the session. */
+export const slotText = (of: string | undefined): string => `a free slot${of === undefined ? "" : ` of ${oneLine(of)}`}`
+
 /** The phase in words that say what a task waits for. */
-export const phaseText = (phase: Phase): string => (phase === "queued" ? "queued for a free slot" : phase)
+export const phaseText = (phase: Phase): string => (phase === "queued" ? `queued for ${slotText(undefined)}` : phase)
+
+/** Whether the task waits for a free slot. */
+export const isInQueue = (phase: Phase | undefined): boolean => phase?.startsWith("queued") === true
 
 /** Phase of an ended remote task until its changes are here. */
 export const FETCHING_WORK = "fetching its work"

@@ -172,7 +172,8 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { answer = async () => fal
     const model = modelOf(task)
     return model && pauser?.limitOf(model, task)
   }
-  const reports = new Reports(services, { ...inside, limitOf })
+  const waits = { limitOf, blockOf: (task: Task) => scheduler.blockOf(task) }
+  const reports = new Reports(services, { ...inside, waits })
   const cancelling = new TaskCanceller(services, { ...inside, reschedule: () => scheduler.reschedule() })
   const requests = new Requests(services, {
     dispatcher,
@@ -186,7 +187,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { answer = async () => fal
   const forgetLost = (task: Task) => cancelling.forgetLost(task)
   const eventRouter = new EventRouter(services, { ...inside, requests, forget: forgetLost })
   const unattended = new Unattended(services, inside)
-  return { cancelling, reports, eventRouter, unattended, tell, requests, limitOf }
+  return { cancelling, reports, eventRouter, unattended, tell, requests, waits }
 }
 
 /** Stores values in files of the project; see `Runtime`. */

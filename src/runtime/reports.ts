@@ -1,7 +1,7 @@
 import { CallError } from "../core/errors.ts"
 import type { MemberName } from "../core/feature.ts"
 import { memberName, memberNames, plannedIn } from "../core/group.ts"
-import { type PauseView, whenOf } from "../core/pause.ts"
+import { whenOf } from "../core/pause.ts"
 import { isActive, isMember, type Task } from "../core/task.ts"
 import type { Report, TaskView } from "../present/view.ts"
 import type { Answers } from "./answers.ts"
@@ -11,7 +11,7 @@ import type { Services } from "./parts.ts"
 import type { Recovery } from "./recovery/recovery.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
 import type { ResultFolder } from "./result-folder.ts"
-import { findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
+import { findNamedBatch, findTask, viewOf, type Waits } from "./tasks/view.ts"
 
 /** Tolerance for clocks of other processes and pending writes, in ms. */
 const SLACK_MS = 5000
@@ -22,7 +22,7 @@ export type ReportPorts = {
   readonly archive: Archive
   readonly recovery: Recovery
   readonly results: ResultFolder
-  readonly limitOf: (task: Task) => PauseView | undefined
+  readonly waits: Waits
 }
 
 /**
@@ -240,6 +240,6 @@ export class Reports {
   }
 
   #view(task: Task): TaskView {
-    return viewOf(task, this.#services, this.#ports.limitOf)
+    return viewOf(task, this.#services, this.#ports.waits)
   }
 }

@@ -1,4 +1,4 @@
-import { type Block, type BlockSource, takesSlot } from "../core/blocks.ts"
+import { type Block, type BlockSource, SLOTS, takesSlot } from "../core/blocks.ts"
 import { byAdmissionOrder, type Slots, slotsHeld } from "../core/limits.ts"
 import { isActive, isPaused, isQueued, slotSessionOf, type Task } from "../core/task.ts"
 import type { Allowance } from "./budgets.ts"
@@ -18,9 +18,7 @@ export type AdmissionPorts = {
   readonly watch: () => void
 }
 
-/** The blocks of the scheduler itself. */
-const NO_SLOT: Block = { by: "slots" }
-const STOPPING: Block = { by: "stopping" }
+const STOPPING: Block = { by: "stopping", behind: "the end of its last turn" }
 
 /** Most members of a group that begin in one pass, where no limit allows fewer. */
 const MOST_AT_ONCE = 50
@@ -80,6 +78,11 @@ export class Scheduler {
     return undefined
   }
 
+  /** Why a waiting run may not begin or go on now, or why the next member of a group may not begin. */
+  blockOf(task: Task): Block | undefined {
+    return this.#blockOf(task.group && !isQueued(task) ? memberOf(task) : task, this.#slots())
+  }
+
   /**
    * Number of further members of a group that may begin at once. Zero while another launch of its parent needs a slot,
    * because such launches go first.
@@ -88,13 +91,13 @@ export class Scheduler {
     const slots = this.#slots()
     for (const [task, block] of this.#walk(slots)) {
       const goesFirst = isQueued(task) && !task.group && !task.member && slotSessionOf(task) === group.parentID
-      if (goesFirst && (block === undefined || block === NO_SLOT)) return 0
+      if (goesFirst && (block === undefined || block.by === SLOTS)) return 0
     }
     const member = memberOf(group)
     let room = 0
     for (; room < MOST_AT_ONCE && takesSlot(this.#blockOf(member, slots)); room++) slots.take(member)
     const hasMembers = this.#known().some(({ member: part }) => part?.of === group.id)
-    if (room > 0 || hasMembers || slots.isFull(member)) return room
+    if (room > 0 || hasMembers || slots.fullLimit(member)) return room
     // At the model's limit, one member is made and waits like any launch: otherwise nothing would notice the limit's
     // end.
     return 1
@@ -150,7 +153,8 @@ export class Scheduler {
     const { stage, calls = 0 } = this.#services.store.run(task.id) ?? {}
     // The parked session is still being stopped: a prompt sent now would be stopped with it.
     if (stage === "parked" && calls > 0) return STOPPING
-    return !holdsSlot(task) && slots.isFull(task) ? NO_SLOT : last
+    const full = holdsSlot(task) ? undefined : slots.fullLimit(task)
+    return full ? { by: SLOTS, ...(full.of !== undefined && { behind: full.of }) } : last
   }
 
   #waits(task: Task): boolean {

@@ -170,7 +170,7 @@ export class TaskManager {
 
   /** Limit because of which a task must not ask its model now; undefined for none. */
   limitOf(task: Task): PauseView | undefined {
-    return this.#all.limitOf(task)
+    return this.#all.waits.limitOf(task)
   }
 
   /** Why the session may not call this tool now; undefined where it may. */
@@ -332,6 +332,6 @@ export class TaskManager {
   }
 
   #view(task: Task): TaskView {
-    return viewOf(task, this.#services, this.#all.limitOf)
+    return viewOf(task, this.#services, this.#all.waits)
   }
 }

@@ -62,7 +62,7 @@ describe("a limit of two slots", () => {
     const rows = await listed(session)
     expect(rows.filter((row) => row.includes("| running, working |"))).toHaveLength(2)
     const queued = rows.flatMap((row) => {
-      const [, prompt, place] = /do (P-QUEUE-\d) .*running, queued \(place (\d)\)/.exec(row) ?? []
+      const [, prompt, place] = /do (P-QUEUE-\d) .*running, queued for a free slot \(place (\d)\)/.exec(row) ?? []
       return prompt ? [{ prompt, place: Number(place) }] : []
     })
     const waiting = queued.toSorted((one, other) => one.place - other.place)

@@ -27,7 +27,7 @@ function admissible(active: readonly Task[], limits: SlotLimits, waitsForOwn?: (
   )
   const taken: Task[] = []
   for (const task of active.filter(isQueued).toSorted(byAdmissionOrder)) {
-    if (slots.isFull(task)) continue
+    if (slots.fullLimit(task)) continue
     slots.take(task)
     taken.push(task)
   }

@@ -13,6 +13,7 @@ import type {
   SweptLeftover,
 } from "../../src/runtime/places/place.ts"
 import { eventually } from "../support/eventually.ts"
+import { held } from "../support/outbox-rig.ts"
 import { isRunning, pidIn } from "../support/process-id.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -545,6 +546,21 @@ describe("archived work", () => {
     const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
     places.kept = [id]
     expect(await rig.manager.clear(rig.parent)).toEqual({ cleared: 1, stopped: 0, unmerged: [id] })
+  })
+
+  test("a task that waits for another says so until the other's work is put away", async () => {
+    const { promise, resolve } = held()
+    places.onPutAway = async () => {
+      await promise
+      return CHANGED
+    }
+    const { id } = await rig.launch(IN_WORKTREE)
+    const next = await rig.launch({ prompt: "NEXT", after: [id] })
+    await rig.clock.until(() => rig.task(id).status === "completed")
+    await rig.clock.advance(1000)
+    expect(rig.view(next.id).phase).toBe(`waiting for ${id}`)
+    resolve()
+    await rig.ended(next.id)
   })
 
   test("archived work is looked after at the start, and failures of that are logged", async () => {

@@ -1,5 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
+import { renderList } from "../../src/present/list.ts"
+import { renderOutput } from "../../src/present/output.ts"
 import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
@@ -20,6 +22,44 @@ describe("the queue", () => {
     await rig.ended(third.id)
     expect(rig.task(second.id).run.endedAt).toBeLessThan(rig.task(third.id).run.endedAt ?? 0)
     expect(rig.task(second.id).run).not.toHaveProperty("queuedPrompt")
+  })
+
+  test("the queue says, in list and output alike, whose slot a task waits for", async () => {
+    const model = "scripted/beta"
+    const rig = new Rig({
+      options: {
+        maxConcurrentTasks: 4,
+        maxConcurrentPerModel: { [model]: 1 },
+        agents: { plan: { maxConcurrent: 1 } },
+      },
+    })
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : HANG))
+    const launched = [
+      {},
+      { model },
+      { agent: "plan", model: "scripted/alpha" },
+      { prompt: "second model", model },
+      { prompt: "second plan", agent: "plan", model: "scripted/alpha" },
+    ]
+    const tasks: string[] = []
+    for (const each of launched) {
+      tasks.push((await rig.launch(each)).id)
+      await rig.clock.advance(1)
+    }
+    const said = async (id = "") => {
+      const { output } = renderOutput(await rig.manager.output(id, rig.caller), 0)
+      const status = /^Status: (.*)$/m.exec(output)?.[1] ?? ""
+      const row = renderList(rig.manager.list(rig.parent), 0)
+        .output.split("\n")
+        .find((line) => line.startsWith(id))
+      expect(row).toContain(status)
+      return status
+    }
+    expect(await said(tasks[3])).toBe(`running, queued for a free slot of ${model} (place 1)`)
+    expect(await said(tasks[4])).toBe("running, queued for a free slot of agent plan (place 2)")
+    await rig.launch({ prompt: "fourth" })
+    const last = await rig.launch({ prompt: "fifth" })
+    expect(await said(last.id)).toBe("running, queued for a free slot (place 3)")
   })
 
   test("the queue respects the limit while sessions are still being created", async () => {
@@ -73,10 +113,10 @@ describe("the queue", () => {
     const outer = await rig.launch({ prompt: "OUTER" })
     const inner = await rig.launch({ prompt: "INNER", model: "scripted/alpha" }, outer.sessionID)
     const other = await rig.launch({ prompt: "OTHER" })
-    expect(rig.view(inner.id, outer.sessionID).phase).toBe("queued")
+    expect(rig.view(inner.id, outer.sessionID).phase).toBe("queued for a free slot of scripted/alpha")
     await rig.clock.advance(1000)
     expect(rig.view(outer.id).phase).toBe("waiting for its own tasks")
     expect(rig.view(inner.id, outer.sessionID).phase).toBe("working")
-    expect(rig.view(other.id).phase).toBe("queued")
+    expect(rig.view(other.id).phase).toBe("queued for a free slot of scripted/alpha")
   })
 })

@@ -284,7 +284,12 @@ describe("a running task's output", () => {
   })
 
   test.each<[string, Partial<TaskView>]>([
-    ["running, queued (place 2)", { phase: "queued", place: 2 }],
+    ["running, queued for a free slot (place 2)", { phase: "queued", place: 2 }],
+    [
+      "running, queued for a free slot of mock/one (place 1)",
+      { phase: "queued for a free slot of mock/one", place: 1 },
+    ],
+    ["running, queued for a free slot", { phase: "queued" }],
     [
       "running, retrying since 14:03 (attempt 3: overloaded)",
       {

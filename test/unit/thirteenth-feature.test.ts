@@ -45,6 +45,7 @@ test("a new feature blocks a run until another has ended", async () => {
   rig.onPrompt("NEXT", { text: "done" })
   await rig.clock.advance(60_000)
   expect(rig.task(next.id).run.startedAt).toBeUndefined()
+  expect(rig.view(next.id).phase).toBe("waiting for answer-length")
   await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   expect(await rig.ended(next.id)).toMatchObject({ status: "completed" })
 })

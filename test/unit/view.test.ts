@@ -9,7 +9,8 @@ import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const viewOf = (task: Task, store: TaskStore, now: number) => {
   const clock = { now: () => now, after: () => () => {} }
-  return viewAmong(task, { store, clock, presence: new PresenceTracker(clock, null), groupKindOf }, () => undefined)
+  const waits = { limitOf: () => undefined, blockOf: () => undefined }
+  return viewAmong(task, { store, clock, presence: new PresenceTracker(clock, null), groupKindOf }, waits)
 }
 
 const tokens = (output: number) => ({ ...NO_USAGE, output, cost: output / 1000 })

@@ -23,7 +23,7 @@ import { duration, ticking } from "../../lib/format.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { costText, tokensText, type UsageLimits } from "../../present/figures.ts"
 import { groupText, phaseAmong } from "../../present/view.ts"
-import { ENDS, endOf, FETCHING_WORK, phaseText } from "../../present/words.ts"
+import { ENDS, endOf, FETCHING_WORK, isInQueue, phaseText } from "../../present/words.ts"
 
 /** Makes texts and rows for the terminal. All functions are pure, and widths are in terminal columns. */
 
@@ -268,7 +268,7 @@ function toneOf(task: Task, phase: Phase | undefined): Tone {
 function detailOf(seen: ObservedTask, phase: Phase, all: readonly ObservedTask[]): string {
   const { progress } = seen
   const ask = progress?.asks[0]
-  if (ask && phase !== "queued") return `${phase}: ${oneLine(ask.what)}`
+  if (ask && !isInQueue(phase)) return `${phase}: ${oneLine(ask.what)}`
   if (progress?.retry && phase === "retrying") {
     return `retrying (${progress.retry.attempt}): ${oneLine(progress.retry.message)}`
   }

@@ -1,3 +1,4 @@
+import type { Block } from "../../core/blocks.ts"
 import { batchKeyOf, batchName, pauseAmong, waitsFor } from "../../core/dependencies.ts"
 import { CallError, candidatesText, listed, UnknownTaskError } from "../../core/errors.ts"
 import { memberNames, sizeOf } from "../../core/group.ts"
@@ -10,6 +11,7 @@ import {
   elapsed,
   type Figures,
   isActive,
+  isPaused,
   isQueued,
   machineOf,
   NO_FIGURES,
@@ -23,11 +25,14 @@ import { type Around, phaseAmong, type TaskView } from "../../present/view.ts"
 import type { Services } from "../parts.ts"
 import type { TaskStore } from "./store.ts"
 
-/** Creates the view of a task as it is now. `limitOf`: what keeps a task from asking its model. */
+/** What keeps a task from asking its model, and why it, or the next member of a group, may not begin or go on. */
+export type Waits = Pick<Around, "limitOf"> & { readonly blockOf: (task: Task) => Block | undefined }
+
+/** Creates the view of a task as it is now. */
 export function viewOf(
   given: Task,
   { store, clock, presence, groupKindOf }: Pick<Services, "store" | "clock" | "presence" | "groupKindOf">,
-  limitOf: Around["limitOf"],
+  waits: Waits,
 ): TaskView {
   const task = store.get(given.id) ?? given
   const now = clock.now()
@@ -36,9 +41,10 @@ export function viewOf(
   const asks = asksOf(task, seen, store)
   const progress = seen && { ...seen, asks }
   const pause = pauseAmong(task, store.active())
+  const counts = countsOf(task, store)
   return Object.freeze({
     task: Object.freeze({ ...task }),
-    phase: progress && phaseAmong(task, progress, aroundOf(task, store, limitOf), now),
+    phase: progress && phaseAmong(task, progress, aroundOf(task, store, waits, counts), now),
     ...(store.isMerging(task.id) && { merging: true }),
     ...(machineOf(task) !== undefined && store.run(task.id)?.stage === "closing" && { fetching: true }),
     elapsed: elapsed(task, now),
@@ -51,7 +57,7 @@ export function viewOf(
     lastText: progress?.lastText ?? "",
     signAge: progress && Math.max(0, now - progress.lastSignAt),
     asks: asks.map((ask) => (Number.isFinite(until(ask)) ? { ...ask, refusedAt: until(ask) } : ask)),
-    counts: countsOf(task, store),
+    counts,
     groupKind: groupKindOf(task),
     ...(pause && { pause }),
     at: now,
@@ -75,12 +81,17 @@ function countsOf(task: Task, store: TaskStore): MemberCounts | undefined {
   )
 }
 
-const aroundOf = (task: Task, store: TaskStore, limitOf: Around["limitOf"]): Around => ({
-  get: (id) => store.get(id),
-  active: store.active(),
-  ownTasks: store.hasOpen(task.sessionID),
-  limitOf,
-})
+function aroundOf(task: Task, store: TaskStore, { limitOf, blockOf }: Waits, counts: MemberCounts | undefined): Around {
+  const isStalled = counts?.running === 0 && counts.notBegun > 0
+  const isWaiting = (isQueued(task) || isPaused(task) || isStalled) && !store.isForeign(task.id)
+  return {
+    get: (id) => store.get(id),
+    active: store.active(),
+    ownTasks: store.hasOpen(task.sessionID),
+    limitOf,
+    block: isWaiting ? blockOf(task) : undefined,
+  }
+}
 
 const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))
 

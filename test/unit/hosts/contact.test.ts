@@ -131,7 +131,8 @@ test("a host takes as many tasks as maxTasks allows, and waiting tasks do not bl
   const mostIn = (name: string) => (name === "big" ? 2 : 0)
   const slots = slotsHeld([taskOf({ id: "r", place })], limits, undefined, mostIn)
   slots.take(queued("a"))
-  expect([slots.isFull(queued("b")), slots.isFull(queued("c", { ...place, kind: "gpu" }))]).toEqual([true, false])
+  expect(slots.fullLimit(queued("b"))).toEqual({ of: "big" })
+  expect(slots.fullLimit(queued("c", { ...place, kind: "gpu" }))).toBeUndefined()
 })
 
 describe("the option hosts", () => {
@@ -207,9 +208,10 @@ test("an ended task on a host shows that its work is being fetched, unlike one i
     }) as unknown as TaskStore
   const clock = { now: () => NOW, after: () => () => {} }
   const presence = new PresenceTracker(clock, null)
+  const waits = { limitOf: () => undefined, blockOf: () => undefined }
   const services = (stage: string) => ({ store: store(stage), clock, presence, groupKindOf: () => undefined })
   const state = (stage: string, kind: string) =>
-    statusOf(viewOf(taskOf({ status: "completed", place: { ...place, kind } }), services(stage), () => undefined))
+    statusOf(viewOf(taskOf({ status: "completed", place: { ...place, kind } }), services(stage), waits))
   expect(state("closing", "big")).toBe("completed, fetching its work")
   expect(state("notifying", "big")).toBe("completed")
   expect(state("closing", "worktree")).toBe("completed")

@@ -8,7 +8,7 @@ import type { ItemRow, ItemsPlan, ItemsResult } from "../../../src/features/maps
 import { stateText } from "../../../src/features/terminal/view-model.ts"
 import { agentRow } from "../../../src/features/web/rows.ts"
 import { renderList } from "../../../src/present/list.ts"
-import { renderOutput } from "../../../src/present/output.ts"
+import { renderOutput, statusOf } from "../../../src/present/output.ts"
 import type { Caller } from "../../../src/runtime/launch/checks.ts"
 import type { LaunchRequest } from "../../../src/runtime/launch/request.ts"
 import { eventually } from "../../support/eventually.ts"
@@ -203,6 +203,17 @@ describe("a map", () => {
     const task = await rig.endedBeside(id)
     expect(sumsUp(task)).toMatchObject({ valid: 0, failed: 3, notBegun: 6 })
     expect(asked.size).toBe(3)
+  })
+
+  test("a map of which no item is at work says what its items wait for", async () => {
+    rig = open({ maxConcurrentTasks: 1 })
+    rig.onPrompt("MINE", { text: "ok", delay: 60_000 })
+    const mine = await rig.launch({ prompt: "MINE" })
+    const { id } = await rig.launch(request({ each: ["a", "b"] }))
+    await rig.clock.advance(1000)
+    expect(statusOf(rig.view(id))).toBe("running, queued for a free slot, 2 not begun of 2")
+    await rig.ended(mine.id)
+    expect((await rig.endedBeside(id, 500)).status).toBe("completed")
   })
 
   test("a map that is cancelled at any moment while an item's session is created leaves no item at work", async () => {

@@ -812,6 +812,7 @@ test("parked board runs wait for free slots, and continue before runs that have 
   await rig.clock.advance(60_000)
   // Both slots are taken: nobody goes to see.
   expect(asked).toHaveLength(before)
+  expect(first.map(phase)).toEqual(Array(2).fill("parked, waiting for a free slot"))
   rig.opencode.conclude(others[0] ?? "", { text: "done" })
   await rig.clock.advance(5000)
   expect([asked.length - before, first.filter((id) => phase(id) === "working").length]).toEqual([1, 1])

@@ -1,6 +1,6 @@
 import { DAY_MS } from "../../../core/bill.ts"
 import { ticking } from "../../../lib/format.ts"
-import { ENDS, FETCHING_WORK, phaseText } from "../../../present/words.ts"
+import { ENDS, FETCHING_WORK, isInQueue, phaseText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
 import type { PagePart } from "./page-part.ts"
 
@@ -58,7 +58,7 @@ export function agentState(agent: AgentRow): { readonly tone: RowTone; readonly 
 export function ownState(agent: AgentRow): { readonly tone: RowTone; readonly text: string } {
   if (isActive(agent)) {
     if (agent.asks.length > 0) return { tone: "needs", text: agent.phase ?? "waiting" }
-    const waits = agent.phase === "queued" || agent.stands !== undefined
+    const waits = isInQueue(agent.phase) || agent.stands !== undefined
     if (agent.startedAt === undefined || waits) return { tone: "rest", text: phaseText(agent.phase ?? "queued") }
     if (agent.retry) return { tone: "needs", text: "retrying" }
     return { tone: "run", text: agent.phase ?? "running" }
