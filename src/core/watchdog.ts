@@ -144,8 +144,7 @@ const EMPTY: Rule = {
   gauge: ({ progress }) => gaugeOf(progress.emptyAnswers, MOST_EMPTY_ANSWERS),
   passed: "at",
   byClock: false,
-  text: ({ used }) =>
-    `Stopped because the model sent ${used} empty answers in a row. Try another model, or try again later.`,
+  text: ({ used }) => `Stopped because the model sent ${used} empty answers in a row.`,
 }
 
 /**

@@ -176,11 +176,11 @@ export function renderOutputs(reports: readonly Report[]): ToolResult {
   }
 }
 
-function headOf({ view, resumable }: Report): string[] {
+function headOf({ view, may }: Report): string[] {
   const { task, elapsed, whole, groupKind } = view
   return [
     [`${nameOf(task)}: ${statusOf(view)}`, duration(elapsed), usageText(whole)].filter(Boolean).join(", "),
-    ...summaryOf(task, groupKind, resumable),
+    ...summaryOf(task, groupKind, may),
   ]
 }
 

@@ -5,7 +5,7 @@ import { elapsed, type Figures, nameOf, STATUSES, type Status, type Task } from 
 import { duration } from "../lib/format.ts"
 import { count, formatInteger, head, inTags, oneLine } from "../lib/text.ts"
 import { figuresLine } from "./figures.ts"
-import { noText, summaryOf, textName } from "./summary.ts"
+import { type MayDo, noText, summaryOf, textName } from "./summary.ts"
 import { ENDS, type End, endOf } from "./words.ts"
 
 /** Number of parts of a notification. A stored notification with fewer parts is incomplete. */
@@ -37,11 +37,9 @@ export type NotificationFacts = {
 
 export type Answer = { readonly text: string; readonly gone: boolean }
 
-export type NoticeOptions = {
+export type NoticeOptions = MayDo & {
   /** Length of the longest answer that is included whole; 0 for none. */
   readonly notifyAnswerChars: number
-  /** Statuses that may be resumed. */
-  readonly resumable?: readonly string[]
   /** Adds a visible mark to a notification with a hidden hint. */
   readonly development: boolean
 }
@@ -56,11 +54,9 @@ export type NotificationTexts = { readonly visible: string; readonly hidden: str
  * Writes the notification of an ended run, with the agent's text as data between tags. The lines of the specification
  * come last in the hidden part, unchanged.
  */
-export function compose(
-  facts: NotificationFacts,
-  { notifyAnswerChars, resumable, development }: NoticeOptions,
-): NotificationTexts {
+export function compose(facts: NotificationFacts, options: NoticeOptions): NotificationTexts {
   const { task } = facts
+  const { notifyAnswerChars, development } = options
   const { done, total } = progressOf(task)
   const visible = `${headline(task)}\nTask Progress: ${done}/${total}`
   const shown = development ? `${visible}\n[hint attached]` : visible
@@ -71,7 +67,7 @@ export function compose(
   const answer = answerOf(facts, notifyAnswerChars)
   const hidden = [
     automatic(task, `${task.status}. ${figuresLine(facts.whole, facts.thisRun, task.run.generation > 0)}`),
-    ...summaryOf(task, facts.groupKind, resumable),
+    ...summaryOf(task, facts.groupKind, options),
     ...answer.lines,
     ...guidance(facts, answer.whole),
   ]

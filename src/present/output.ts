@@ -202,14 +202,14 @@ function endedLines(
   view: TaskView,
   answer: string,
   from: number,
-  { gone, resumable, shown: changes, members }: Report,
+  { gone, may, shown: changes, members }: Report,
 ): string[] {
   const { task, groupKind: kind } = view
   // The offset may fall within a surrogate pair, so it is moved to a whole character.
   const offset = from < answer.length ? head(answer, from).length : from
   const ofMembers = offset === 0 ? membersLines(view, members) : []
   const proof = offset === 0 ? [...proofLines(task), ...(changes?.diff ? diffLines(task, changes) : [])].join("\n") : ""
-  const facts = [...summaryOf(task, kind, resumable), ...ofMembers, ...(proof === "" ? [] : [proof])]
+  const facts = [...summaryOf(task, kind, may), ...ofMembers, ...(proof === "" ? [] : [proof])]
   if (answer === "") return [...facts, "", noText(task, gone)]
   if (offset >= answer.length)
     return [

@@ -37,15 +37,20 @@ const isUsersLimit = ({ code, text }: Reason): boolean =>
 const changeFor = ({ code, text }: Reason): string =>
   text.includes("(argument max_cost)") ? " with a larger `max_cost`" : (CHANGES[code] ?? "")
 
-/** Advice on how to continue a failed run. `resumable`: statuses that may be resumed. */
-function adviceOn(task: Task, { reason, work }: Outcome, kind: Kind, resumable: readonly string[]): string[] {
+/** Options for what a parent may do about a failed run. `resumable`: statuses that may be resumed. */
+export type MayDo = { readonly resumable?: readonly string[]; readonly allowModelOverride?: boolean }
+
+/** Advice on how to continue a failed run. */
+function adviceOn(task: Task, { reason, work }: Outcome, kind: Kind, may: MayDo): string[] {
   const { id, status, member, place, run } = task
   if (!reason || neverBegan(reason) || (member && kind?.picksOne) || status !== "error") return []
   if (isUsersLimit(reason)) return ["Only the user can raise this limit."]
   const advice = kind?.texts.advice(task, reason)
   if (kind) return advice === undefined ? [] : [advice]
   const { code } = reason
-  const change = changeFor(reason)
+  const { resumable = [], allowModelOverride = true } = may
+  const wanted = changeFor(reason)
+  const change = wanted === ANOTHER_MODEL && !allowModelOverride ? "" : wanted
   const isUnbegun = run.startedAt === undefined || code === "place"
   const start = code === "place" ? "Correct that, then" : "To go on:"
   if (resumable.includes(status) && code !== "limit" && !(isUnbegun && run.generation === 0)) {
@@ -62,11 +67,8 @@ function adviceOn(task: Task, { reason, work }: Outcome, kind: Kind, resumable: 
   return [`${start} launch the task again${change}${isThere ? ", and tell the agent what is done already" : ""}.`]
 }
 
-/**
- * Facts beside the answer that a reader of an ended run needs, in notification and output alike. `resumable`: statuses
- * that may be resumed.
- */
-export function summaryOf(task: Task, kind?: Kind, resumable: readonly string[] = []): string[] {
+/** Facts beside the answer that a reader of an ended run needs, in notification and output alike. */
+export function summaryOf(task: Task, kind?: Kind, may: MayDo = {}): string[] {
   const { outcome } = task
   if (!outcome) return []
   const { reason, note, openTodos, unanswered = [] } = outcome
@@ -86,7 +88,7 @@ export function summaryOf(task: Task, kind?: Kind, resumable: readonly string[] 
     ...(outcome.value ? valueLines(outcome.value) : []),
     ...((outcome.group && kind?.texts.summary(outcome.group, task.id)) ?? []),
     ...workSummary(task, kind),
-    ...adviceOn(task, outcome, kind, resumable),
+    ...adviceOn(task, outcome, kind, may),
     ...thoughtLines(task),
   ]
 }

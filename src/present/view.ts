@@ -16,6 +16,7 @@ import {
   type Task,
 } from "../core/task.ts"
 import { oneLine } from "../lib/text.ts"
+import type { MayDo } from "./summary.ts"
 import { slotText } from "./words.ts"
 
 /** Facts of a task that every text about it is made from: for the model, the terminal and the page. */
@@ -75,8 +76,7 @@ export type Report = {
   readonly answer?: string
   readonly gone?: boolean
   readonly firstLook: boolean
-  /** Statuses in which a task may be resumed. */
-  readonly resumable?: readonly string[]
+  readonly may?: MayDo
   /** Time that the call waited in vain for a running task, in ms. */
   readonly waited?: number
   /** Changes that the task made in its own place. */

@@ -130,7 +130,7 @@ export class Reports {
       return {
         view: this.#view(task),
         firstLook: false,
-        resumable: this.#services.options.resumable,
+        may: this.#services.options,
         members: store.membersOf(task),
         ...(waits && { waited: block }),
       }
@@ -139,13 +139,12 @@ export class Reports {
     const change = store.apply(task.id, { type: "retrieved", at: now }, now)
     if (change) journal.saveLater(change.after)
     const workDiff = await this.#ports.archive.diffOf(task)
-    const { resumable } = this.#services.options
     return {
       view: this.#view(change?.after ?? task),
       answer,
       gone,
       firstLook: change !== undefined,
-      resumable,
+      may: this.#services.options,
       shown: workDiff,
       members: store.membersOf(task),
     }

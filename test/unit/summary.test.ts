@@ -6,7 +6,8 @@ import { summaryOf as summaryWith } from "../../src/present/summary.ts"
 import { groupKindOf } from "../support/groups.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
-const summaryOf = (task: Task, resumable?: readonly string[]) => summaryWith(task, groupKindOf(task), resumable)
+const summaryOf = (task: Task, resumable?: readonly string[], allowModelOverride?: boolean) =>
+  summaryWith(task, groupKindOf(task), { resumable, allowModelOverride })
 
 const ended = (work: Partial<Work>) =>
   taskOf({
@@ -67,6 +68,9 @@ test.each<[Reason["code"], string, string, string]>([
   const task = taskOf({ status: "error", outcome: outcomeOf({ reason: { code, text } }), run: { startedAt: 1 } })
   expect(summaryOf(task).at(-1)).toBe(anew)
   expect(summaryOf(task, ["error"]).at(-1)).toBe(resumed || anew)
+  const ownModel = summaryOf(task, ["error"], false).at(-1)
+  expect(ownModel).toBe(resumed === OR_MODEL ? RESUMED : (resumed || anew).replace(MODEL, ""))
+  expect(ownModel).not.toContain("model")
 })
 
 test("a run that never began has done nothing, and a later run without a place is resumed", () => {

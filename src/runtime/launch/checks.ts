@@ -281,9 +281,8 @@ export function fingerprint(agent: string, model: Model | undefined, prompt: str
 }
 
 /** Throws where `why` is given: the reason why requests to the model cannot be paid. */
-export function refuseUnpaid(why: string | undefined): void {
-  if (why !== undefined)
-    throw new CallError(
-      `Nothing was launched: ${why.replace(/\.$/, "")}. This does not pass by waiting. Launch a new task with another model, or tell the user.`,
-    )
+export function refuseUnpaid({ allowModelOverride }: Options, why: string | undefined): void {
+  if (why === undefined) return
+  const next = allowModelOverride ? "Launch a new task with another model, or tell the user." : "Tell the user."
+  throw new CallError(`Nothing was launched: ${why.replace(/\.$/, "")}. This does not pass by waiting. ${next}`)
 }

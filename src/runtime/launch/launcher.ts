@@ -99,7 +99,7 @@ export class Launcher {
     const beginning = this.#beginningOf(request, persona)
     const { agent, model } =
       beginning?.persona ?? (await chosenBy(this.#services, this.#ports.kinds, request, agents, persona))
-    refuseUnpaid(model && this.#ports.pauser?.refusesModel(model))
+    refuseUnpaid(this.#services.options, model && this.#ports.pauser?.refusesModel(model))
     await refuseUnknownModels(this.#services, this.#ports.kinds, request)
     const depth = await depthBelow(this.#services, caller.sessionID, parent)
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""

@@ -50,7 +50,7 @@ export class TaskResumer {
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
     const { opencode, store, clock, options, toaster } = this.#services
     this.#refuseToResume(task)
-    refuseUnpaid(task.model && this.#ports.pauser?.refusesModel(task.model))
+    refuseUnpaid(options, task.model && this.#ports.pauser?.refusesModel(task.model))
     if (request.merge) refuseUnlessMerging(task)
     kindOf(this.#ports.kinds, task.place?.kind ?? HERE)
     await this.#ports.dispatcher.over(task)

@@ -1270,6 +1270,15 @@ describe("a refusal for lack of money", () => {
     expect(await rig.launch({ prompt: "E" })).toBeDefined()
   })
 
+  test("missing money is told without advice to take another model where calls may name none", async () => {
+    const rig = new Rig({ options: { ...settings, allowModelOverride: false } })
+    broke(rig)
+    const { id } = await rig.launch({ prompt: "A" })
+    await rig.ended(id)
+    await expect(rig.launch({ prompt: "B" })).rejects.toThrow(/This does not pass by waiting\. Tell the user\.$/)
+    expect(rig.notices()[0]?.hidden).not.toContain("another `model`")
+  })
+
   test("missing money ends a run at the first refusal even if OpenCode would retry", async () => {
     const rig = new Rig({ options: settings })
     let asked = 0

@@ -273,12 +273,16 @@ describe("the shown spending", () => {
 })
 
 test("a failure has advice when there is something to do", () => {
-  expect([adviceFor("timeout", []), adviceFor("provider", [])]).toEqual([
+  expect([adviceFor("timeout", [], true), adviceFor("provider", [], true)]).toEqual([
     expect.stringContaining("longer time limit"),
     expect.stringContaining("another model"),
   ])
-  expect([adviceFor("aborted", []), adviceFor(undefined, [])]).toEqual(["", ""])
-  expect(adviceFor("purse", [{ advice: {} }, { advice: { purse: "Open another." } }])).toBe("Open another.")
+  expect(["repeats", "provider"].map((code) => adviceFor(code as "repeats", [], false))).toEqual([
+    "Read what it called, and try again with another prompt.",
+    "Try again later.",
+  ])
+  expect([adviceFor("aborted", [], true), adviceFor(undefined, [], true)]).toEqual(["", ""])
+  expect(adviceFor("purse", [{ advice: {} }, { advice: { purse: "Open another." } }], true)).toBe("Open another.")
 })
 
 test("a filter with a number sign finds exactly that task and no longer numbers", () => {

@@ -130,7 +130,8 @@ function Ending(props: { agent: AgentRow; note?: string }) {
       <Show when={props.agent.reason}>
         {(reason) => (
           <p class="callout" data-state={failed() ? "fail" : "rest"}>
-            {reason()} <Show when={failed()}>{adviceFor(props.agent.reasonCode, parts())}</Show>
+            {reason()}{" "}
+            <Show when={failed()}>{adviceFor(props.agent.reasonCode, parts(), state.limits?.models === true)}</Show>
           </p>
         )}
       </Show>

@@ -77,7 +77,8 @@ function FailureNeed(props: { agent: AgentRow }) {
     <Need tone="fail" what="failed">
       <AgentTitle agent={props.agent} />
       <p>
-        {props.agent.reason} <span class="u-quiet">{adviceFor(props.agent.reasonCode, parts())}</span>{" "}
+        {props.agent.reason}{" "}
+        <span class="u-quiet">{adviceFor(props.agent.reasonCode, parts(), state.limits?.models === true)}</span>{" "}
         <span class="u-quiet u-ticks">{ago(now() - (props.agent.endedAt ?? 0))}</span>
       </p>
       <div class="button-row">

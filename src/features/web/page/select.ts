@@ -90,8 +90,12 @@ export function grouped<Row>(rows: readonly Row[], nameOf: (row: Row) => string)
   return [...groups].map(([name, own]) => ({ name, rows: own }))
 }
 
-/** Advice after a failure; empty where the reason of the failure is enough. */
-export function adviceFor(code: AgentRow["reasonCode"], parts: readonly Pick<PagePart, "advice">[]): string {
+/** Advice after a failure; empty where the reason of the failure is enough. `models`: another model may be named. */
+export function adviceFor(
+  code: AgentRow["reasonCode"],
+  parts: readonly Pick<PagePart, "advice">[],
+  models: boolean,
+): string {
   const own = parts.flatMap(({ advice }) => advice[code ?? ""] ?? [])[0]
   if (own !== undefined) return own
   switch (code) {
@@ -99,13 +103,13 @@ export function adviceFor(code: AgentRow["reasonCode"], parts: readonly Pick<Pag
     case "silence":
       return "Try again with less to do, or with a longer time limit."
     case "repeats":
-      return "Read what it called, and try again with another prompt, or another model."
+      return `Read what it called, and try again with another prompt${models ? ", or another model" : ""}.`
     case "tokens":
       return "Try again with less to do, or raise the option maxTokensPerTask."
     case "budget":
       return "Raise its budget, or wait until the 24 hours of the budget are over."
     case "provider":
-      return "Try again later, or with another model."
+      return `Try again later${models ? ", or with another model" : ""}.`
     case "check":
       return "Read what the check said below, then resume or try again."
     case "items":
