@@ -355,6 +355,17 @@ describe("ignored files of an agent", () => {
     expect(user.ours()).toEqual([])
   })
 
+  test("an ignored file whose name begins with a quote is archived, and so are the others", async () => {
+    const archived = await bench.worked((child) =>
+      child.write('"one.log', "one").write('"two".log', "2").write("two.log", "two"),
+    )
+    expect(archived.notes).toEqual([
+      expect.stringMatching(/^It made 3 files that git ignores: .* \(kept and not merged/),
+    ])
+    const again = await bench.ready({ again: true })
+    expect(['"one.log', '"two".log', "two.log"].map((name) => again.read(name))).toEqual(["one", "2", "two"])
+  })
+
   test("ignored files that the plugin copied or that tools create do not count as the agent's", async () => {
     user.write("cache/mine", "mine\n").write("my.log", "log\n")
     bench.places = bench.worktrees({

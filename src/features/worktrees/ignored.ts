@@ -256,7 +256,8 @@ function withinBounds(files: readonly IgnoredFile[]): readonly IgnoredFile[] {
 
 async function ignoredTree(worktree: Checkout, kept: readonly IgnoredFile[]): Promise<string> {
   const files = kept.filter(({ stat }) => stat.isFile())
-  const input = files.map(({ name }) => `${name}\n`).join("")
+  // Git reads a name that begins with a quote as a quoted one.
+  const input = files.map(({ name }) => `./${name}\n`).join("")
   const hashed =
     files.length === 0
       ? ""
