@@ -357,6 +357,21 @@ describe("the archiving of a worktree", () => {
     expect(user.worktrees()).toBe(1)
   })
 
+  test("archiving a worktree whose folder an agent removed keeps its commits, and a note says that it was gone", async () => {
+    user.write("a", "a\n").commit()
+    const child = await bench.ready()
+    child.write("b", "committed\n").commit("the agent's")
+    child.write("c", "not committed\n")
+    rmSync(child.top, { recursive: true })
+    const archived = await bench.places.archive(ID, user.top)
+    expect(archived).toMatchObject({ files: ["b"], unsaved: [] })
+    expect(archived.notes).toEqual([
+      "The folder of its worktree was gone at its end: only what it had committed is kept",
+    ])
+    expect(user.git("log", "--format=%s", `refs/superagents/${ID}`)).toContain("the agent's")
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["b"] })
+  })
+
   test("archiving a worktree removes folders without write permission", async () => {
     user.write("a", "a").write(".gitignore", "cache/\n").commit()
     const child = await bench.ready()

@@ -7,7 +7,7 @@ import { jsonNames, type Ownership } from "../../lib/leases.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { type CommandMarks, endLeftovers } from "../../runtime/places/command-marks.ts"
 import type { Fault, OpencodeFolder } from "../../runtime/places/place.ts"
-import { type Checkout, headOf } from "./checkout.ts"
+import { type Checkout, headOf, isAncestor, treeOf } from "./checkout.ts"
 import type { Bounds } from "./dependencies.ts"
 import { keepIgnored } from "./ignored.ts"
 import { betweenMerges, folderLock, readRef, withLock, writeRefs } from "./repository.ts"
@@ -108,6 +108,7 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
   return withLock(folderLock(ports, target), async () => {
     const marker = readMarker(target)
     if (!marker || marker.state === "held") return { unsaved: [], notes: [] }
+    const notes = marker.state === "used" && !existsSync(target) ? [GONE] : []
     if (marker.state === "used") {
       // The agent may have been stopped while a merge of its own child tasks wrote into the worktree.
       const unsaved = await betweenMerges(ports, marker.from, () => keepState(ports, target, taskID, marker))
@@ -124,7 +125,7 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
     }
     fault("away: removed")
     await dropMarker(target)
-    return { unsaved: [], notes: [] }
+    return { unsaved: [], notes }
   })
 }
 
@@ -144,6 +145,8 @@ export async function activeRuns(
   return found
 }
 
+const GONE = "The folder of its worktree was gone at its end: only what it had committed is kept"
+
 const stuck = (folder: string, error: unknown): string =>
   `Its folder could not be removed (${messageOf(error)}), though all that has to be kept of it is kept. The next start tries again; or remove it by hand: ${folder}`
 
@@ -153,24 +156,34 @@ async function keepState(
   taskID: string,
   { worktree, from }: Marker,
 ): Promise<readonly string[]> {
-  if (!worktree || !existsSync(target)) return []
+  if (!worktree) return []
   const [state, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
   const known = [state, base].filter((commit) => commit !== undefined)
-  // If git's data of the worktree is gone (pruned), only the worktree's files are left.
-  const whole = existsSync(worktree.gitDir)
-  const checkout = whole ? worktree : { ...worktree, gitDir: worktree.commonDir }
+  // If git's data of the worktree is gone (pruned), only the worktree's files are left; without the folder, only commits.
+  const [whole, isThere] = [existsSync(worktree.gitDir), existsSync(target)]
+  const { top, gitDir, commonDir } = worktree
+  const checkout = { ...worktree, top: isThere ? top : commonDir, gitDir: whole ? gitDir : commonDir }
   const head = whole ? await headOf(checkout) : undefined
   const parents = [...(head === undefined ? [] : [head]), ...known]
   const how = whole ? "whole" : "without index"
-  const { tree, nested, unreadable } = await filesOf(checkout, parents[0] ?? "HEAD", how)
-  const working = { from, worktree: whole ? checkout : undefined, taskID }
+  const { tree, nested, unreadable } = isThere
+    ? await filesOf(checkout, parents[0] ?? "HEAD", how)
+    : { tree: await lastTree(checkout, head, state), nested: [], unreadable: [] }
+  const working = { from, worktree: whole && isThere ? checkout : undefined, taskID }
   const others = () => activeRuns(ports, from, taskID)
   await settleStash(ports, working, { tree, where: checkout }, others, async (settled) => {
     const all = [...parents, ...settled.commits]
     const commit = await commitOf(checkout, settled.tree, all, `superagents: the work of ${taskID}`)
     if (commit !== state) await writeRefs(from, taskID, { state: commit })
   })
+  if (!isThere) return []
   if (whole) await keepIgnored(from, taskID, checkout, await markedAt(target))
   const unsaved = [...nested, ...unreadable, ...(await unlistedIn(checkout, nested))]
   return whole ? [...unsaved, ...(await unsavedWithin(from.top, checkout))] : unsaved
+}
+
+/** Tree of what is left of a worktree whose folder is gone: that of its HEAD, unless the stored state has it. */
+async function lastTree(checkout: Checkout, head: string | undefined, state = head ?? "HEAD"): Promise<string> {
+  const isAhead = head !== undefined && !(await isAncestor(checkout, head, state))
+  return treeOf(checkout, isAhead ? head : state)
 }
