@@ -240,6 +240,10 @@ export const lessUsage = (usage: Usage, before: Usage): Usage => ({
   cost: usage.cost - before.cost,
 })
 
+/** Usage since `before`; none where more than that was forgotten since, as with a deleted session. */
+export const usageSince = (usage: Usage, before: Usage): Usage =>
+  usage.cost < before.cost ? NO_USAGE : lessUsage(usage, before)
+
 export const addFigures = (a: Figures, b: Figures): Figures => ({
   toolCalls: a.toolCalls + b.toolCalls,
   usage: addUsage(a.usage, b.usage),

@@ -25,6 +25,7 @@ import {
   type Run,
   type Task,
   type Usage,
+  usageSince,
 } from "../core/task.ts"
 import { tooLateFor } from "../core/watchdog.ts"
 import type { Services } from "./parts.ts"
@@ -166,11 +167,9 @@ export class CostLedger {
   #ofPurse(bill: Bill): NonNullable<Spent["purse"]> {
     const { store } = this.#services
     const { threads = {} } = this.#purse ?? {}
-    const used = Object.entries(threads).map(([sessionID, before]) => {
-      const took = this.#ofSession(bill, sessionID)
-      // If usage from before the purse was opened was forgotten since, the difference would be negative: count nothing.
-      return took.cost < before.cost ? NO_USAGE : lessUsage(took, before)
-    })
+    const used = Object.entries(threads).map(([sessionID, before]) =>
+      usageSince(this.#ofSession(bill, sessionID), before),
+    )
     const paid = store.active().filter((task) => !isQueued(task) && !isPaused(task) && this.purseOf(task))
     const reserve = paid.reduce((sum, { id }) => sum + costliestStep(store.run(id)), 0)
     return { used: used.reduce(addUsage, NO_USAGE), reserve }

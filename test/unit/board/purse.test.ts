@@ -114,6 +114,19 @@ describe("a purse", () => {
     expect((await rig.board.purse.view())?.text).toMatch(/^\$0\.25(00)? of \$5\.00 until .*, 1 at work$/)
   })
 
+  test("a purse counts nothing negative where a session with earlier costs was deleted", async () => {
+    const [one, two] = [await task("one"), await task("two")]
+    spend(one.threadId, 3)
+    await open(5)
+    await rig.settle()
+    spend(one.threadId, -3)
+    spend(two.threadId, 0.25)
+    expect(await rig.board.purse.view()).toMatchObject({ spent: 0.25 })
+    await rig.board.purse.close(USER)
+    await rig.settle()
+    expect(await report()).toMatchObject({ spent: 0.25, tasks: [{ cost: 0 }, { cost: 0.25 }] })
+  })
+
   test("a purse does not count old tasks of a thread that are found while it is open", async () => {
     const one = await task("one")
     rig.runs.unknown.set(one.threadId, 3)

@@ -6,7 +6,7 @@ import type { MessageIDFactory } from "../../../core/ids.ts"
 import { mayResumeBefore, pauseTextAtEnd } from "../../../core/pause.ts"
 import type { Clock, OpencodeApi } from "../../../core/ports.ts"
 import { AUTOMATIC } from "../../../core/run/prompts.ts"
-import { billedTokens, lessUsage, NO_USAGE, type Reason, type Usage } from "../../../core/task.ts"
+import { addUsage, billedTokens, NO_USAGE, type Reason, type Usage, usageSince } from "../../../core/task.ts"
 import { replaceFile } from "../../../lib/atomic-file.ts"
 import { formatTime, spentShort } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
@@ -242,7 +242,7 @@ export class PurseManager {
       ? trustedVersion(state, open)
       : (state.lost.find((lost) => lost.id === id) ?? (await store.find(id)))
     const own = Object.entries(purse.threads).filter(([, thread]) => thread.id === id)
-    const took = rules.taskUsage(purse, id, (threadId) => lessUsage(runs.usageOf(threadId), beforeIn(purse, threadId)))
+    const took = rules.taskUsage(purse, id, (threadId) => usageSince(runs.usageOf(threadId), beforeIn(purse, threadId)))
     const figures = {
       id,
       title: task?.title ?? "",
@@ -392,9 +392,8 @@ export class PurseApi implements Purses {
     if (!purse) return undefined
     const { runs, now } = this.#ports
     const { max, openedAt, until, threads } = purse
-    const took = Object.entries(threads).map(([id, { before }]) => ({ usage: runs.usageOf(id), before }))
-    const spent = took.reduce((sum, { usage, before }) => sum + usage.cost - before.cost, 0)
-    const atLeast = took.some(({ usage }) => usage.atLeast)
+    const took = Object.entries(threads).map(([id, { before }]) => usageSince(runs.usageOf(id), before))
+    const { cost: spent, atLeast = false } = took.reduce(addUsage, NO_USAGE)
     const going = Object.keys(threads)
       .flatMap((id) => runs.of(id) ?? [])
       .filter(isInFlight)

@@ -22,7 +22,8 @@ export async function spentOf(client: Client, { threads }: Pick<Purse, "threads"
     const took = Object.entries(threads).map(async ([sessionID, { before }]) => {
       const { data } = await client.session.get({ sessionID }, options)
       if (!data) throw new Error("not answered")
-      return (await below(data)) - before.cost
+      // A deleted session takes its cost along.
+      return Math.max(0, (await below(data)) - before.cost)
     })
     return sum(await Promise.all(took))
   } catch {
