@@ -392,14 +392,21 @@ describe("board ids", () => {
     expect((await make(store)).id).toBe("3")
   })
 
-  test("no task is created when the ids are used up, and the file stays readable", async () => {
+  test("tasks are still created when somebody has used the highest ids", async () => {
     const store = open()
     await make(store)
-    const userActions = board()
-    userActions.tasks[0].id = "999999999999999"
-    writeFileSync(file("tasks.json"), JSON.stringify(userActions))
-    await expect(make(store)).rejects.toThrow("no id is left after #999999999999999")
-    expect((await open().read()).tasks).toHaveLength(1)
+    const write = (...more: object[]) =>
+      writeFileSync(file("tasks.json"), JSON.stringify({ ...board(), tasks: [...board().tasks, ...more] }))
+    const evil = { ...board().tasks[0], title: "evil" }
+    write({ ...evil, id: "999999999999999" }, { ...evil, id: "999999999999997", status: "done" })
+    expect((await make(store)).id).toBe("2")
+    expect((await make(open())).id).toBe("3")
+    write({ ...evil, id: "4" }, { ...evil, id: "999999999999998", status: "done" })
+    const ids = await Promise.all([store.reserve(), store.reserve(), open().reserve()])
+    expect(ids.toSorted()).toEqual(["5", "6", "7"])
+    writeFileSync(file("tasks.json"), JSON.stringify({ ...board(), nextId: 999_999_999_999_999 }))
+    expect((await make(open())).id).toBe("8")
+    expect((await open().read()).tasks).toHaveLength(6)
   })
 
   test("an id in another form finds no task and causes no warning", async () => {

@@ -1,6 +1,6 @@
 import { type Actor, BoardError } from "../service.ts"
 import { type BoardState, findTask, isUnverified, parentOf, runStateOf, subtasksOf } from "../state.ts"
-import { type BoardTask, MOST_ID, MOST_ITEMS, type NewTask } from "../task.ts"
+import { type BoardTask, MOST_ITEMS, type NewTask } from "../task.ts"
 import { archive, setRunState, wake } from "./archive.ts"
 import {
   type BoardChange,
@@ -40,11 +40,6 @@ function add(
 ) {
   if (by.kind === "agent" && !agents.includes(by.agent))
     throw new BoardError("conflict", `The agent "${by.agent}" may not make tasks: it is not among the board's agents.`)
-  if (Number(as) > MOST_ID)
-    throw new BoardError(
-      "conflict",
-      `No task can be made: no id is left after #${MOST_ID}. Give the task that has it a lower one in the file, by hand.`,
-    )
   const task: BoardTask = {
     id: as,
     title: input.title,

@@ -1,5 +1,5 @@
 import { type BoardState, EMPTY, isUnverified, keeping } from "../state.ts"
-import type { BoardTask } from "../task.ts"
+import { type BoardTask, MOST_ID } from "../task.ts"
 
 /**
  * Anybody can write the project's file, so runs use only text that this installation has written. The file is compared,
@@ -28,7 +28,7 @@ export function verifyBoard(given: EditedBoard, trusted: BoardState = EMPTY): Bo
   const state: BoardState = {
     ...trusted,
     tasks: given.tasks.map((task) => withOurs(task, known.get(task.id))),
-    nextId: Math.max(given.nextId, trusted.nextId),
+    nextId: nextIdOf(given, trusted),
     outside: { ...keeping(trusted.outside, stays), ...Object.fromEntries(changed) },
     lost,
     pulses: keeping(trusted.pulses, stays),
@@ -37,11 +37,15 @@ export function verifyBoard(given: EditedBoard, trusted: BoardState = EMPTY): Bo
   return taken.reduce((next, { id }) => withUnverifiedParent(next, id), state)
 }
 
+/** The greater id. After an edit with the highest id, none is left above the file's: then the trusted one. */
+const nextIdOf = (given: EditedBoard, { nextId }: BoardState): number =>
+  given === undefined || given.nextId > MOST_ID ? nextId : Math.max(given.nextId, nextId)
+
 /** State for a missing or empty file: its former tasks are kept, so that a user can restore them. */
 const gone = (given: EditedBoard, trusted: BoardState): BoardState => ({
   ...trusted,
   tasks: [],
-  nextId: Math.max(given?.nextId ?? 1, trusted.nextId),
+  nextId: nextIdOf(given, trusted),
   lost: [...trusted.lost, ...trusted.tasks],
 })
 

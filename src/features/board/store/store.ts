@@ -9,7 +9,7 @@ import type { BoardChange, BoardCommand, BoardFacts } from "../rules/command.ts"
 import { decide } from "../rules/decide.ts"
 import { BoardError } from "../service.ts"
 import type { BoardState } from "../state.ts"
-import type { ArchivedTask, BoardStatus } from "../task.ts"
+import { type ArchivedTask, type BoardStatus, MOST_ID } from "../task.ts"
 import {
   BOARD_FILE,
   BoardFiles,
@@ -187,7 +187,7 @@ export class Store {
 
   /** Returns the change that a command would make now. Writes nothing. */
   async preview(command: BoardCommand, facts: StoreFacts): Promise<BoardChange> {
-    const state = await this.read()
+    const state = this.#numbered(await this.read())
     return this.#wrapErrors(async () => decide(state, command, await this.#facts(state, command, facts)))
   }
 
@@ -285,11 +285,19 @@ export class Store {
     return loaded
   }
 
-  /** Raises `nextId` above every known id, so that no id is used twice, whatever happened to the files. */
+  /**
+   * Raises `nextId` above every known id, so that no id is used twice, whatever happened to the files. If somebody has
+   * used the highest ids, the next free one counts.
+   */
   #numbered(state: BoardState): BoardState {
     const { trusted, project } = this.#history
     const least = Math.max(this.#nextId, trusted.highestId + 1, project.highestId + 1, highestId(state.tasks) + 1)
-    return state.nextId >= least ? state : { ...state, nextId: least }
+    if (least <= MOST_ID) return state.nextId >= least ? state : { ...state, nextId: least }
+    const open = new Set(state.tasks.flatMap(({ id, steps }) => [id, ...steps.map(({ taskId }) => taskId)]))
+    const isUsed = (id: string) => open.has(id) || trusted.has(id) || project.has(id)
+    let nextId = state.nextId
+    while (nextId > MOST_ID || isUsed(String(nextId))) nextId = nextId < MOST_ID ? nextId + 1 : 1
+    return nextId === state.nextId ? state : { ...state, nextId }
   }
 
   #hasRemaining(state: BoardState): boolean {
