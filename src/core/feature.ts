@@ -283,11 +283,11 @@ export type Submission = {
 }
 
 /**
- * Message about a task, for a model that is not started by it. The message's id derives from `kind`, the task's run and
- * `at`, so that a repeated note is stored once. `visible`: text for the user.
+ * Message for a model that is not started by it, about a task or what a feature names like one. The message's id derives
+ * from `kind`, the run and `at`, so that a repeated note is stored once. `visible`: text for the user.
  */
 export type Note = {
-  readonly task: Task
+  readonly task: { readonly id: string; readonly run: { readonly generation: number } }
   readonly kind: MessageKind
   readonly at: number
   readonly visible?: string

@@ -1,7 +1,8 @@
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import type { Clock, Prompt } from "../../src/core/ports.ts"
+import type { Note } from "../../src/core/feature.ts"
+import type { Clock } from "../../src/core/ports.ts"
 import { NO_USAGE, type Usage } from "../../src/core/task.ts"
 import { type BoardSetup, TaskBoard } from "../../src/features/board/board.ts"
 import type { RunSummary, Runs, RunView } from "../../src/features/board/runs.ts"
@@ -9,7 +10,6 @@ import type { Actor } from "../../src/features/board/service.ts"
 import type { BoardState } from "../../src/features/board/state.ts"
 import { digestOf, formatBoard, TrustedFile } from "../../src/features/board/store/files.ts"
 import type { BoardTask } from "../../src/features/board/task.ts"
-import { messageID } from "../../src/opencode/messages.ts"
 import type { LedgerPurse } from "../../src/runtime/budgets.ts"
 import type { FoundThread, NewThread, Threads } from "../../src/runtime/connection.ts"
 import type { UnattendedRequest } from "../../src/runtime/launch/unattended.ts"
@@ -99,6 +99,26 @@ export class FakeRuns implements Runs {
     const threads = Object.entries(this.purse?.threads ?? {})
     const cost = threads.reduce((sum, [id, before]) => sum + this.usageOf(id).cost - before.cost, 0)
     return { used: { ...NO_USAGE, cost }, reserve: this.reserve }
+  }
+
+  /** Notes that were sent, and whether sessions are at work, so that notes wait. */
+  readonly notes: (Note & { readonly sessionID: string })[] = []
+  isBusy = false
+  readonly #waiting: (() => void)[] = []
+
+  note(sessionID: string, compose: () => Note | "later" | undefined, done?: (sent: boolean) => void): void {
+    const note = compose()
+    const send = () => {
+      if (typeof note === "object") this.notes.push({ ...note, sessionID })
+      done?.(note !== undefined)
+    }
+    if (this.isBusy) this.#waiting.push(send)
+    else send()
+  }
+
+  idle(): void {
+    this.isBusy = false
+    for (const send of this.#waiting.splice(0)) send()
   }
 
   async account(sessionID: string): Promise<RunSummary> {
@@ -226,7 +246,6 @@ const threadsOf = (project: string): Map<string, string> => {
 }
 
 class FakeSurroundings {
-  readonly messageID = messageID
   names: string[] = ["build", "librarian", "tester"]
   fails = false
   readonly toasts: string[] = []
@@ -246,21 +265,8 @@ class FakeSurroundings {
     this.toasts.push(`${title}: ${message}`)
   }
 
-  /** What was put into sessions; those that are at work, and those whose user has undone something. */
-  readonly prompts: Prompt[] = []
-  readonly busy = new Set<string>()
-
-  async persona() {
-    return { agent: "build" }
-  }
   async parent(id: string) {
     return { id, rules: [], reverted: false } as never
-  }
-  async activity() {
-    return new Map([...this.busy].map((id) => [id, { type: "busy" as const }]))
-  }
-  async prompt(request: Prompt) {
-    this.prompts.push(request)
   }
 
   log(level: string, message: string, fields: object = {}) {

@@ -48,10 +48,7 @@ export type BoardSetup = {
   /** OpenCode's state folder, for this installation's own files. */
   readonly state: string
   readonly signer: Signer
-  readonly opencode: Pick<
-    OpencodeApi,
-    "agents" | "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID"
-  >
+  readonly opencode: Pick<OpencodeApi, "agents" | "toast" | "log" | "parent">
   readonly threads: Threads
   readonly runs: Runs
   readonly clock: Clock

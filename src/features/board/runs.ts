@@ -1,3 +1,4 @@
+import type { Runtime } from "../../core/feature.ts"
 import { neverBegan } from "../../core/outcome.ts"
 import type { PauseView } from "../../core/pause.ts"
 import type { Clock } from "../../core/ports.ts"
@@ -64,6 +65,8 @@ export interface Runs {
   usePurse(purse: LedgerPurse | undefined): void
   /** Usage since the purse was opened, and the reserve for last words of active runs, in US dollars. */
   ofPurse(): { readonly used: Usage; readonly reserve: number }
+  /** Sends a note to a session once the session is idle. */
+  readonly note: Runtime["note"]
   /** Usage of all runs in a thread, and of the tasks that these runs launched. */
   usageOf(sessionID: string): Usage
   /** Summary of the thread's last run in one line, and its last word if there is one. */
@@ -142,6 +145,10 @@ export class ManagerRuns implements Runs {
 
   ofPurse() {
     return this.#manager.unattended.ofPurse()
+  }
+
+  note(...given: Parameters<Runtime["note"]>): void {
+    this.#manager.unattended.note(...given)
   }
 
   usageOf(sessionID: string): Usage {

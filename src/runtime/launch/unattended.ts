@@ -14,6 +14,7 @@ import {
 } from "../../core/task.ts"
 import type { Allowance, CostLedger, ForeignCosts, LedgerPurse } from "../budgets.ts"
 import type { Dispatcher } from "../dispatcher.ts"
+import type { Outbox } from "../mailbox/outbox.ts"
 import type { Services } from "../parts.ts"
 import type { Poller } from "../poller.ts"
 import type { Recovery } from "../recovery/recovery.ts"
@@ -41,6 +42,7 @@ type UnattendedPorts = {
   readonly ledger: CostLedger
   readonly poller: Poller
   readonly recovery: Recovery
+  readonly outbox: Outbox
 }
 
 /**
@@ -121,6 +123,11 @@ export class Unattended {
   /** Usage since the purse was opened, and the reserve for last words of active runs. */
   ofPurse(): NonNullable<Spent["purse"]> {
     return this.#ports.ledger.ofPurse()
+  }
+
+  /** Sends a note to the session that opened a purse, or the like; see `Runtime`. */
+  note(...given: Parameters<Outbox["note"]>): void {
+    this.#ports.outbox.note(...given)
   }
 
   /** Session of an unattended task; undefined for any other task. */

@@ -278,7 +278,7 @@ export class Outbox {
       if (!isIdle || !this.#isQuiet(sessionID, lane)) return NOTE_LOOK_MS
       note.sent ??= composed
       const prompt = notePrompt(opencode.messageID, sessionID, note.sent, persona)
-      await this.#exclusively(sessionID, lane, () => this.#sender.send({ prompt, task: composed.task }, lane))
+      await this.#exclusively(sessionID, lane, () => this.#sender.send(prompt, lane))
       return true
     } catch (error) {
       const delay = RETRY_DELAYS_MS[note.attempts++]
@@ -417,7 +417,7 @@ export class Outbox {
     }
     lane.idled = false
     const prompt = notificationPrompt(opencode.messageID, task, notice, persona, !(last && wakes))
-    await this.#sender.send({ prompt, task }, lane)
+    await this.#sender.send(prompt, lane, prompt.noReply ? undefined : { prompt, task })
     await recordDelivery(task, "confirmed", notice.handsOver)
     // A wake that was requested during the send must not be lost.
     const hasPending = prompt.noReply === true && (wakes || (item.wake && this.#ports.mayWake(task)))

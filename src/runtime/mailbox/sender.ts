@@ -262,19 +262,18 @@ export class Sender {
     throw new OpencodeError("OpenCode took the notification but does not show it.")
   }
 
-  /** Resolves when the parent holds the message. */
-  async send(waking: Waking, lane: Lane): Promise<void> {
-    const { prompt } = waking
+  /** Resolves when the parent holds the message. `waking`: set if the message starts the parent's model. */
+  async send(prompt: Prompt, lane: Lane, waking?: Waking): Promise<void> {
     lane.isTelling = true
     try {
-      if (prompt.noReply) await this.#ports.opencode.prompt({ ...prompt, lookedFor: true })
-      else await this.start(waking, lane)
+      if (waking) await this.start(waking, lane)
+      else await this.#ports.opencode.prompt({ ...prompt, lookedFor: true })
       await this.#confirm(prompt)
     } finally {
       lane.isTelling = false
     }
     // The parent may have been stopped after OpenCode accepted the message and before the turn began.
-    if (!prompt.noReply) await this.#keepStopped(waking)
+    if (waking) await this.#keepStopped(waking)
   }
 
   /** Starts the parent's model with a message, and stops the model again if a user stopped it meanwhile. */

@@ -177,11 +177,10 @@ describe("a purse", () => {
     expect(rig.surroundings.toasts.filter((each) => each.startsWith("Purse: "))).toEqual([
       "Purse: $0.00 of $5.00: 1 partial",
     ])
-    const [message, ...others] = rig.surroundings.prompts
+    const [note, ...others] = rig.runs.notes
     expect(others).toEqual([])
-    expect(message).toMatchObject({ sessionID: "ses_opener", noReply: true })
-    expect(message?.parts[0]?.text).toBe("**Purse: $0.00 of $5.00.** 1 partial.")
-    expect(message?.parts[1]?.text).toContain("## Partial\n\n- #1 one: $0.00, 1 run.")
+    expect(note).toMatchObject({ sessionID: "ses_opener", visible: "**Purse: $0.00 of $5.00.** 1 partial." })
+    expect(note?.text).toContain("## Partial\n\n- #1 one: $0.00, 1 run.")
   })
 
   test("a purse silences the scheduled rounds until its deadline, and none is made up later", async () => {
@@ -327,7 +326,7 @@ describe("a purse", () => {
     await next.settle()
     expect(readdirSync(reports())).toEqual(["2026-03-02T09-20Z.json", "2026-03-02T09-20Z.md"])
     expect(JSON.parse(readFileSync(join(reports(), "2026-03-02T09-20Z.json"), "utf8"))).toMatchObject({ spent: 1.5 })
-    expect(next.surroundings.prompts).toHaveLength(1)
+    expect(next.runs.notes).toHaveLength(1)
     expect(next.kept.purse).toBeUndefined()
     await next.close()
   })
@@ -393,7 +392,7 @@ describe("a purse", () => {
   test("a purse reports its own result even if somebody has forged its report files", async () => {
     await task("one")
     await open(5, 1)
-    rig.surroundings.busy.add("ses_opener")
+    rig.runs.isBusy = true
     await rig.board.purse.close(USER)
     await rig.settle()
     const forged = { max: 5, until: "u", openedAt: "o", endedAt: "e", why: "closed", spent: 0, tasks: [] }
@@ -404,10 +403,10 @@ describe("a purse", () => {
       )
     expect(await rig.board.purse.reports()).toMatchObject([{ why: "closed", tasks: 1 }])
     expect((await report()).text).toContain("it was closed.")
-    rig.surroundings.busy.clear()
+    rig.runs.idle()
     await rig.settle()
-    expect(rig.surroundings.prompts[0]?.parts[1]?.text).toContain("it was closed.")
-    expect(JSON.stringify(rig.surroundings.prompts)).not.toContain("delete")
+    expect(rig.runs.notes[0]?.text).toContain("it was closed.")
+    expect(JSON.stringify(rig.runs.notes)).not.toContain("delete")
     await expect(rig.board.purse.report("2027-01-01T00-00Z")).rejects.toThrow("There is no report")
   })
 
@@ -418,7 +417,7 @@ describe("a purse", () => {
     await rig.board.purse.close(USER)
     await rig.settle()
     expect(rig.kept.purse).toBeUndefined()
-    expect(rig.surroundings.prompts).toHaveLength(1)
+    expect(rig.runs.notes).toHaveLength(1)
     expect((await report()).why).toBe("closed")
     expect(rig.surroundings.logs.join()).toContain("the report of a purse could not be written into the project")
   })
@@ -480,13 +479,13 @@ describe("a purse", () => {
   test("a purse's report is sent once the session that opened it is idle", async () => {
     await task("one")
     await open(5, 1)
-    rig.surroundings.busy.add("ses_opener")
+    rig.runs.isBusy = true
     await rig.board.purse.close(USER)
     await rig.settle()
-    expect(rig.surroundings.prompts).toEqual([])
-    rig.surroundings.busy.clear()
+    expect(rig.runs.notes).toEqual([])
+    rig.runs.idle()
     await rig.settle()
-    expect(rig.surroundings.prompts).toHaveLength(1)
+    expect(rig.runs.notes).toHaveLength(1)
     expect(rig.kept.owed).toBeUndefined()
   })
 })

@@ -2,10 +2,9 @@ import { createHash } from "node:crypto"
 import { mkdir } from "node:fs/promises"
 import { join } from "node:path"
 import { messageOf } from "../../../core/errors.ts"
-import type { MessageIDFactory } from "../../../core/ids.ts"
+import type { Note } from "../../../core/feature.ts"
 import { mayResumeBefore, pauseTextAtEnd } from "../../../core/pause.ts"
 import type { Clock, OpencodeApi } from "../../../core/ports.ts"
-import { AUTOMATIC } from "../../../core/run/prompts.ts"
 import { addUsage, billedTokens, NO_USAGE, type Reason, type Usage, usageSince } from "../../../core/task.ts"
 import { replaceFile } from "../../../lib/atomic-file.ts"
 import { formatTime, spentShort } from "../../../lib/format.ts"
@@ -38,7 +37,7 @@ export const PURSE_ENDED: Reason = { code: "purse", text: "It was stopped: the b
 type PurseManagerPorts = {
   readonly store: Pick<Store, "read" | "find" | "folder">
   readonly runs: Runs
-  readonly opencode: Pick<OpencodeApi, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
+  readonly opencode: Pick<OpencodeApi, "toast" | "log" | "parent">
   readonly clock: Clock
   readonly change: (command: BoardCommand) => Promise<unknown>
   /** The option `purse`: a purse that the plugin opens every night. */
@@ -54,6 +53,8 @@ type PurseManagerPorts = {
 export class PurseManager {
   readonly #ports: PurseManagerPorts
   #isUsed = false
+  /** Name of the report that is being sent. */
+  #telling: string | undefined
 
   constructor(ports: PurseManagerPorts) {
     this.#ports = ports
@@ -77,7 +78,7 @@ export class PurseManager {
     flights: ReadonlyMap<string, { readonly id: string }>,
   ): Promise<{ readonly state: BoardState; readonly mayBegin: boolean }> {
     let state = await this.#openNightly(given)
-    if (state.owed) await this.#tell(state)
+    this.#tell(state)
     if (!state.purse) {
       if (this.#isUsed) this.#use(undefined)
       return { state, mayBegin: true }
@@ -216,7 +217,7 @@ export class PurseManager {
     await this.#do({ type: "purse ended", report })
     this.#use(undefined)
     opencode.toast({ title: titleOf(report), message: countsOf(report), variant: "info" })
-    await this.#tell(await store.read())
+    this.#tell(await store.read())
   }
 
   async #reportOf(state: BoardState, purse: Purse, ending: PurseEnd, context: StatusContext): Promise<StoredReport> {
@@ -264,23 +265,21 @@ export class PurseManager {
     return { ...figures, result, ...(told && { text: told }), next }
   }
 
-  /** Sends the report to the session that opened the purse. A busy session gets the report at a later look. */
-  async #tell({ owed, purseReports = [] }: BoardState): Promise<void> {
-    if (!owed) return
-    const { opencode } = this.#ports
-    const { sessionID } = owed
-    try {
-      const [parent, activity] = await Promise.all([opencode.parent(sessionID), opencode.activity()])
-      // The report waits: a message during a turn would cause another step, and a message after an undo would delete
-      // the undone messages.
-      if (parent && (parent.reverted || activity.has(sessionID))) return
-      const report = purseReports.find(({ name }) => name === owed.report)
-      if (parent && report)
-        await opencode.prompt(messageFor(opencode.messageID, sessionID, report, await opencode.persona(sessionID)))
-      await this.#do({ type: "purse told" })
-    } catch (error) {
-      opencode.log("warn", "a purse's report could not be told", { session: sessionID, error: messageOf(error) })
+  /** Sends the report to the session that opened the purse, if that session still exists. */
+  #tell({ owed, purseReports = [] }: BoardState): void {
+    if (!owed || this.#telling === owed.report) return
+    const { opencode, runs, store } = this.#ports
+    const report = purseReports.find(({ name }) => name === owed.report)
+    const done = async (isSent: boolean) => {
+      try {
+        const isOver = isSent || !report || (await opencode.parent(owed.sessionID)) === undefined
+        if (isOver && (await store.read()).owed?.report === owed.report) await this.#do({ type: "purse told" })
+      } finally {
+        this.#telling = undefined
+      }
     }
+    this.#telling = owed.report
+    runs.note(owed.sessionID, () => report && noteOf(report), done)
   }
 
   async #do(command: BoardCommand): Promise<void> {
@@ -307,27 +306,14 @@ function nextOf(state: BoardState, task: BoardTask, result: ReportTask["result"]
   return step ? `next step: ${step.title}` : "work on it"
 }
 
-/** Message with two parts, like every notification: a line for the user, and the whole report for the model. */
-function messageFor(
-  name: MessageIDFactory,
-  sessionID: string,
-  report: StoredReport,
-  persona: Awaited<ReturnType<OpencodeApi["persona"]>>,
-) {
-  const at = Date.parse(report.endedAt)
-  const id = `bg_${createHash("sha256").update(report.name).digest("hex").slice(0, 8)}`
-  return {
-    sessionID,
-    messageID: name("report", id, 0, at),
-    agent: persona?.agent,
-    model: persona?.model,
-    noReply: true,
-    parts: [
-      { text: `**${titleOf(report)}.** ${countsOf(report)}.` },
-      { synthetic: true, text: `${AUTOMATIC} The report of the board's purse:\n\n${reportText(report)}` },
-    ],
-  }
-}
+/** Note with two parts, like every notification: a line for the user, and the whole report for the model. */
+const noteOf = (report: StoredReport): Note => ({
+  task: { id: `bg_${createHash("sha256").update(report.name).digest("hex").slice(0, 8)}`, run: { generation: 0 } },
+  kind: "report",
+  at: Date.parse(report.endedAt),
+  visible: `**${titleOf(report)}.** ${countsOf(report)}.`,
+  text: `The report of the board's purse:\n\n${reportText(report)}`,
+})
 
 /**
  * Writes a report into the board's folder for people. The plugin never reads these files, because anybody may change
