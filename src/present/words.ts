@@ -19,6 +19,9 @@ export const FETCHING_WORK = "fetching its work"
 export const attemptText = ({ attempt, message }: { readonly attempt: number; readonly message: string }): string =>
   `attempt ${attempt}: ${oneLine(message)}`
 
+/** Marks of tasks that have not ended. */
+export const MARKS = { working: "●", waiting: "?", queued: "○" } as const
+
 /** How a run ended. `unanswered`: its last message holds no text; `refused`: it stopped at a refused question. */
 export type End = "completed" | "unanswered" | "error" | "cancelled" | "refused"
 

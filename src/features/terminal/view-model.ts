@@ -23,7 +23,7 @@ import { duration, ticking } from "../../lib/format.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { costText, tokensText, type UsageLimits } from "../../present/figures.ts"
 import { groupText, phaseAmong } from "../../present/view.ts"
-import { ENDS, endOf, FETCHING_WORK, isInQueue, phaseText } from "../../present/words.ts"
+import { ENDS, endOf, FETCHING_WORK, isInQueue, MARKS, phaseText } from "../../present/words.ts"
 
 /** Makes texts and rows for the terminal. All functions are pure, and widths are in terminal columns. */
 
@@ -71,7 +71,7 @@ export type Section = {
 /** Most rows of the sidebar; running tasks come first. */
 export const MOST_ROWS = 10
 
-const ICONS: Readonly<Partial<Record<Tone, string>>> = { waiting: "?", queued: "○" }
+const ICONS: Readonly<Partial<Record<Tone, string>>> = { waiting: MARKS.waiting, queued: MARKS.queued }
 
 /** Sidebar section; undefined where it is hidden. `below`: descendants of the tasks shown. */
 export function sectionOf(

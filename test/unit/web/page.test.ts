@@ -210,12 +210,16 @@ test("each state has its own text and tone", () => {
   expect(agentState(rowOf({ phase: "waiting for permission", asks: [askOf()] })).tone).toBe("needs")
   expect(agentState(rowOf({ phase: "queued" }))).toEqual({ tone: "rest", text: "queued for a free slot" })
   expect(agentState(rowOf({ phase: "retrying", retry: { attempt: 1, message: "x" } })).text).toBe("retrying")
-  expect(agentState(rowOf({ task: { status: "completed", run } }))).toEqual({ tone: "done", text: "completed" })
+  expect(agentState(rowOf({ task: { status: "completed", run } }))).toEqual({
+    tone: "done",
+    mark: "✓",
+    text: "completed",
+  })
   expect(agentState(rowOf({ task: { status: "error", run } })).text).toBe("failed")
   const silent = { status: "completed", run, outcome: outcomeOf({ thought: "" }) } as const
-  expect(agentState(rowOf({ task: silent }))).toEqual({ tone: "rest", text: "ended without an answer" })
+  expect(agentState(rowOf({ task: silent }))).toEqual({ tone: "rest", mark: "⊖", text: "ended without an answer" })
   const fetching = { ...rowOf({ task: { status: "error", run } }), fetching: true as const }
-  expect(agentState(fetching)).toEqual({ tone: "fail", text: "failed, fetching its work" })
+  expect(agentState(fetching)).toEqual({ tone: "fail", mark: "✗", text: "failed, fetching its work" })
   expect(agentState(rowOf({ task: { status: "cancelled", run } })).tone).toBe("rest")
 })
 

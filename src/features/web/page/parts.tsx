@@ -1,4 +1,5 @@
 import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js"
+import { ENDS, MARKS } from "../../../present/words.ts"
 import { hueOf } from "./format.ts"
 import { markdown } from "./rich-text.ts"
 import { threadCommand, threadLink } from "./route.ts"
@@ -72,14 +73,20 @@ export function createConfirm() {
   return { ask, view }
 }
 
-const GLYPHS: Readonly<Record<RowTone, string>> = { run: "●", needs: "◆", done: "✓", fail: "✕", rest: "○" }
+const GLYPHS: Readonly<Record<RowTone, string>> = {
+  run: MARKS.working,
+  needs: MARKS.waiting,
+  rest: MARKS.queued,
+  done: ENDS.completed.mark,
+  fail: ENDS.error.mark,
+}
 
-/** Shows a state in a word, with a colour and a shape. */
-export function Badge(props: { tone: RowTone; text: string }) {
+/** Shows a state in a word, with a colour and a mark. `mark`: by default that of the tone. */
+export function Badge(props: { tone: RowTone; text: string; mark?: string }) {
   return (
     <span class="badge" data-state={props.tone}>
       <span class="badge-glyph" aria-hidden="true">
-        {GLYPHS[props.tone]}
+        {props.mark ?? GLYPHS[props.tone]}
       </span>
       {props.text}
     </span>

@@ -48,14 +48,16 @@ export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] 
 export const ranFor = ({ startedAt, createdAt, endedAt }: AgentRow, now: number): string =>
   ticking((endedAt ?? now) - (startedAt ?? createdAt))
 
+type AgentState = { readonly tone: RowTone; readonly text: string; readonly mark?: string }
+
 /** State of an agent in a word. For a group, its counts are added. */
-export function agentState(agent: AgentRow): { readonly tone: RowTone; readonly text: string } {
-  const { tone, text } = ownState(agent)
-  return { tone, text: agent.counts === undefined ? text : `${text}, ${agent.counts}` }
+export function agentState(agent: AgentRow): AgentState {
+  const own = ownState(agent)
+  return agent.counts === undefined ? own : { ...own, text: `${own.text}, ${agent.counts}` }
 }
 
 /** State of an agent in a word, without the counts of a group. */
-export function ownState(agent: AgentRow): { readonly tone: RowTone; readonly text: string } {
+export function ownState(agent: AgentRow): AgentState {
   if (isActive(agent)) {
     if (agent.asks.length > 0) return { tone: "needs", text: agent.phase ?? "waiting" }
     const waits = isInQueue(agent.phase) || agent.stands !== undefined
@@ -63,9 +65,9 @@ export function ownState(agent: AgentRow): { readonly tone: RowTone; readonly te
     if (agent.retry) return { tone: "needs", text: "retrying" }
     return { tone: "run", text: agent.phase ?? "running" }
   }
-  const [tone, { text }] = [TONES[agent.end], ENDS[agent.end]]
-  if (agent.merging) return { tone, text: `${text}, merging` }
-  return { tone, text: agent.fetching ? `${text}, ${FETCHING_WORK}` : text }
+  const { text, mark } = ENDS[agent.end]
+  const more = agent.merging ? ", merging" : agent.fetching ? `, ${FETCHING_WORK}` : ""
+  return { tone: TONES[agent.end], mark, text: `${text}${more}` }
 }
 
 const TONES = { completed: "done", unanswered: "rest", error: "fail", cancelled: "rest", refused: "rest" } as const
