@@ -77,6 +77,7 @@ export type MessagePart =
        * off.
        */
       readonly final?: true
+      readonly call?: EndedCall
     }
 
 export type Activity =
@@ -263,8 +264,8 @@ export interface ModelFacts {
  */
 export type CallState = "pending" | "running" | "ended"
 
-/** Input, result or error, and duration of a tool call that has ended. */
-export type EndedCall = { readonly input: unknown; readonly result: string; readonly ms: number }
+/** A tool call that has ended. `digest`: equal for calls of the same tool with equal input and result. */
+export type EndedCall = { readonly digest: string; readonly ms: number }
 
 /**
  * A user has undone all messages of a session from `from` on. `reset`: files that the undo has reset; `restores`: a

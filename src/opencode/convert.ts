@@ -1,6 +1,7 @@
+import { createHash } from "node:crypto"
 import { normalize } from "node:path"
 import type { Agent, Part, Message as SdkMessage, ToolPart } from "@opencode-ai/sdk/v2/types"
-import type { AgentInfo, AnswerError, Finish, Message, MessagePart } from "../core/ports.ts"
+import type { AgentInfo, AnswerError, EndedCall, Finish, Message, MessagePart } from "../core/ports.ts"
 import { ranOf } from "../core/receipts/command.ts"
 import type { Refusal } from "../core/refusal.ts"
 import type { Usage } from "../core/task.ts"
@@ -37,6 +38,25 @@ export const finishIn = (finish: string, parts: readonly MessagePart[]): Finish 
   parts.some((part) => part.type === "tool" && !part.final) ? "called" : finishOf(finish)
 
 type Call = Extract<MessagePart, { type: "tool" }>
+
+export const callDigest = (tool: string, input: unknown, result: string): string =>
+  createHash("sha1")
+    .update(`${tool}\0${JSON.stringify(input)}\0${result}`)
+    .digest("base64")
+
+type CallEnd = {
+  readonly input?: unknown
+  readonly output?: unknown
+  readonly error?: unknown
+  readonly time?: { readonly start?: number; readonly end?: number }
+}
+
+/** Digest and duration of a call that has ended; undefined for any other call. */
+export function endedCall(tool: string, { input, output, error, time }: CallEnd): EndedCall | undefined {
+  const result = output ?? error
+  if (typeof result !== "string" || time?.start === undefined || time.end === undefined) return undefined
+  return { digest: callDigest(tool, input, result), ms: time.end - time.start }
+}
 
 /** Makes a tool call for the core. `refused`: a user refused the call without a message, and this ends the turn. */
 export function callOf({
@@ -144,8 +164,9 @@ export function toParts(part: Part, message: SdkMessage): readonly MessagePart[]
   const refused = state.status === "error" && isRefusal(state.error)
   const paths = writtenBy(part).map((file) => below(directory, file))
   const files = paths.length > 0 ? [{ type: "files" as const, own: true, paths }] : []
-  const call = { callID, tool, state: state.status, refused, final: isFinal(part) }
-  return [callOf(call), ...files, ...commandOf(part)]
+  const call = endedCall(tool, state)
+  const made = callOf({ callID, tool, state: state.status, refused, final: isFinal(part) })
+  return [{ ...made, ...(call && { call }) }, ...files, ...commandOf(part)]
 }
 
 /** Enough characters to show the model's last thoughts. */

@@ -1,10 +1,10 @@
-import type { CallState, EndedCall, OpencodeEvent, Undone } from "../core/ports.ts"
+import type { CallState, OpencodeEvent, Undone } from "../core/ports.ts"
 import type { Ask } from "../core/task.ts"
 import { addBounded } from "../lib/bounded-set.ts"
 import { filesOf } from "../lib/repository.ts"
 import { oneLine } from "../lib/text.ts"
 import { decodeRequest } from "../runtime/record/codec.ts"
-import { changedBy, errorLine, errorOf, finishOf, refusalIn, toError, toUsage } from "./convert.ts"
+import { changedBy, endedCall, errorLine, errorOf, finishOf, refusalIn, toError, toUsage } from "./convert.ts"
 
 type Asked = { readonly id: string; readonly sessionID: string }
 
@@ -176,7 +176,7 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
     if (part.type === "tool" && part.callID && part.tool) {
       const { callID, tool, state: stored = {} } = part
       const state = stateOf(stored)
-      const call = state === "ended" ? endedCall(stored) : undefined
+      const call = state === "ended" ? endedCall(tool, stored) : undefined
       const changed = changedBy(tool, stored)
       return {
         ...{ type: "tool", sessionID, messageID, callID, tool, state },
@@ -225,9 +225,3 @@ function replied({ sessionID, requestID }: Properties): OpencodeEvent | undefine
 
 const stateOf = ({ status }: State): CallState =>
   status === "completed" || status === "error" ? "ended" : status === "pending" ? "pending" : "running"
-
-function endedCall({ input, output, error, time }: State): EndedCall | undefined {
-  const result = output ?? error
-  if (typeof result !== "string" || time?.start === undefined || time.end === undefined) return undefined
-  return { input, result, ms: time.end - time.start }
-}

@@ -326,8 +326,8 @@ function toMessage(message: StoredMessage): Message {
   const read = parts.flatMap((part): MessagePart[] => {
     if (part.type === "compaction") return [{ type: part.type }]
     if (part.type === "tool") {
-      const { callID, tool, state, refused, args, interrupted = false } = part
-      const call = callOf({ callID, tool, state, refused, final: interrupted })
+      const { callID, tool, state, refused, args, interrupted = false, call: ended } = part
+      const call = { ...callOf({ callID, tool, state, refused, final: interrupted }), ...(ended && { call: ended }) }
       const paths = state === "completed" ? editedBy({ tool, args }) : []
       return paths.length > 0 ? [call, { type: "files", own: true, paths }] : [call]
     }

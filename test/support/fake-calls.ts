@@ -1,4 +1,5 @@
 import type { Ask } from "../../src/core/task.ts"
+import { callDigest } from "../../src/opencode/convert.ts"
 import { permissionAsk } from "../../src/opencode/events.ts"
 import type { StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
 import type { TurnPorts } from "./fake-turn.ts"
@@ -200,7 +201,8 @@ export class Calls {
   #tell({ id: messageID }: StoredMessage, part: StoredCall, ms = 0): void {
     const { callID, tool, args: input, result = callID } = part
     const state = part.state === "completed" || part.state === "error" ? "ended" : part.state
-    const call = state === "ended" && { call: { input, result, ms } }
+    const call = state === "ended" && { call: { digest: callDigest(tool, input, result), ms } }
+    Object.assign(part, call)
     const edited = part.state === "completed" ? editedBy(part) : []
     const changed = edited.length > 0 && { changed: edited }
     const known = { type: "tool", sessionID: this.#session.id, callID, tool, state, messageID } as const

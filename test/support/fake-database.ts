@@ -1,4 +1,4 @@
-import type { Rule, TaskRecord, Undone } from "../../src/core/ports.ts"
+import type { EndedCall, Rule, TaskRecord, Undone } from "../../src/core/ports.ts"
 import type { Model, Usage } from "../../src/core/task.ts"
 import type { Signer } from "../../src/runtime/record/identity.ts"
 import { decodeRecord } from "./groups.ts"
@@ -18,6 +18,7 @@ export type StoredPart =
       /** A stop cut it off. */
       interrupted?: true
       result?: string
+      call?: EndedCall
     }
 
 export type StoredMessage = {

@@ -26,7 +26,14 @@ export type Scene = {
 const worldOf = (task: Task, { context, options }: Scene = {}): RunContext => ({
   now: NOW,
   messageID,
-  options: { ...DEFAULTS, maxTokensPerTask: 0, maxCostPerSession: 0, permissionTimeout: 300_000, ...options },
+  options: {
+    ...DEFAULTS,
+    maxRepeats: 0,
+    maxTokensPerTask: 0,
+    maxCostPerSession: 0,
+    permissionTimeout: 300_000,
+    ...options,
+  },
   task,
   presence: { isOpen: false, wroteAt: Number.NEGATIVE_INFINITY },
   ownTasks: false,

@@ -329,6 +329,7 @@ describe("a poll of the session", () => {
     const purse = purseOf(NOW, NOW + 100_000_000)
     expect(does({})).toEqual([])
     expect(does({ options: { maxTokensPerTask: 1 } })).toEqual(["count"])
+    expect(does({ options: { maxRepeats: 1 } })).toEqual(["count"])
     expect(does({ options: { maxCostPerSession: 1 } })).toEqual(["count"])
     expect(does({ context: { purse } })).toEqual(["count"])
     expect(does({ task: { run: { budget: { max: 1, before: 0 } } } })).toEqual(["count"])

@@ -3,7 +3,7 @@ import { describe, expect, test, vi } from "vitest"
 import { systemClock } from "../../src/lib/clock.ts"
 import { Cached } from "../../src/opencode/cache.ts"
 import { call, clientOn } from "../../src/opencode/client.ts"
-import { asksAgain, toAgent, toError, toMessage, toUsage } from "../../src/opencode/convert.ts"
+import { asksAgain, callDigest, toAgent, toError, toMessage, toUsage } from "../../src/opencode/convert.ts"
 import { permissionAsk, questionAsk } from "../../src/opencode/events.ts"
 
 describe("converted values from OpenCode", () => {
@@ -106,7 +106,10 @@ describe("converted values from OpenCode", () => {
         tool: "question",
         state: { status: "error", error: "The user dismissed this question" },
       },
-      { type: "tool", callID: "f", tool: "bash", state: { status: "error", error: "exit 1" } },
+      {
+        ...{ type: "tool", callID: "f", tool: "bash" },
+        state: { status: "error", input: {}, error: "exit 1", time: { start: 1, end: 3 } },
+      },
       { type: "tool", callID: "g", tool: "write", state: { status: "completed", input: { filePath: "/here/a.ts" } } },
       { type: "tool", callID: "h", tool: "write", state: { status: "completed", input: {} } },
       { type: "tool", callID: "i", tool: "edit", state: { status: "completed", input: null } },
@@ -157,7 +160,10 @@ describe("converted values from OpenCode", () => {
       { type: "tool", callID: "c", tool: "bash", state: "completed", refused: false },
       { type: "tool", callID: "d", tool: "bash", state: "error", refused: "permission" },
       { type: "tool", callID: "e", tool: "question", state: "error", refused: "question" },
-      { type: "tool", callID: "f", tool: "bash", state: "error", refused: false },
+      {
+        ...{ type: "tool", callID: "f", tool: "bash", state: "error", refused: false },
+        call: { digest: callDigest("bash", {}, "exit 1"), ms: 2 },
+      },
       { type: "tool", callID: "g", tool: "write", state: "completed", refused: false },
       { type: "files", own: true, paths: ["a.ts"] },
       { type: "tool", callID: "h", tool: "write", state: "completed", refused: false },

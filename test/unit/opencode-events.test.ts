@@ -1,5 +1,6 @@
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
+import { callDigest } from "../../src/opencode/convert.ts"
 import { EventReader, type RawEvent } from "../../src/opencode/events.ts"
 
 const reader = new EventReader()
@@ -123,7 +124,7 @@ describe("a converted event of OpenCode", () => {
       },
       {
         ...{ type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: "ended" },
-        call: { input: { command: "ls" }, result: "a b", ms: 7 },
+        call: { digest: callDigest("bash", { command: "ls" }, "a b"), ms: 7 },
       },
     ]),
     ...(

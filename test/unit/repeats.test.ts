@@ -1,5 +1,8 @@
 import { describe, expect, test } from "vitest"
+import type { ActiveRun } from "../../src/core/run/active-run.ts"
 import { NOTHING_OBSERVED, withRepeatedCall } from "../../src/core/run/progress.ts"
+import { callDigest } from "../../src/opencode/convert.ts"
+import { answer, asked, at, command } from "../support/machine.ts"
 import { Rig } from "../support/rig.ts"
 
 const ASKED = "Answer at once: what is done"
@@ -58,11 +61,37 @@ describe("an agent that repeats a call", () => {
   })
 })
 
+describe("an agent that repeats a call where no event reports its calls", () => {
+  const answered = (calls: number) =>
+    Array.from({ length: calls }, (_none, nth) => {
+      const call = { digest: "same", ms: 5 }
+      const part = { type: "tool", callID: "c", tool: "poll", state: "completed", refused: false, call } as const
+      return answer({ id: `msg_${nth}`, finish: "called", parts: [part] })
+    })
+  const read = (calls: number, run: Partial<ActiveRun> = {}) =>
+    at("working", { options: { maxRepeats: 3, lastWord: 5000 }, run }).takes({
+      type: "counted",
+      messages: [asked(), ...answered(calls)],
+    })
+
+  test("the calls are counted from its messages, and the agent is warned once although a read finds several", () => {
+    expect(read(2).does).toEqual(["check shared limits"])
+    const first = read(4)
+    expect(command(first.commands, "send")?.message.text).toContain("the same call of poll 4 times in a row")
+    expect(command(first.commands, "send")?.message.text).toContain("After 6 such calls")
+    expect(read(5, first.run).does).toEqual(["check shared limits"])
+    expect(read(6, first.run).run?.lastWord).toMatchObject({ state: "requested", reason: { code: "repeats" } })
+    expect(read(7).does).not.toContain("send")
+  })
+})
+
 test("calls are equal by tool, arguments and result, and calls over 10 s are never repetitions", () => {
   const call = { input: { a: 1 }, result: "x", ms: 10_000 }
   const times = (...calls: [tool: string, more: object][]) =>
-    calls.reduce((observed, [tool, more]) => withRepeatedCall(observed, tool, { ...call, ...more }), NOTHING_OBSERVED)
-      .repeated?.times
+    calls.reduce((observed, [tool, more]) => {
+      const { input, result, ms } = { ...call, ...more }
+      return withRepeatedCall(observed, tool, { digest: callDigest(tool, input, result), ms })
+    }, NOTHING_OBSERVED).repeated?.times
   expect(times(["t", {}], ["t", {}])).toBe(2)
   expect(times(["t", {}], ["u", {}])).toBe(1)
   expect(times(["t", {}], ["t", { input: { a: 2 } }])).toBe(1)

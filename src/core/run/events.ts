@@ -120,18 +120,26 @@ function ownEvent(run: ActiveRun, event: SessionEvent, context: RunContext): Mac
 const lastWordRequested = (run: ActiveRun): ActiveRun =>
   run.lastWord?.state === "requested" ? { ...run, lastWord: { ...run.lastWord, state: "speaking" } } : run
 
-/** Warns an agent that repeats one call, and ends its run if the agent goes on to repeat the call. */
 function called(run: ActiveRun, event: SessionEvent & { type: "tool" }, context: RunContext): MachineStep {
   const { observed } = run
   const { run: next } = anyEvent(run, event)
   const { tool, call } = event
   if (!next || !call || callsIn(next.observed, "ended") === callsIn(observed, "ended")) return stay(next ?? run)
-  const after = { ...next, observed: withRepeatedCall(next.observed, tool, call) }
+  return checkRepeats({ ...next, observed: withRepeatedCall(next.observed, tool, call) }, observed, context)
+}
+
+/**
+ * Checks the limits of a run whose agent may repeat one call, and warns an agent that has begun to do so. `before`: what
+ * was observed before the last calls.
+ */
+function checkRepeats(run: ActiveRun, before: Observed, context: RunContext): MachineStep {
+  const { repeated } = run.observed
   const { maxRepeats } = context.options
-  const times = after.observed.repeated?.times ?? 0
-  if (maxRepeats === 0 || times < maxRepeats) return stay(after)
-  if (times === maxRepeats && !after.lastWord) return sayRepeats(after, { tool, times }, context)
-  return checkLimits(after, context)
+  if (maxRepeats === 0 || !repeated || repeated.times < maxRepeats) return stay(run)
+  const known = before.repeated?.digest === repeated.digest ? before.repeated.times : 0
+  return andThen(checkLimits(run, context), (next) =>
+    known < maxRepeats && !next.lastWord ? sayRepeats(next, repeated, context) : stay(next),
+  )
 }
 
 function anyEvent(run: ActiveRun, event: SessionEvent): MachineStep {
@@ -175,9 +183,12 @@ export const questions: Handler<"questions"> = (run, { open, at }) => {
     .reduce<MachineStep>((step, ask) => andThen(step, (next) => asked(next, ask)), stay(updated))
 }
 
-/** Takes the usage from messages, where no event reports it. */
-export const counted: Handler<"counted"> = (run, { messages }, context) =>
-  withCommands(checkLimits(withReadMessages(run, messages), context), [{ do: "check shared limits" }])
+/** Takes usage and calls from messages, where no event reports them. */
+export const counted: Handler<"counted"> = (run, { messages }, context) => {
+  const checked = checkLimits(withReadMessages(run, messages), context)
+  const step = andThen(checked, (read) => checkRepeats(read, run.observed, context))
+  return withCommands(step, [{ do: "check shared limits" }])
+}
 
 /** Time for which an idle session may leave its prompt unanswered before the run ends. */
 export const ANSWER_GRACE_MS = 10_000

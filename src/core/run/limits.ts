@@ -216,7 +216,7 @@ function seenAtWork(given: ActiveRun, context: RunContext): MachineStep {
   const { options, task, now } = context
   const over = { idle: false, stuckSince: undefined, todosSince: undefined, lookAt: undefined, lookedAt: now }
   const run = { ...given, ...over }
-  const counts = options.maxTokensPerTask > 0 || needsBill(limitsOf(context), task)
+  const counts = options.maxRepeats + options.maxTokensPerTask > 0 || needsBill(limitsOf(context), task)
   return counts && !run.observed.hasEvents ? { run, commands: [{ do: "count" }] } : stay(run)
 }
 

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto"
 import { isFinalFinish, RECENT_TOOLS } from "../outcome.ts"
 import type { CallState, EndedCall, Finish, Message, MessagePart } from "../ports.ts"
 import { addUsage, NO_USAGE, type Repeated, type Usage } from "../task.ts"
@@ -38,7 +37,7 @@ export type Observed = {
   /** Events arrive for this run. OpenCode's own events come first, so the model may not have begun. */
   readonly hasEvents: boolean
   readonly began: boolean
-  /** Last ended call with its result, both as a digest because they may be long. */
+  /** Last ended call of the run's own agent. */
   readonly repeated?: Repeated & { readonly digest: string }
 }
 
@@ -83,11 +82,8 @@ export const withoutOpenCalls = (observed: Observed): Observed => ({
 })
 
 /** Records an ended call of the run's own agent, to find repeated ones. */
-export function withRepeatedCall(observed: Observed, tool: string, { input, result, ms }: EndedCall): Observed {
+export function withRepeatedCall(observed: Observed, tool: string, { digest, ms }: EndedCall): Observed {
   if (ms > MOST_REPEATED_MS) return { ...observed, repeated: undefined }
-  const digest = createHash("sha1")
-    .update(`${tool}\0${JSON.stringify(input)}\0${result}`)
-    .digest("base64")
   const times = observed.repeated?.digest === digest ? observed.repeated.times + 1 : 1
   return { ...observed, repeated: { tool, digest, times } }
 }
@@ -128,7 +124,9 @@ function withMessage(
   for (const part of parts) {
     if (part.type === "tool") {
       const state = isOver ? "ended" : callState(part)
+      const isNew = next.calls.get(`${id} ${part.callID}`) !== "ended"
       next = withTool(next, { id: part.callID, tool: part.tool, state, messageID: id })
+      if (isNew && part.call) next = withRepeatedCall(next, part.tool, part.call)
     }
     // Text from events is newer than stored text.
     if (part.type === "text" && part.text.trim() !== "")

@@ -154,7 +154,7 @@ export const refusedText = (asks: readonly Ask[]): string =>
   `${asks.map(unallowed).join(" ")} The refusal ended your turn, but not your task. Go on without it, and say in your answer what you could not do.`
 
 export const sayRepeats = (run: ActiveRun, { tool, times }: Repeated, context: RunContext): MachineStep => {
-  const text = `${AUTOMATIC} You made the same call of ${oneLine(tool, MOST_TOOL_CHARS)} ${times} times in a row, and its result was the same each time. It will not change. Do something else, or finish: say in your answer what you could not do. After ${2 * times} such calls your work is ended.`
+  const text = `${AUTOMATIC} You made the same call of ${oneLine(tool, MOST_TOOL_CHARS)} ${times} times in a row, and its result was the same each time. It will not change. Do something else, or finish: say in your answer what you could not do. After ${2 * context.options.maxRepeats} such calls your work is ended.`
   return sendMessage(run, { kind: "word", text }, context)
 }
 
