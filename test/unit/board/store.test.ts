@@ -175,7 +175,7 @@ describe("the board's file", () => {
     const problem = async () => (await problemOf(open().read()))?.split(`${file("tasks.json")}: `)[1]
     writeFileSync(file("tasks.json"), `{"tasks": []}${" ".repeat(20 * 1024 * 1024)}`)
     expect(await problem()).toBe(
-      "it has 21 MB; at most 16 are read. It is left as it is; mend or move it, and call again.",
+      "it has 21 MB; at most 16 are read. It is left as it is. Correct the file or move it away, and call again.",
     )
     rmSync(file("tasks.json"))
     mkdirSync(file("tasks.json"))

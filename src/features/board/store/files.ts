@@ -285,7 +285,7 @@ export class BoardFiles {
     if (text === undefined || "problem" in parsed)
       throw new BoardError(
         "unavailable",
-        `The board cannot be read: ${this.#file}: ${"problem" in parsed && parsed.problem}. It is left as it is; mend or move it, and call again.`,
+        `The board cannot be read: ${this.#file}: ${"problem" in parsed && parsed.problem}. It is left as it is. Correct the file or move it away, and call again.`,
       )
     return { state: verifyBoard(parsed, copy?.state), others: parsed.others, text, cut: false }
   }
