@@ -418,6 +418,21 @@ describe("board ids", () => {
 })
 
 describe("the board's history", () => {
+  test("a line of history that is too long to be read is skipped", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    const long = { id: "7", title: "x", description: "a".repeat(33 * 1024 * 1024), owner: "build", status: "done" }
+    const line = `${JSON.stringify({ ...long, archivedAt: facts.now })}\n`
+    appendFileSync(file("history.jsonl"), `${line}{"title":1,${line.slice(1)}`)
+    expect(await store.newest(10)).toMatchObject([{ id: "1" }])
+    expect(await store.find("7")).toBeUndefined()
+    expect(warnings).toHaveLength(2)
+    appendFileSync(file("history.jsonl"), line.trimEnd())
+    await complete(store, (await make(store)).id)
+    // The long lines made the file too large, so the oldest were dropped.
+    expect((await store.newest(10)).map(({ id }) => id)).toEqual(["2"])
+  })
+
   test("history is read from its end with the newest first, and finds single tasks", async () => {
     const store = open()
     for (let number = 1; number <= 30; number++) await complete(store, (await make(store, `task ${number}`)).id)

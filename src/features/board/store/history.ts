@@ -17,6 +17,10 @@ const TAIL_BYTES = 64
 
 /** Above this size the oldest tasks are dropped, down to half of it. */
 const MOST_BYTES = 32 * 1024 * 1024
+/** A longer line is not read, because reading takes OpenCode's only thread. Only somebody else can have written it. */
+const MOST_LINE_BYTES = MOST_BYTES
+/** Stands for the part of a too long line that was read. With it, the line cannot be parsed. */
+const TOO_LONG = Buffer.from("-")
 
 /** How far the file is indexed, and the state of the file at that time. */
 type Scan = {
@@ -143,7 +147,7 @@ export class History {
       const { size } = await file.stat()
       const rest = await lastLine(file, size)
       // An interrupted write left an incomplete last line. The line is cut off, because its task is still on the board.
-      const torn = rest.length > 0 && parseLine(rest.toString()) === undefined
+      const torn = rest.length > MOST_LINE_BYTES || (rest.length > 0 && parseLine(rest.toString()) === undefined)
       if (torn) await file.truncate(size - rest.length)
       const text = tasks.map(formatLine).join("")
       await file.appendFile(rest.length > 0 && !torn ? `\n${text}` : text)
@@ -176,7 +180,7 @@ export class History {
         from = to + 1
         begun = []
       }
-      if (from < chunk.length) begun.push(chunk.subarray(from))
+      if (from < chunk.length) begun = bounded([...begun, chunk.subarray(from)])
     }
     // A last line without a newline is indexed if it can be parsed, because a user may have edited the file.
     const rest = joined(begun)
@@ -216,6 +220,11 @@ export class History {
   }
 }
 
+/** Keeps the chunks of a line up to its greatest length. */
+function bounded(pieces: Buffer[]): Buffer[] {
+  return pieces.length * CHUNK_BYTES > MOST_LINE_BYTES ? [TOO_LONG] : pieces
+}
+
 /** Joins a line's chunks once, however long it is. */
 const joined = (pieces: readonly Buffer[]): Buffer =>
   (pieces.length === 1 ? pieces[0] : undefined) ?? Buffer.concat(pieces)
@@ -243,12 +252,13 @@ async function lineAfter(file: FileHandle, from: number): Promise<number> {
 
 async function lineAt(file: FileHandle, offset: number): Promise<string> {
   const pieces: Buffer[] = []
-  for (let at = offset; ; at += CHUNK_BYTES) {
+  for (let at = offset; at - offset <= MOST_LINE_BYTES; at += CHUNK_BYTES) {
     const chunk = await readAt(file, at, CHUNK_BYTES)
     const end = chunk.indexOf(NEWLINE)
     pieces.push(end < 0 ? chunk : chunk.subarray(0, end))
     if (end >= 0 || chunk.length < CHUNK_BYTES) return joined(pieces).toString()
   }
+  return TOO_LONG.toString()
 }
 
 async function* chunksOf(file: FileHandle, start: number, end: number): AsyncGenerator<Buffer> {
@@ -285,7 +295,7 @@ async function* linesFromEnd(file: FileHandle): AsyncGenerator<Line> {
       rest = rest.subarray(0, at)
       ended = []
     }
-    ended.unshift(rest)
+    ended = bounded([rest, ...ended])
   }
   const line = joined(ended)
   if (line.length > 0) yield { line: line.toString(), offset: { at: 0, complete } }
