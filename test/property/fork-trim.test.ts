@@ -6,7 +6,7 @@ import type { HistoryMessage, HistoryPart } from "../../src/features/forks/ports
 import { preamble } from "../../src/features/forks/preamble.ts"
 import { guessText, sumWeights, tokensOf, weighMessage } from "../../src/features/forks/tokens.ts"
 import { type TrimLimits, trim } from "../../src/features/forks/trim.ts"
-import { call, ESTIMATE, READER, text } from "../support/histories.ts"
+import { call, ESTIMATE, text } from "../support/histories.ts"
 
 const words = fc
   .tuple(fc.oneof(fc.string(), fc.string({ unit: "binary" }), fc.constantFrom("word ", "x", "{}();\n")), fc.nat(400))
@@ -29,10 +29,6 @@ const message = fc.oneof(
   fc.record({ role: fc.constant("user" as const), parts: fc.array(fc.oneof(...spoken), { maxLength: 4 }) }),
   fc.record({
     role: fc.constant("assistant" as const),
-    counted: fc.option(
-      fc.nat(200_000).map((tokens) => ({ model: READER, tokens, cached: 0 })),
-      { nil: undefined },
-    ),
     parts: fc.array(fc.oneof(...spoken, ...done), { maxLength: 4 }),
   }),
 )
@@ -48,8 +44,8 @@ const limits = fc.record({
 
 const trimmed = (messages: readonly HistoryMessage[], limit: TrimLimits) => trim(messages, limit, ESTIMATE)
 
-const weigh = async (messages: readonly HistoryMessage[], factor: number) =>
-  tokensOf(sumWeights(await Promise.all(messages.map((message) => weighMessage(message, ESTIMATE.meter)))), factor)
+const weigh = async (messages: readonly HistoryMessage[]) =>
+  tokensOf(sumWeights(await Promise.all(messages.map((message) => weighMessage(message, ESTIMATE.meter)))))
 
 const callsOf = (messages: readonly HistoryMessage[]) =>
   messages.flatMap(({ parts }) => parts.filter((each) => each.type === "tool"))
@@ -57,9 +53,9 @@ const callsOf = (messages: readonly HistoryMessage[]) =>
 test("a trimmed history fits the limit, is complete and in order, and keeps a valid beginning", async () => {
   await fc.assert(
     fc.asyncProperty(history, limits, async (messages, limit) => {
-      const { kept, dropped, tokens, factor } = await trimmed(messages, limit)
-      expect(await weigh(kept, factor)).toBeLessThanOrEqual(limit.maxTokens)
-      expect(tokens).toBe(await weigh(kept, factor))
+      const { kept, dropped, tokens } = await trimmed(messages, limit)
+      expect(await weigh(kept)).toBeLessThanOrEqual(limit.maxTokens)
+      expect(tokens).toBe(await weigh(kept))
       if (dropped.length > 0) expect(kept[0]?.role ?? "user").toBe("user")
       const order = messages.map(({ id }) => id)
       const keptIDs = kept.map(({ id }) => id)
@@ -108,8 +104,7 @@ test("a trimmed tool call keeps its id, name, arguments and state, and its resul
 
 test("trimming an already trimmed history changes nothing", async () => {
   await fc.assert(
-    fc.asyncProperty(history, limits, async (counted, limit) => {
-      const messages = counted.map(({ counted: _, ...message }) => message)
+    fc.asyncProperty(history, limits, async (messages, limit) => {
       const once = await trimmed(messages, limit)
       const twice = await trimmed(once.kept, limit)
       const plain = (each: readonly HistoryMessage[]) => each.map(({ id, parts }) => ({ id, parts }))
@@ -143,13 +138,12 @@ test("the digest stays within its limit, and its content cannot close the preamb
     fc.asyncProperty(
       fc.array(evil, { minLength: 1, maxLength: 20 }),
       fc.integer({ min: 50, max: 500 }),
-      fc.double({ min: 0.5, max: 3, noNaN: true }),
-      async (texts, tokens, factor) => {
+      async (texts, tokens) => {
         const dropped = texts.map(
           (each, index): HistoryMessage => ({ id: `m${index}`, role: "user", parts: [text(each)], handle: 0 }),
         )
-        const left = await digest(dropped, tokens, factor, () => {})
-        expect(tokensOf(guessText(left), factor)).toBeLessThanOrEqual(tokens)
+        const left = await digest(dropped, tokens, () => {})
+        expect(tokensOf(guessText(left))).toBeLessThanOrEqual(tokens)
         const told = preamble({ kept: [], dropped, cut: [], maxToolResultChars: 1500, maxTokens: 9 }, left)
         expect(told.match(/<\s*\/?\s*left_out_messages/gi)).toHaveLength(2)
       },

@@ -30,7 +30,7 @@ export const counted = (base: HistoryMessage, tokens: number, model = READER, ca
 })
 
 /** Weighs by the estimate, without a pause. */
-export const ESTIMATE: WeighingPorts = { meter: estimating(), model: READER, pause: () => {} }
+export const ESTIMATE: WeighingPorts = { meter: estimating(), pause: () => {} }
 
 /** Weighs by the length of texts, and remembers them. */
 export const byLength = (tokensPerChar = 0.25) => {

@@ -28,13 +28,13 @@ export type MessageSelection = {
  */
 export async function selectMessages(
   messages: readonly HistoryMessage[],
-  { newest, factor, meter }: NewestMessages,
+  { newest, meter }: NewestMessages,
   limit: number,
 ): Promise<MessageSelection> {
   const offset = messages.length - newest.length
   const opener = messages.findLastIndex(({ opens }) => opens)
   const keep = (from: number): MessageSelection => ({ kept: newest.slice(from - offset), from })
-  const firstThatFits = (taken: Weight) => offset + countTooMany(newest, factor, limit, taken)
+  const firstThatFits = (taken: Weight) => offset + countTooMany(newest, limit, taken)
   let from = firstThatFits(NO_WEIGHT)
   if (from === 0 || from <= opener) return keep(from)
   for (;;) {
@@ -42,10 +42,10 @@ export async function selectMessages(
     const anchorAt = userBefore(messages, from)
     const anchor = messages[anchorAt]
     if (!anchor) return keep(nextUser(messages, from))
-    const { weighed, shortened } = await shorten(anchor, meter, factor, limit * ANCHOR_SHARE)
+    const { weighed, shortened } = await shorten(anchor, meter, limit * ANCHOR_SHARE)
     from = Math.max(from, firstThatFits(weighed.weight))
     if (messages[from]?.role === "user" || userBefore(messages, from) !== anchorAt) continue
-    if (tokensOf(weighed.weight, factor) > limit) return keep(messages.length)
+    if (tokensOf(weighed.weight) > limit) return keep(messages.length)
     const { kept } = keep(from)
     return { kept: [weighed, ...kept], from, shortened }
   }
@@ -60,11 +60,11 @@ function nextUser(messages: readonly HistoryMessage[], from: number): number {
 }
 
 /** Number of oldest messages to drop so that the others fit beside `taken`. */
-function countTooMany(newest: readonly Weighed[], factor: number, limit: number, taken: Weight): number {
+function countTooMany(newest: readonly Weighed[], limit: number, taken: Weight): number {
   let total = taken
   for (let index = newest.length - 1; index >= 0; index--) {
     total = addWeights(total, newest[index]?.weight ?? NO_WEIGHT)
-    if (tokensOf(total, factor) > limit) return index + 1
+    if (tokensOf(total) > limit) return index + 1
   }
   return 0
 }
@@ -72,19 +72,19 @@ function countTooMany(newest: readonly Weighed[], factor: number, limit: number,
 type Opening = { readonly weighed: Weighed; readonly shortened?: Shortened }
 
 /** Drops a message's files and cuts its texts if the message exceeds `tokens`. */
-async function shorten(message: HistoryMessage, meter: Meter, factor: number, tokens: number): Promise<Opening> {
+async function shorten(message: HistoryMessage, meter: Meter, tokens: number): Promise<Opening> {
   const load = loadOf(message)
   if (load.text.length <= tokens * MOST_CHARS_PER_TOKEN) {
     const [count = 0] = await meter([load.text])
     const weight = weightOf(load, count)
-    if (tokensOf(weight, factor) <= tokens) return { weighed: { message, weight } }
+    if (tokensOf(weight) <= tokens) return { weighed: { message, weight } }
   }
   const texts = message.parts.filter((part) => part.type === "text")
   let chars = Math.floor((tokens * USUAL_CHARS_PER_TOKEN) / Math.max(1, texts.length))
   for (;;) {
     const short = withTexts(message, chars)
     const weight = await weighMessage(short, meter)
-    if (chars === 0 || tokensOf(weight, factor) <= tokens)
+    if (chars === 0 || tokensOf(weight) <= tokens)
       return { weighed: { message: short, weight }, shortened: difference(message, short) }
     chars = Math.floor(chars / 2)
   }

@@ -11,23 +11,18 @@ export const DIGEST_TAG = "left_out_messages"
  * Summarizes dropped messages within `tokens`: one line for each text and tool call. Keeps the first line and the
  * newest lines, and states how many lines were left out.
  */
-export async function digest(
-  messages: readonly HistoryMessage[],
-  tokens: number,
-  factor: number,
-  pause: Yield,
-): Promise<string> {
+export async function digest(messages: readonly HistoryMessage[], tokens: number, pause: Yield): Promise<string> {
   const parts = messages.flatMap(({ role, parts }) => parts.filter(isShown).map((part) => ({ role, part })))
   const [first, ...rest] = parts
   if (!first) return gap(0)
   const firstLine = lineOf(first)
   let weight = guessText(`${firstLine}\n${gap(parts.length)}\n`)
-  if (tokensOf(weight, factor) > tokens) return gap(parts.length)
+  if (tokensOf(weight) > tokens) return gap(parts.length)
   const shown: string[] = []
   for (const entry of rest.toReversed()) {
     const line = lineOf(entry)
     weight = addWeights(weight, guessText(`${line}\n`))
-    if (tokensOf(weight, factor) > tokens) break
+    if (tokensOf(weight) > tokens) break
     shown.push(line)
     await pause()
   }

@@ -181,17 +181,16 @@ async function trimmed(
   const fitted = await trim(
     history,
     { maxToolResultChars, maxTokens },
-    { meter: counting(models, pause), model, pause },
+    { meter: counting(models, pause), pause },
     async (each) => (await weighs(preamble(factsOf(each)), each)) + (each.dropped.length > 0 ? digestTokens : 0),
   )
-  const { kept: messages, tokens, dropped, factor } = fitted
-  const left = dropped.length > 0 ? await digest(dropped, digestTokens, factor, pause) : undefined
+  const { kept: messages, tokens, dropped } = fitted
+  const left = dropped.length > 0 ? await digest(dropped, digestTokens, pause) : undefined
   const text = preamble(factsOf(fitted), left)
   return { messages, tokens, rules, text, info: infoOf(fitted, await weighs(text, fitted)) }
 }
 
-const weighs = async (text: string, { meter, factor }: Trimmed): Promise<number> =>
-  tokensOf(await weighText(text, meter), factor)
+const weighs = async (text: string, { meter }: Trimmed): Promise<number> => tokensOf(await weighText(text, meter))
 
 /**
  * Meter that counts with the tokenizer if there is one, and estimates otherwise. A very long text is counted up to a

@@ -2,8 +2,8 @@ import { byteLength, estimateTokens } from "./estimate.ts"
 import type { HistoryMessage, HistoryPart, Media } from "./ports.ts"
 
 /**
- * Measures the weight of texts in tokens, by three methods in order: the number of bytes, as an upper bound; a meter
- * (o200k in a worker thread, else `estimateTokens`); and a factor from the provider's own count (`calibration.ts`).
+ * Measures the weight of texts in tokens: by the number of bytes, as an upper bound, and by a meter (o200k in a worker
+ * thread, else `estimateTokens`). Other models count up to a third more.
  */
 
 /** Tokens added for each message, and for each tool call. */
@@ -15,7 +15,7 @@ const BYTES_PER_DOCUMENT_TOKEN = 20
 /** Tolerance for rounding in sums. */
 const ROUNDING = 1e-6
 
-/** Token count of each text before calibration. Must not reject. */
+/** Token count of each text. Must not reject. */
 export type Meter = (texts: readonly string[]) => Promise<readonly number[]>
 
 /** Long work awaits this function between its slices, so that other work can run. */
@@ -34,9 +34,8 @@ export const sumWeights = (weights: Iterable<Weight>): Weight => {
   return sum
 }
 
-/** Upper bound in tokens. `factor` corrects the meter's count. */
-export const tokensOf = (weight: Weight, factor: number): number =>
-  Math.ceil(Math.min(weight.bytes, weight.count * factor) - ROUNDING)
+/** Upper bound in tokens. */
+export const tokensOf = ({ bytes, count }: Weight): number => Math.ceil(Math.min(bytes, count) - ROUNDING)
 
 /** Characters estimated without a pause: this takes some 2 ms. */
 const SLICE_CHARS = 100_000

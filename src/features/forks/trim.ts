@@ -18,8 +18,7 @@ export type Trimmed = {
   readonly shortened?: Shortened
   /** Upper bound of the kept messages' tokens. */
   readonly tokens: number
-  /** Calibration factor and meter. They also weigh texts that are added to the history. */
-  readonly factor: number
+  /** Weighs texts that are added to the history. */
   readonly meter: Meter
 }
 
@@ -34,7 +33,7 @@ export async function trim(
   beside: (trimmed: Trimmed) => Promise<number> = async () => 0,
 ): Promise<Trimmed> {
   const weighed = await weighNewest(messages, limits, scales)
-  const { factor, meter } = weighed
+  const { meter } = weighed
   for (let room = limits.maxTokens; ; ) {
     const { kept, from, shortened } = await selectMessages(messages, weighed, room)
     const keptIDs = new Set(kept.map(({ message }) => message.id))
@@ -46,8 +45,7 @@ export async function trim(
         kept.map(({ message }) => message),
       ),
       shortened,
-      tokens: tokensOf(sumWeights(kept.map(({ weight }) => weight)), factor),
-      factor,
+      tokens: tokensOf(sumWeights(kept.map(({ weight }) => weight))),
       meter,
     }
     const over = trimmed.tokens + (await beside(trimmed)) - limits.maxTokens

@@ -1,5 +1,3 @@
-import type { Model } from "../../core/task.ts"
-import { calibrate } from "./calibration.ts"
 import { cutResults } from "./cut.ts"
 import type { HistoryMessage } from "./ports.ts"
 import {
@@ -20,14 +18,11 @@ const BATCH_CHARS = 200_000
 
 export type Weighed = { readonly message: HistoryMessage; readonly weight: Weight }
 
-/** `model`: the model that will read the history. */
-export type WeighingPorts = { readonly meter: Meter; readonly model: Model | undefined; readonly pause: Yield }
+export type WeighingPorts = { readonly meter: Meter; readonly pause: Yield }
 
 export type NewestMessages = {
   /** Newest messages, cut and weighed, oldest first: all that can fit, and one more message if the history has one. */
   readonly newest: readonly Weighed[]
-  /** Calibration factor of the weights. */
-  readonly factor: number
   /** Meter for added texts. */
   readonly meter: Meter
 }
@@ -39,7 +34,7 @@ export type NewestMessages = {
 export async function weighNewest(
   messages: readonly HistoryMessage[],
   { maxToolResultChars, maxTokens }: { readonly maxToolResultChars: number; readonly maxTokens: number },
-  { meter, model, pause }: WeighingPorts,
+  { meter, pause }: WeighingPorts,
 ): Promise<NewestMessages> {
   const walk = newestFirst(messages, maxToolResultChars)
   const looked: Loaded[] = []
@@ -50,10 +45,9 @@ export async function weighNewest(
     bytes += value.load.bytes
     await pause()
   }
-  const factor = await calibrate(messages, model, meter, pause)
   const newest: Weighed[] = []
   let total = NO_WEIGHT
-  while (tokensOf(total, factor) <= maxTokens) {
+  while (tokensOf(total) <= maxTokens) {
     const batch = await nextBatch(looked, walk, pause)
     if (batch.length === 0) break
     for (const weighed of await weighBatch(batch, meter)) {
@@ -61,7 +55,7 @@ export async function weighNewest(
       total = addWeights(total, weighed.weight)
     }
   }
-  return { newest: newest.reverse(), factor, meter }
+  return { newest: newest.reverse(), meter }
 }
 
 type Loaded = { readonly message: HistoryMessage; readonly load: Load }
@@ -75,10 +69,10 @@ function* newestFirst(messages: readonly HistoryMessage[], most: number): Genera
 
 async function guessed(looked: readonly Loaded[], pause: Yield): Promise<NewestMessages> {
   const meter = estimating(pause)
-  return { newest: (await weighBatch(looked, meter)).reverse(), factor: 1, meter }
+  return { newest: (await weighBatch(looked, meter)).reverse(), meter }
 }
 
-/** Takes the next messages to weigh: first those that were loaded before the calibration, then the rest. */
+/** Takes the next messages to weigh: first those that are loaded already, then the rest. */
 async function nextBatch(looked: Loaded[], walk: Generator<Loaded, void>, pause: Yield): Promise<readonly Loaded[]> {
   const batch: Loaded[] = []
   for (let chars = 0; chars < BATCH_CHARS; ) {

@@ -32,7 +32,7 @@ export async function weighUncut(
   const loads = messages.map(loadOf)
   const counts = await guess(loads.map(({ text }) => text))
   const weights = loads.map((load, index) => weightOf(load, counts[index] ?? 0))
-  const weigh = (some: typeof weights) => tokensOf(sumWeights(some), 1)
+  const weigh = (some: typeof weights) => tokensOf(sumWeights(some))
   if (!counted) return { tokens: weigh(weights), before: 0 }
   const before = Math.max(0, counted.tokens - weigh(weights.slice(0, last)))
   return { tokens: counted.tokens + weigh(weights.slice(last)), before, isCacheReported: counted.cached > 0 }

@@ -7,7 +7,7 @@ import { agent, call, user } from "../../support/histories.ts"
 
 const KEPT = [user("u1", "hi"), agent("a1", "ho"), user("u2", "on")]
 const FACTS: PreambleFacts = { kept: KEPT, dropped: [], cut: [], maxToolResultChars: 1500, maxTokens: 100_000 }
-const digestOf = (messages: readonly HistoryMessage[], tokens: number) => digest(messages, tokens, 1, () => {})
+const digestOf = (messages: readonly HistoryMessage[], tokens: number) => digest(messages, tokens, () => {})
 const cutOf = (tool: string, of: number) => ({ callID: "c", tool, input: {}, kept: 1400, of })
 
 describe("the digest of omitted messages", () => {
@@ -35,7 +35,7 @@ describe("the digest of omitted messages", () => {
   test("the digest has a limit: it shows the first line, the newest lines and the number between", async () => {
     const history = Array.from({ length: 500 }, (_, index) => user(`u${index}`, `message number ${index}`))
     const text = await digestOf(history, 200)
-    expect(tokensOf(guessText(text), 1)).toBeLessThanOrEqual(200)
+    expect(tokensOf(guessText(text))).toBeLessThanOrEqual(200)
     const lines = text.split("\n")
     expect(lines[0]).toBe("User: message number 0")
     expect(lines[1]).toBe(`[… ${500 - (lines.length - 1)} lines not shown …]`)
@@ -61,7 +61,7 @@ describe("the digest of omitted messages", () => {
       return { id: `m${index}`, role: "assistant", parts: [part as HistoryMessage["parts"][number]], handle: 0 }
     })
     let pauses = 0
-    await digest(messages, 500, 1, () => void pauses++)
+    await digest(messages, 500, () => void pauses++)
     expect(looked).toBeLessThan(200)
     expect(pauses).toBeGreaterThan(10)
   })

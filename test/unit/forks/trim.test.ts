@@ -1,9 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { cutText, originalLength } from "../../../src/features/forks/cut.ts"
 import type { HistoryMessage } from "../../../src/features/forks/ports.ts"
-import { sumWeights, tokensOf, weighMessage } from "../../../src/features/forks/tokens.ts"
 import { type TrimLimits, trim } from "../../../src/features/forks/trim.ts"
-import { agent, byLength, call, counted, ESTIMATE, textsOf, user } from "../../support/histories.ts"
+import { agent, byLength, call, ESTIMATE, textsOf, user } from "../../support/histories.ts"
 
 const LIMITS = { maxToolResultChars: 1500, maxTokens: 100_000 }
 /** 1,000 words of some 1.1 tokens by the estimate. */
@@ -187,63 +186,6 @@ describe("counted texts", () => {
       meter: async (texts) => texts.map((text) => (text.includes("xxx") ? 57_200 : text.length / 4)),
     })
     expect(idsOf(dropped)).toEqual(["u0", "a0"])
-  })
-})
-
-describe("the provider's token count", () => {
-  /** Turns of which the provider counted `perTurn` tokens more for each request than for the last. */
-  const history = (perTurn: number, turns = 10, model?: { provider: string; id: string }) =>
-    Array.from({ length: turns }, (_, turn) => [
-      user(`u${turn}`, page("ask")),
-      counted(agent(`a${turn}`, page("answer")), 12_000 + turn * perTurn, model),
-    ]).flat()
-  const limits = { ...LIMITS, maxTokens: 15_000 }
-
-  const weightOf = async (messages: readonly HistoryMessage[]) =>
-    sumWeights(await Promise.all(messages.map((message) => weighMessage(message, ESTIMATE.meter))))
-
-  test("the provider's token count between two requests scales the estimated weights", async () => {
-    const { count } = await weightOf(history(0, 1))
-    for (const scale of [0.8, 2]) {
-      const { factor, kept, tokens } = await trimmed(history(count * scale), limits)
-      expect(factor).toBeCloseTo(scale, 1)
-      expect(tokens).toBe(tokensOf(await weightOf(kept), factor))
-      expect(tokens).toBeLessThanOrEqual(15_000)
-    }
-  })
-
-  test("the provider's token count is ignored if it is absurd or comes from another model", async () => {
-    const { count } = await weightOf(history(0, 1))
-    for (const absurd of [1, -count, count * 10]) expect((await trimmed(history(absurd), limits)).factor).toBe(1)
-    const others = history(count * 2, 10, { provider: "scripted", id: "beta" })
-    expect((await trimmed(others, limits)).factor).toBe(1)
-    expect((await trimmed(history(count * 2), limits, { ...ESTIMATE, model: undefined })).factor).toBe(1)
-  })
-
-  test("the provider's token count is ignored for a single request or a very small difference", async () => {
-    const { count } = await weightOf(history(0, 1))
-    const one = [...history(0, 9).map(({ counted: _, ...message }) => message), ...history(count, 1)]
-    expect((await trimmed(one, limits)).factor).toBe(1)
-    const little = [...one, user("u", "and?"), counted(agent("a", "so."), 12_020)]
-    expect((await trimmed(little, limits)).factor).toBe(1)
-  })
-
-  test("the provider's token count is compared with the results before they were cut", async () => {
-    const turns = Array.from({ length: 10 }, (_, turn) => [
-      user(`u${turn}`, "go"),
-      counted(agent(`a${turn}`, page("answer"), call(`c${turn}`, "w ".repeat(5000))), 12_000 + turn * 6000),
-    ]).flat()
-    const whole = await weightOf(turns.slice(0, 2))
-    expect((await trimmed(turns, limits)).factor).toBeCloseTo(6000 / whole.count, 1)
-  })
-
-  test("the provider's token count never gives more tokens than there are bytes", async () => {
-    const messages = history(5400).map((message) => ({
-      ...message,
-      parts: [{ type: "text" as const, text: "é".repeat(900), handle: 0 }],
-    }))
-    const { tokens, kept } = await trimmed(messages, { ...LIMITS, maxTokens: 30_000 })
-    expect(tokens).toBeLessThanOrEqual((await weightOf(kept)).bytes)
   })
 })
 
