@@ -315,15 +315,26 @@ export class Breakers implements FeatureBody, Pauser {
     let breaker = withoutUnheard(found, now)
     for (const id of underWay(breaker)) if (!this.#isAsking(id)) breaker = withdraw(breaker, id)
     const waiting = this.#waiting(key)
-    breaker = { ...breaker, deserted: waiting.length === 0 && breaker.probe === undefined }
+    const isNeeded = waiting.length > 0 || this.#isDoubtful(key, breaker)
+    breaker = { ...breaker, deserted: !isNeeded && breaker.probe === undefined }
     this.#breakers.set(key, breaker)
     this.#goRound(key, breaker, now)
-    if (waiting.length === 0 && breaker.recovery) this.#breakers.delete(key)
+    if (!isNeeded && breaker.recovery) this.#breakers.delete(key)
     // A wake may wait for the probe's result although no run does.
     if (waiting.length === 0 && breaker.probe) this.#runtime.wakeAt(nextProbe(breaker))
     if (waiting.length === 0 || freeRequests(breaker, now) > 0) return
     this.#parkUnbegun(key, breaker, now)
     this.#runtime.wakeAt(nextProbe(breaker))
+  }
+
+  /**
+   * Whether a refused model has only begun to answer a run. If that answer breaks off, the wait must double, although
+   * no other run waits.
+   */
+  #isDoubtful(key: string, { recovery, refused }: Breaker): boolean {
+    if (!recovery || refused === 0) return false
+    const isWorking = (task: Task) => !task.group && !isQueued(task) && !isPaused(task) && this.#isAsking(task.id)
+    return this.#runtime.store.active().some((task) => this.#modelOf(task) === key && isWorking(task))
   }
 
   /** Whether a run that was sent will soon ask a model. A run whose place is still being prepared will not. */

@@ -5,6 +5,7 @@ import { toolsFor } from "../../../src/tools/index.ts"
 import type { Tool } from "../../../src/tools/tool.ts"
 import { flush } from "../../support/fake-clock.ts"
 import { FakeMachine } from "../../support/fake-machine.ts"
+import type { Reply } from "../../support/model.ts"
 import { Rig, type RigOptions } from "../../support/rig.ts"
 
 const MINUTE_MS = 60_000
@@ -428,7 +429,7 @@ describe("tasks at a provider's limit", () => {
       outcome: {
         reason: {
           code: "limit",
-          text: expect.stringMatching(/^Parked for 1\dm( \d+s)?: scripted\/alpha is at its limit: /),
+          text: expect.stringMatching(/^Parked for 10m \d+s: scripted\/alpha is at its limit: /),
         },
       },
     })
@@ -533,6 +534,23 @@ describe("an overloaded model", () => {
     await rig.clock.advance(3000)
     expect(asked).toHaveLength(before)
     for (const { id } of [...tasks, late]) expect((await rig.ended(id)).status).toBe("completed")
+  })
+
+  test("a model whose answers begin and break off is asked more and more rarely, even if only one task asks it", async () => {
+    const rig = new Rig({ options: settings })
+    const asked: number[] = []
+    rig.script(({ sessionID }) => {
+      if (sessionID === rig.parent) return undefined
+      asked.push(rig.clock.now())
+      const breaksOff = { status: 529, body: { error: { message: "Overloaded" } } }
+      rig.clock.after(500, () => rig.opencode.conclude(sessionID, breaksOff))
+      return { hang: true, text: "half of an ans" }
+    })
+    const { id } = await rig.launch()
+    await rig.clock.until(() => asked.length === 5, 5 * MINUTE_MS)
+    const waits = asked.slice(1).map((at, nth) => Math.floor((at - (asked[nth] ?? 0)) / 5000))
+    expect(waits).toEqual([1, 2, 4, 8])
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   })
 
   test("a model that is overloaded twice in half a minute is still asked", async () => {
@@ -663,6 +681,26 @@ describe("a tripped breaker", () => {
     expect(rig.task(next.id).status).toBe("completed")
     for (const make of ready) make()
     expect((await rig.ended(slow.id)).status).toBe("completed")
+  })
+
+  test("a late refusal of a request from before the breaker tripped changes neither its probe nor its wait", async () => {
+    const rig = new Rig({ options: settings })
+    const limited = { status: 429, body: { error: { message: "Rate limit reached." } } }
+    const replies: Record<string, Reply[]> = {
+      LATE: [{ ...limited, delay: 8000 }],
+      FIRST: [limited, { text: "done", delay: 10_000 }],
+    }
+    rig.script(({ sessionID, lastUser }) => (sessionID === rig.parent ? undefined : replies[lastUser]?.shift()))
+    const began = rig.clock.now()
+    const late = await rig.launch({ prompt: "LATE" })
+    await rig.launch({ prompt: "FIRST" })
+    await rig.clock.advance(1000)
+    const next = await rig.launch({ prompt: "NEXT" })
+    await rig.clock.advance(9000)
+    expect([rig.task(late.id).run.parkedTimes, rig.task(next.id).run.startedAt]).toEqual([1, undefined])
+    await rig.ended(next.id)
+    // The probe was sent after 5 s, and answered 10 s later.
+    expect(Math.floor(((rig.task(next.id).run.startedAt ?? 0) - began) / 1000)).toBe(15)
   })
 
   test("a breaker that no task waits for is forgotten, so a launch hours later begins at once", async () => {
