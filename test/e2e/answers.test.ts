@@ -51,8 +51,23 @@ test("a conversation that its user forked is told which session owns the tasks, 
   expect(await call(fork, "list")).toContain(`${id} (`)
   const refused = await callTool(opencode, model, fork, "superagents_output", { task_id: id })
   expect(refused.error).toContain(`opencode --session ${session}`)
+  const toasts = () =>
+    opencode.events.all.flatMap(({ type, properties }) =>
+      type === "tui.toast.show" && properties.title?.includes("stay with the first conversation")
+        ? [properties.message]
+        : [],
+    )
+  await eventually(() => toasts().length > 0)
   door.open()
   expect(await notified(opencode, session, 1, 30_000)).toHaveLength(1)
+  // Its end has a toast as well: a second one about the fork would have come before.
+  await eventually(() =>
+    opencode.events.all.some(
+      ({ type, properties }) =>
+        type === "tui.toast.show" && properties.message?.includes("do P-FORKED") && properties.variant === "success",
+    ),
+  )
+  expect(toasts()).toEqual(["1 task of the conversation that was forked: its answer arrives there, not here"])
 })
 
 describe("five short answers", () => {

@@ -99,7 +99,7 @@ describe("a model with empty answers", () => {
     const { id, child } = await launch(opencode, model, session, { prompt: "P-EMPTY" })
     const [notification] = await notified(opencode, session, 1, 10_000)
     expect(notification?.visible).toContain(" failed in ")
-    expect(notification?.hidden).toMatch(/Reason: Stopped because the model sent \d+ empty answers in a row/)
+    expect(notification?.hidden).toMatch(/Reason: Stopped because the model sent 3 empty answers in a row/)
     expect(await outputOf(session, id)).toContain("Status: error")
     const asked = () => model.requests.filter((request) => request.sessionID === child).length
     const before = asked()

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { taskOfMessage } from "../../src/opencode/messages.ts"
-import { callTool, eventually, openSession } from "../support/drive.ts"
+import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
 import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"
 import type { Opencode } from "../support/opencode.ts"
 import { type Launched, launchAll, notifications, startPlugged } from "../support/plugin.ts"
@@ -32,7 +32,8 @@ describe("a provider's refusal", () => {
 
   beforeAll(async () => {
     model = await startModel()
-    const config = { provider: model.provider({ models: ["alpha", ...MODELS] }) }
+    const asker = { mode: "subagent", description: "Asks.", permission: { bash: "ask" } }
+    const config = { provider: model.provider({ models: ["alpha", ...MODELS] }), agent: { asker } }
     opencode = await startPlugged(model, { maxLaunchesPerMinute: 0 }, { config })
   })
   afterAll(async () => {
@@ -41,25 +42,49 @@ describe("a provider's refusal", () => {
   })
 
   /** Launches tasks with a model of their own. `reply` answers their requests, the first of which is number 0. */
-  const launchSome = async (reply: (number: number, sinceFirst: number) => Reply, count = 1) => {
+  const launchSome = async (
+    reply: (number: number, sinceFirst: number) => Reply,
+    count = 1,
+    { agent = "general" }: { agent?: string } = {},
+  ) => {
     const own = MODELS[used++]
     if (!own) throw new Error("more tests than models")
     const sessionID = await openSession(opencode)
     const requests: { at: number; refused: boolean; endsWith?: string }[] = []
+    const key = `scripted/${own}`
     model.use((request) => {
       if (request.model !== own) return undefined
       const now = Date.now()
       const said = reply(requests.length, now - (requests[0]?.at ?? now))
       requests.push({
         at: now,
-        refused: "status" in said || "fails" in said,
+        refused: "status" in said || "fails" in said || "cut" in said,
         endsWith: request.messages.at(-1)?.role,
       })
       return said
     })
-    const tasks = Array.from({ length: count }, (_, at) => ({ prompt: `P-GATE ${at}`, model: `scripted/${own}` }))
-    return { sessionID, requests, tasks: await launchAll(opencode, model, sessionID, tasks) }
+    const tasks = Array.from({ length: count }, (_, at) => ({ prompt: `P-GATE ${at}`, model: key, agent }))
+    return { sessionID, key, requests, tasks: await launchAll(opencode, model, sessionID, tasks) }
   }
+
+  /** What user and parent were told of this model's refusals, without marks. */
+  const reports = async (sessionID: string, key: string) => {
+    const toasts = opencode.events.all.flatMap(({ type, properties }) =>
+      type === "tui.toast.show" && properties.title?.includes(`${key} `) ? [properties.title] : [],
+    )
+    const told = (await notifications(opencode, sessionID)).flatMap(({ visible }) =>
+      visible.startsWith("⏸") ? [visible.replace(/^⏸ \*\*(.*)\.\*\* .*$/, "$1")] : [],
+    )
+    return [...toasts, ...told]
+  }
+  /** Resolves when so many of the session's tasks have finished. */
+  const finished = (sessionID: string, count: number) =>
+    eventually(
+      async () =>
+        (await notifications(opencode, sessionID)).filter(({ visible }) => visible.startsWith("✓")).length === count,
+      { timeout: 90_000, message: () => opencode.logs() },
+    )
+  const cancelAll = (sessionID: string) => callTool(opencode, model, sessionID, "superagents_cancel", { all: true })
 
   /** What the parent was told of each task's end, once all have ended. */
   const ends = (sessionID: string, tasks: readonly Launched[]) =>
@@ -118,10 +143,11 @@ describe("a provider's refusal", () => {
     ["a body of 10 MB", refusal(429, LIMITED, { more: "x".repeat(10_000_000) })],
     ["a body that is no JSON", { status: 429, body: "<html>Too many requests" }],
   ])("a task survives %s: it is parked and tries again when a gate without a known time opens", async (_what, said) => {
-    const { sessionID, requests, tasks } = await launchSome((_number, sinceFirst) =>
+    const { sessionID, key, requests, tasks } = await launchSome((_number, sinceFirst) =>
       sinceFirst < UNTOLD_MS - 1000 ? said : { text: "done" },
     )
     expect(await ends(sessionID, tasks)).toEqual([["✓"]])
+    expect(await reports(sessionID, key), "so short a wait is not reported").toEqual([])
     expect(await wasParked(sessionID, tasks)).toBe(true)
     const [first] = requests
     const late = requests.filter(({ at, refused }) => refused && at - (first?.at ?? 0) > SOON_MS)
@@ -132,13 +158,24 @@ describe("a provider's refusal", () => {
     expect(answered?.endsWith).toBe("user")
   })
 
-  test.concurrent("a task with a wrong request that mentions limits ends after OpenCode's few retries and is never parked", async () => {
-    const said = refusal(400, "Invalid schema for function 'set_rate_limit'", { type: "invalid_request_error" })
-    const { sessionID, requests, tasks } = await launchSome(() => said)
-    expect(await ends(sessionID, tasks)).toEqual([["✗"]])
-    expect(requests.length).toBeLessThanOrEqual(6)
-    expect(await wasParked(sessionID, tasks)).toBe(false)
-  })
+  test.concurrent.each<[string, Reply]>([
+    [
+      "400, a tool's name",
+      refusal(400, "Invalid schema for function 'set_rate_limit'", { type: "invalid_request_error" }),
+    ],
+    ["422, an echoed prompt", refusal(422, "Unprocessable: 'Say how my quota was exceeded'")],
+    ["a full disk", { fails: { message: "EDQUOT: disk quota exceeded, write" } }],
+    ["429, a request too large", refusal(429, "Request too large on tokens per min: Limit 30000, Requested 41233.")],
+    ["429, a long context", refusal(429, "Extra usage is required for long context requests.")],
+  ])(
+    "a task with a wrong request that mentions limits ends after OpenCode's few retries and is never parked: %s",
+    async (_what, said) => {
+      const { sessionID, requests, tasks } = await launchSome(() => said)
+      expect(await ends(sessionID, tasks)).toEqual([["✗"]])
+      expect(requests.length).toBeLessThanOrEqual(6)
+      expect(await wasParked(sessionID, tasks)).toBe(false)
+    },
+  )
 
   const OVERLOADED = { type: "overloaded_error", message: "Overloaded" }
 
@@ -148,11 +185,12 @@ describe("a provider's refusal", () => {
     ["an error in the middle of a text", { text: "half of an ans", fails: OVERLOADED }],
     ["a connection that breaks in the middle of a text", { text: "half of an ans", cut: true }],
   ])("a single overload is left to OpenCode's own retry, and no task is parked by %s", async (_what, said) => {
-    const { sessionID, requests, tasks } = await launchSome(
+    const { sessionID, key, requests, tasks } = await launchSome(
       (number) => (number === 0 ? said : { text: "done", delay: 500 }),
       3,
     )
     expect(await ends(sessionID, tasks)).toEqual([["✓"], ["✓"], ["✓"]])
+    expect(await reports(sessionID, key)).toEqual([])
     expect(requests).toHaveLength(4)
     for (const task of tasks) expect(await wasParked(sessionID, [task])).toBe(false)
   })
@@ -171,6 +209,60 @@ describe("a provider's refusal", () => {
     // Nothing is left of an answer that broke off: some providers refuse what ends with one.
     const asked = requests.filter(({ refused }) => !refused)
     expect(asked.map(({ endsWith }) => endsWith)).toEqual(asked.map(() => "user"))
+  })
+
+  test.concurrent.each<[string, Reply, string]>([
+    ["an overload", refusal(529, "Overloaded"), "is overloaded"],
+    ["a broken connection", { text: "half of an ans", cut: true }, "cannot be reached"],
+  ])(
+    "%s trips the breaker at the second time, and is reported as such once the breaker waits for half a minute",
+    async (_what, said, condition) => {
+      const step: Reply = { tools: [{ name: "glob", args: { pattern: "*" } }] }
+      const { sessionID, key, requests } = await launchSome((number) => (number === 0 ? step : said))
+      const told = await eventually(
+        async () => {
+          const found = await reports(sessionID, key)
+          return found.length > 1 && found
+        },
+        { timeout: 120_000, message: () => opencode.logs() },
+      )
+      const [first = 0, second = 0, third = 0, ...more] = requests.filter(({ refused }) => refused).map(({ at }) => at)
+      await cancelAll(sessionID)
+      expect(told).toEqual([0, 1].map(() => expect.stringMatching(`^${key} ${condition}, next try \\d\\d:\\d\\d$`)))
+      expect(second - first).toBeLessThan(UNTOLD_MS - 1000)
+      expect(third - second).toBeGreaterThanOrEqual(UNTOLD_MS - 200)
+      expect(more, "no report before the fourth wait, of 40 s").toHaveLength(2)
+    },
+  )
+
+  /** Refuses for some seconds, answers the probe with this reply, and all other requests well. */
+  const probedWith = (probe: Reply) => {
+    let isProbed = false
+    const shutMs = 4000
+    return (_number: number, sinceFirst: number): Reply => {
+      if (sinceFirst < shutMs) return refusal(429, `Rate limit reached. Try again in ${shutMs - sinceFirst}ms`)
+      if (isProbed) return { text: "done" }
+      isProbed = true
+      return probe
+    }
+  }
+
+  test.concurrent("a breaker sends another probe if its probe gets no answer for half a minute", async () => {
+    const { sessionID, requests } = await launchSome(probedWith({ text: "too late", delay: 120_000 }), 3)
+    await finished(sessionID, 2)
+    const [probe = 0, next = 0] = requests.filter(({ refused }) => !refused).map(({ at }) => at)
+    expect(next - probe).toBeGreaterThan(25_000)
+    expect(next - probe).toBeLessThan(60_000)
+    await cancelAll(sessionID)
+  })
+
+  test.concurrent("a breaker does not wait for a probe that asks for a permission", async () => {
+    const probe: Reply = { tools: [{ name: "bash", args: { command: "true", description: "asks" } }] }
+    const { sessionID, tasks } = await launchSome(probedWith(probe), 3, { agent: "asker" })
+    await finished(sessionID, 2)
+    const asks = await unwrap(opencode.client.permission.list())
+    expect(asks.filter((ask) => tasks.some(({ child }) => child === ask.sessionID))).toHaveLength(1)
+    await cancelAll(sessionID)
   })
 
   test.concurrent("a breaker resets at the first part of an answer, not at the end of its step", async () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
-import { ask, callTool, eventually, openSession } from "../support/drive.ts"
+import { ask, callTool, callTools, eventually, openSession } from "../support/drive.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import type { Opencode } from "../support/opencode.ts"
 import { launch, notified, startPlugged } from "../support/plugin.ts"
@@ -11,7 +11,7 @@ beforeAll(async () => {
   model = await startModel()
   opencode = await startPlugged(
     model,
-    { taskTimeout: 9000, stallTimeout: 2500, maxTokensPerTask: 1000, todoGrace: 600, pollInterval: 500 },
+    { taskTimeout: 15_000, stallTimeout: 2500, maxTokensPerTask: 1000, todoGrace: 600, pollInterval: 500 },
     { config: { agent: { doer: { mode: "subagent", description: "Does it.", prompt: "Do it." } } } },
   )
   await ask(opencode, await openSession(opencode), "warm up")
@@ -29,6 +29,9 @@ const outputOf = async (session: string, id: string) =>
 
 const words = (count: number) => Array.from({ length: count }, (_, index) => `word${index} `).join("")
 
+/** A tool call whose arguments are never complete. */
+const HALF = { name: "write", args: '{"filePath": "' }
+
 describe("a task over a limit", () => {
   test("a task that passes the option taskTimeout is ended, names that limit, and keeps its text", async () => {
     model.use((request) =>
@@ -38,7 +41,7 @@ describe("a task over a limit", () => {
     const { id, child } = await launch(opencode, model, session, { prompt: "P-ENDLESS" })
     const [notification] = await notified(opencode, session)
     expect(notification?.visible).toContain(" failed in ")
-    expect(notification?.hidden).toContain("Reason: Stopped at its time limit of 9s (the option taskTimeout).")
+    expect(notification?.hidden).toContain("Reason: Stopped at its time limit of 15s (the option taskTimeout).")
     expect(await outputOf(session, id)).toContain(`Text it had written:\n<task_output id="${id}">\nword0 word1 `)
     const request = await model.waitFor((each) => each.sessionID === child)
     await eventually(() => request.aborted.aborted)
@@ -62,24 +65,42 @@ describe("a task over a limit", () => {
       request.lastUser === "P-BROKEN" ? { status: 500, body, headers: { "retry-after": "3" } } : undefined,
     )
     const session = await openSession(opencode)
-    const { id } = await launch(opencode, model, session, { prompt: "P-BROKEN", timeout: 7000 })
-    const told = await eventually(
-      async () => /retrying since [\d:]+ \(attempt .*/.exec(await outputOf(session, id))?.[0],
-    )
-    expect(told).toContain("the disk of our server is broken")
+    const { id } = await launch(opencode, model, session, { prompt: "P-BROKEN", timeout: 10_000 })
+    const calls = [
+      { name: "superagents_output", args: { task_id: id } },
+      { name: "superagents_list", args: {} },
+    ]
+    const told = await eventually(async () => {
+      const shown = (await callTools(opencode, model, session, calls)).map(({ output = "" }) => output)
+      return shown.every((each) => each.includes("retrying")) && shown
+    })
+    for (const each of told)
+      expect(each).toMatch(/running, retrying since [\d:]+ \(attempt \d+: .*the disk of our server is broken/)
     const [notification] = await notified(opencode, session)
     expect(notification?.hidden).toMatch(
-      /Reason: Stopped at its time limit of 7s \(its timeout argument\)\. Since \d\d:\d\d every request to its model has failed \(attempt \d+: .*the disk of our server is broken/,
+      /Reason: Stopped at its time limit of 10s \(its timeout argument\)\. Since \d\d:\d\d every request to its model has failed \(attempt \d+: .*the disk of our server is broken/,
     )
   })
 
   test("a task that is writing a tool call is ended only after three times stallTimeout without output", async () => {
-    const half = { name: "write", args: '{"filePath": "' }
-    model.use(({ lastUser }) => (lastUser === "P-HALF" ? { hang: true, call: half } : undefined))
+    model.use(({ lastUser }) => (lastUser === "P-HALF" ? { hang: true, call: HALF } : undefined))
     const session = await openSession(opencode)
     await launch(opencode, model, session, { prompt: "P-HALF" })
     const [notification] = await notified(opencode, session)
-    expect(notification?.hidden).toContain("stallTimeout allows 2.5s, and 3 times that while it writes a tool call")
+    expect(notification?.hidden).toMatch(
+      /nothing was heard of it for (7\.[5-9]|[89](\.\d)?|1\d)s; the option stallTimeout allows 2\.5s, and 3 times that while it writes a tool call/,
+    )
+  })
+
+  test("a task that was parked while it was writing a tool call is ended after stallTimeout without output", async () => {
+    const limited = { fails: { message: "Rate limit reached. Try again in 2s" }, call: HALF }
+    const replies = [limited, { hang: true } as const]
+    model.use(({ lastUser }) => (lastUser === "P-PARKED" ? replies.shift() : undefined))
+    const session = await openSession(opencode)
+    const { id } = await launch(opencode, model, session, { prompt: "P-PARKED" })
+    const [notification] = await notified(opencode, session)
+    expect(notification?.hidden).toMatch(/nothing was heard of it for \S+; the option stallTimeout allows 2\.5s\./)
+    expect(await outputOf(session, id)).toMatch(/^Parked 1 time, /m)
   })
 
   test("a task that is silent longer than the option stallTimeout is ended and keeps its text", async () => {

@@ -20,6 +20,7 @@ beforeAll(async () => {
       agent: {
         librarian: { mode: "subagent", description: "Finds books on any shelf.", prompt: "You are the librarian." },
         ghost: { mode: "subagent", description: "Unseen.", hidden: true, prompt: "Boo." },
+        asker: { mode: "subagent", description: "Asks.", prompt: "Ask.", permission: { bash: "ask" } },
         phantom: { mode: "primary", description: "Unseen too.", hidden: true, prompt: "Boo, too." },
       },
     },
@@ -113,6 +114,27 @@ describe("a launch", () => {
     expect((await sent(named.child)).system).toContain("Boo.")
     expect((await sent(forked.child)).system).toContain("Boo, too.")
     await notified(opencode, session, 2)
+  })
+
+  test("a launched child's question is by default refused no sooner than an hour after its user wrote", async () => {
+    model.use(({ lastUser, sinceUser }) =>
+      lastUser === "P-ASKS" && sinceUser.length === 0
+        ? { tools: [{ name: "bash", args: { command: "true", description: "asks" } }] }
+        : undefined,
+    )
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt: "P-ASKS", agent: "asker" })
+    const since = Date.now()
+    const asked = await eventually(async () =>
+      (await unwrap(opencode.client.permission.list())).find(({ sessionID }) => sessionID === child),
+    )
+    const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: id })
+    const [, hour, minute] = /\(refused at (\d\d):(\d\d) if nobody answers/.exec(output ?? "") ?? []
+    // A minute is shown without its seconds.
+    const at = new Date(since + 3_660_000).setHours(Number(hour), Number(minute), 0, 0)
+    expect(at - since).toBeGreaterThan(3_500_000)
+    await unwrap(opencode.client.permission.reply({ requestID: asked.id, reply: "once" }))
+    await notified(opencode, session)
   })
 
   test("a launched child uses the parent's own model when its agent has none", async () => {

@@ -36,13 +36,14 @@ afterAll(async () => {
 
 /** A parent hands a job over, OpenCode dies at this moment and comes back: what became of the job. */
 async function lifeThatDies(moment: Moment) {
+  const finish = "event" in moment ? moment.finish.replace("-", "_") : undefined
   model.reset()
   model.use(({ lastUser, sinceUser }) => {
     if (sinceUser.length > 0) return undefined
     const args = { description: "the job", prompt: "THE JOB", agent: "general" }
     if (lastUser === "hand it over") return { tools: [{ name: "superagents_task", args }] }
-    if (lastUser === "THE JOB" && "event" in moment) return { tools: [{ name: "glob", args: { pattern: "*" } }] }
-    return undefined
+    if (lastUser !== "THE JOB" || finish === undefined) return undefined
+    return { text: "Let me look at it", tools: [{ name: "glob", args: { pattern: "*" } }], finish }
   })
   const { pid } = opencode
   const session = await openSession(opencode)
@@ -66,16 +67,23 @@ async function lifeThatDies(moment: Moment) {
 /** The child has done one step of two when its OpenCode dies: its plan is half done. */
 const ROUNDS = Number(process.env.SUPERAGENTS_GAP_ROUNDS ?? 2)
 
-test(`OpenCode's death between two steps of the child interrupts the task once, in ${ROUNDS} of ${ROUNDS} rounds`, {
-  timeout: 60_000 + ROUNDS * 60_000,
-}, async () => {
-  for (let round = 0; round < ROUNDS; round++) {
-    const { session, ids, told } = await lifeThatDies({ event: "message.updated", finish: "tool-calls" })
-    expect(told).toEqual([{ id: ids[0], status: "error", notifications: 1 }])
-    const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: ids[0] })
-    expect(output).toContain("OpenCode stopped or was restarted while it ran: it was interrupted.")
-  }
-})
+test.each([
+  ["tool-calls", ROUNDS],
+  ["stop", 1],
+])(
+  "OpenCode's death after a step of the child with calls and finish reason %s interrupts the task once, in each of %i rounds",
+  {
+    timeout: 60_000 + ROUNDS * 60_000,
+  },
+  async (finish, rounds) => {
+    for (let round = 0; round < rounds; round++) {
+      const { session, ids, told } = await lifeThatDies({ event: "message.updated", finish })
+      expect(told).toEqual([{ id: ids[0], status: "error", notifications: 1 }])
+      const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: ids[0] })
+      expect(output).toContain("OpenCode stopped or was restarted while it ran: it was interrupted.")
+    }
+  },
+)
 
 test.each<[string, Moment, status: string]>([
   ["before the child's session is made", { method: "POST", path: "/session$", nth: 1, when: "before" }, "none"],

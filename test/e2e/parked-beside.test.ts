@@ -164,14 +164,18 @@ test("clearing parked tasks stops them for good", async () => {
   expect(asked("P-gone")).toBe(before)
 })
 
-test("a worktree task that is parked midway passes its check later and is merged without repeating a step", async () => {
+test("a worktree task that is parked after a call with finish reason stop passes its check later and is merged without repeating a step", async () => {
   opensAt = Date.now() + 600_000
   const command = "echo work >> work.txt"
   play(
     ({ toolResults }) =>
       toolResults.length === 0
-        ? { tools: [{ name: "bash", args: { command, description: "works" } }] }
-        : { text: "done" },
+        ? {
+            text: "Let me look at it",
+            tools: [{ name: "bash", args: { command, description: "works" } }],
+            finish: "stop",
+          }
+        : { text: "all done" },
     ({ toolResults }) => toolResults.length > 0,
   )
   const { id } = await start({ prompt: "P-place", place: "worktree", check: "grep -c work work.txt", merge: true })
@@ -180,6 +184,7 @@ test("a worktree task that is parked midway passes its check later and is merged
   await goesOn(id)
   const { hidden } = await ended(id)
   expect(hidden).toMatch(/\nParked \d times?, \S+ in all \(\S+\)\.\n/)
+  expect(hidden).toContain("all done")
   expect(hidden).toContain("Merged into your files, uncommitted.")
   expect(hidden).toMatch(/check .*passed/)
   expect(user.state()["work.txt"]).toBe(`644 ${Buffer.from("work\n").toString("base64")}`)

@@ -149,24 +149,31 @@ describe("a compaction", () => {
   const FILLED = { input: 60_000, cached: 150_000 }
   const summarize = { providerID: "scripted", modelID: "alpha" }
 
-  test("an agent whose conversation is compacted while it works is asked to continue, and its answer is reported", async () => {
-    model.use(({ lastUser }) => {
-      if (lastUser.includes("The conversation was compacted")) return { text: "all three are done" }
-      if (lastUser !== "T-COMPACTED") return undefined
-      return { text: "Progress: 2 of 3", tools: [{ name: "glob", args: { pattern: "*" } }], delay: 1500 }
-    })
-    const session = await openSession(opencode)
-    const { id, child } = await launch(opencode, model, session, { prompt: "T-COMPACTED" }, PATIENT)
-    await model.waitFor(({ lastUser }) => lastUser === "T-COMPACTED", PATIENT)
-    await unwrap(opencode.client.session.summarize({ sessionID: child, ...summarize }))
-    const [notification] = await notified(opencode, session, 1, PATIENT.timeout)
-    expect(notification?.visible).toMatch(/^✓/)
-    const output = await call(session, "output", { task_id: id })
-    expect(output).toContain("all three are done")
-    expect(output).not.toContain("Progress: 2 of 3")
-    const isSummary = ({ info }: { info: { role: string; summary?: unknown } }) => info.summary === true
-    expect((await unwrap(opencode.client.session.messages({ sessionID: child }))).some(isSummary)).toBe(true)
-  })
+  test.each([
+    ["some text", "Progress: 2 of 3"],
+    ["no text", undefined],
+  ])(
+    "an agent with %s, whose conversation is compacted while it works, is asked to continue, and its answer is reported",
+    async (what, text) => {
+      const prompt = `T-COMPACTED with ${what}`
+      model.use(({ lastUser }) => {
+        if (lastUser.includes("The conversation was compacted")) return { text: "all three are done" }
+        if (lastUser !== prompt) return undefined
+        return { text, tools: [{ name: "glob", args: { pattern: "*" } }], delay: 1500 }
+      })
+      const session = await openSession(opencode)
+      const { id, child } = await launch(opencode, model, session, { prompt }, PATIENT)
+      await model.waitFor(({ lastUser }) => lastUser === prompt, PATIENT)
+      await unwrap(opencode.client.session.summarize({ sessionID: child, ...summarize }))
+      const [notification] = await notified(opencode, session, 1, PATIENT.timeout)
+      expect(notification?.visible).toMatch(/^✓/)
+      const output = await call(session, "output", { task_id: id })
+      expect(output).toContain("all three are done")
+      expect(output).not.toContain("Progress: 2 of 3")
+      const isSummary = ({ info }: { info: { role: string; summary?: unknown } }) => info.summary === true
+      expect((await unwrap(opencode.client.session.messages({ sessionID: child }))).some(isSummary)).toBe(true)
+    },
+  )
 
   test.each([
     ["an answer", "the whole answer", undefined],

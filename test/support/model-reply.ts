@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto"
 import type { ServerResponse } from "node:http"
 import { setTimeout as sleep } from "node:timers/promises"
 import { anthropicStream } from "./anthropic.ts"
-import type { HangReply, ModelRequest, Reply, TextReply, ToolReply, Usage } from "./model.ts"
+import type { BegunCall, HangReply, ModelRequest, Reply, TextReply, ToolReply, Usage } from "./model.ts"
 
 const JSON_HEADERS = { "content-type": "application/json" }
 const STREAM_HEADERS = { "content-type": "text/event-stream", "cache-control": "no-cache" }
@@ -77,13 +77,16 @@ const sendTools = (response: ServerResponse, request: ModelRequest, reply: ToolR
   end(reply.finish ?? "tool_calls")
 }
 
+const beginOf = ({ name, args }: BegunCall) => ({
+  role: "assistant",
+  tool_calls: [{ index: 0, id: `call_${randomUUID()}`, type: "function", function: { name, arguments: args } }],
+})
+
 const hang = async (response: ServerResponse, request: ModelRequest, { text, call }: HangReply) => {
   const { delta } = stream(response, request)
   if (text) delta({ role: "assistant", content: text })
   if (!call) return
-  const { name, args } = call
-  const begun = { index: 0, id: `call_${randomUUID()}`, type: "function", function: { name, arguments: args } }
-  delta({ role: "assistant", tool_calls: [begun] })
+  delta(beginOf(call))
   for (;;) {
     await sleep(KEEP_ALIVE_MS, undefined, { signal: request.aborted })
     response.write(": keep-alive\n\n")
@@ -114,6 +117,7 @@ const answer = async (response: ServerResponse, request: ModelRequest, reply: Re
   if ("fails" in reply) {
     const { delta } = stream(response, request)
     if (reply.text) delta({ role: "assistant", content: reply.text })
+    if (reply.call) delta(beginOf(reply.call))
     return response.end(`data: ${JSON.stringify({ error: reply.fails })}\n\n`)
   }
   if ("tools" in reply) return sendTools(response, request, reply)

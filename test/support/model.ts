@@ -48,15 +48,18 @@ export type ToolReply = Paced & {
  * Headers, `text` if there is one, the begin of a call if there is one, and then nothing but comments that keep the
  * connection alive until the client goes away.
  */
-export type HangReply = Paced & { hang: true; text?: string; call?: { name: string; args: string } }
+export type HangReply = Paced & { hang: true; text?: string; call?: BegunCall }
+
+/** A call whose arguments end half way. */
+export type BegunCall = { name: string; args: string }
 
 export type Reply =
   | TextReply
   | ToolReply
   /** An HTTP error. */
   | (Paced & { status: number; body?: unknown; headers?: Record<string, string> })
-  /** 200, the text if there is one, and an error in the stream. */
-  | (Paced & { fails: unknown; text?: string })
+  /** 200, the text and the begin of a call if there are any, and an error in the stream. */
+  | (Paced & { fails: unknown; text?: string; call?: BegunCall })
   /** 200 and an empty body. */
   | (Paced & { empty: true })
   | HangReply

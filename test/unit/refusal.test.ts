@@ -65,6 +65,11 @@ describe("the kind of a refusal", () => {
     ["nothing of the kind: the words of a 400", { status: 400, message: "Rate limit reached for requests" }, "other"],
     ["nothing of the kind: the words of a 400, of money", { status: 400, message: "See our billing page." }, "other"],
     [
+      "nothing of the kind: the words of a 400's body",
+      { status: 400, body: '{"message":"See our billing page"}' },
+      "other",
+    ],
+    [
       "nothing of the kind: a tool's name in a 400",
       { status: 400, message: "Invalid schema for function 'set_rate_limit'", body: INVALID },
       "other",

@@ -46,6 +46,17 @@ describe("a run over a limit", () => {
   })
 })
 
+test("empty answers end a run at the third in a row, even after sixty tool calls", async () => {
+  const rig = new Rig()
+  rig.script(({ lastUser, toolResults }) => {
+    if (!lastUser.includes("FIND")) return undefined
+    const { length } = toolResults
+    return length < 60 ? { tools: [{ name: "read", args: { length } }] } : { empty: true }
+  })
+  const { outcome } = await rig.ended((await rig.launch()).id)
+  expect(outcome).toMatchObject({ toolCalls: 60, reason: { text: expect.stringContaining("sent 3 empty answers") } })
+})
+
 test("answers of which only the end was heard are verified with OpenCode before they count as empty", async () => {
   const rig = new Rig()
   rig.opencode.onEvent = ({ type }) =>
