@@ -25,7 +25,7 @@ import { type Around, phaseAmong, type TaskView } from "../../present/view.ts"
 import type { Services } from "../parts.ts"
 import type { TaskStore } from "./store.ts"
 
-/** What keeps a task from asking its model, and why it, or the next member of a group, may not begin or go on. */
+/** Reasons that keep a task, or the next member of a group, from beginning or going on. */
 export type Waits = Pick<Around, "limitOf"> & { readonly blockOf: (task: Task) => Block | undefined }
 
 /** Creates the view of a task as it is now. */

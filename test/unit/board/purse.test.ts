@@ -459,7 +459,7 @@ describe("a purse", () => {
       { id: "9", title: "", result: "blocked", next },
     ])
     expect(text).toContain(`- #9: ${next}`)
-    expect(JSON.stringify([tasks, rig.surroundings.prompts])).not.toContain("EVIL")
+    expect(JSON.stringify([tasks, rig.runs.notes])).not.toContain("EVIL")
   })
 
   test("a purse ends when the board's file has gone, and says so of its tasks", async () => {
