@@ -1,3 +1,4 @@
+import { DAY_MS, HOUR_MS } from "../lib/time.ts"
 import { addFigures, addUsage, billedTokens, isActive, NO_FIGURES, NO_USAGE, type Task, type Usage } from "./task.ts"
 
 /** Cost of tasks, for limits that several tasks share. The cost of a task also counts for every task above it. */
@@ -12,8 +13,6 @@ export type Bill = {
 
 /** Usage of a task's own session as far as it is known now: the last run, and all runs before it. */
 export type OwnUsage = { readonly lastRun: Usage; readonly before: Usage }
-
-export const DAY_MS = 86_400_000
 
 /** Makes the bill of the given tasks. For the cost of the day, a run counts until 24 hours after its end. */
 export function billOf(tasks: readonly Task[], summaryOf: (task: Task) => OwnUsage, now: number): Bill {
@@ -66,7 +65,7 @@ export function recentRuns({ run, outcome }: Task, now: number): Recent | undefi
 }
 
 /** A new cost is added to the last stored cost if it follows within this time, in ms. */
-const TOGETHER_MS = 3_600_000
+const TOGETHER_MS = HOUR_MS
 
 export function alsoRecent(recent: Recent = [], cost: Recent[number]): Recent {
   const last = recent.at(-1)

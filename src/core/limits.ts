@@ -1,3 +1,4 @@
+import { MINUTE_MS } from "../lib/time.ts"
 import { pauseOf } from "./pause.ts"
 import { isMember, isQueued, isUnattended, type Model, modelOf, slotSessionOf, type Task } from "./task.ts"
 
@@ -102,8 +103,6 @@ export function launchDelay(launches: readonly number[], maxPerMinute: number, n
   const [oldest = now] = recent.slice(-maxPerMinute)
   return oldest + MINUTE_MS - now
 }
-
-export const MINUTE_MS = 60_000
 
 const byAge = (a: Task, b: Task): number => a.run.createdAt - b.run.createdAt || (a.id < b.id ? -1 : 1)
 

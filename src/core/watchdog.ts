@@ -1,5 +1,6 @@
 import { duration, formatTime, SAME_USD } from "../lib/format.ts"
 import { oneLine } from "../lib/text.ts"
+import { HOUR_MS } from "../lib/time.ts"
 import { answerText, withoutCompaction } from "./outcome.ts"
 import type { Message } from "./ports.ts"
 import {
@@ -61,7 +62,7 @@ export type Presence = { readonly isOpen: boolean; readonly wroteAt: number }
 
 /** Timeout of a question where no user seems present. `HERE_MS`: where the user may only be away for a while. */
 const ALONE_MS = 300_000
-const HERE_MS = 3_600_000
+const HERE_MS = HOUR_MS
 
 /** When an unanswered question is refused. */
 export function askTimeoutAt({ askedAt }: Ask, permissionTimeout: number | null, presence: Presence): number {

@@ -1,5 +1,6 @@
 import prettyMilliseconds from "pretty-ms"
 import { decimal } from "./text.ts"
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "./time.ts"
 
 /** Examples: `850ms`, `12.3s`, `2m 30s`, `1h 2m`. */
 export function duration(ms: number): string {
@@ -10,10 +11,6 @@ export function duration(ms: number): string {
 
 /** Text for a duration that grows. Whole seconds only, so that the text changes once a second. */
 export const ticking = (ms: number): string => (ms < 1000 ? "0s" : duration(Math.floor(ms / 1000) * 1000))
-
-const MINUTE_MS = 60_000
-const HOUR_MS = 3_600_000
-const DAY_MS = 86_400_000
 
 /** Examples: `just now`, `12s ago`, `5m ago`, `3h ago`, `2d ago`. */
 export function ago(ms: number): string {

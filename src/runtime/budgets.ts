@@ -1,7 +1,7 @@
-import { type Bill, billOf, DAY_MS, type OwnUsage, payer, remainsOf } from "../core/bill.ts"
+import { type Bill, billOf, type OwnUsage, payer, remainsOf } from "../core/bill.ts"
 import type { Block } from "../core/blocks.ts"
 import { CallError } from "../core/errors.ts"
-import { launchDelay, MINUTE_MS } from "../core/limits.ts"
+import { launchDelay } from "../core/limits.ts"
 import type { TaskRecord } from "../core/ports.ts"
 import type { ActiveRun } from "../core/run/active-run.ts"
 import {
@@ -28,6 +28,7 @@ import {
   usageSince,
 } from "../core/task.ts"
 import { tooLateFor } from "../core/watchdog.ts"
+import { DAY_MS, MINUTE_MS } from "../lib/time.ts"
 import type { Services } from "./parts.ts"
 
 /** A purse with the sessions whose tasks it pays for, and each session's usage before the purse was opened. */

@@ -1,12 +1,12 @@
 import type { GroupResult } from "../../src/core/group.ts"
 import { NO_USAGE } from "../../src/core/task.ts"
+import { MINUTE_MS } from "../../src/lib/time.ts"
 import type { FakeAgents } from "./fake-agents.ts"
 import { viewOf } from "./fake-agents.ts"
 import type { FakeBoard } from "./fake-board.ts"
 import { outcomeOf } from "./tasks.ts"
 import { workingDay } from "./web-scene.ts"
 
-const MINUTE_MS = 60_000
 const FILE = "/home/me/beans/.opencode/superagents/bg_m4p6q8dd.jsonl"
 
 /** The same day with all that a day can have beside: a map at work and one that has ended, tries, what is parked, a purse. */

@@ -1,11 +1,11 @@
 import { NO_USAGE } from "../../src/core/task.ts"
+import { MINUTE_MS } from "../../src/lib/time.ts"
 import type { HistoryRun, HistoryStep } from "../../src/runtime/user-actions.ts"
 import { FakeAgents, viewOf } from "./fake-agents.ts"
 import { FakeBoard } from "./fake-board.ts"
 import { FakePerson } from "./fake-person.ts"
 import { outcomeOf } from "./tasks.ts"
 
-const MINUTE_MS = 60_000
 const AGENTS = ["explore", "general", "reviewer", "librarian"]
 
 const SUBJECTS = [

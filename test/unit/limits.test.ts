@@ -2,13 +2,13 @@ import { describe, expect, test } from "vitest"
 import {
   byAdmissionOrder,
   launchDelay,
-  MINUTE_MS,
   modelKey,
   placeInQueue,
   type SlotLimits,
   slotsHeld,
 } from "../../src/core/limits.ts"
 import { isQueued, type Task } from "../../src/core/task.ts"
+import { MINUTE_MS } from "../../src/lib/time.ts"
 import { taskOf } from "../support/tasks.ts"
 
 const model = { provider: "p", id: "m" }

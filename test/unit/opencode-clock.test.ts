@@ -1,8 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { systemClock } from "../../src/lib/clock.ts"
+import { DAY_MS } from "../../src/lib/time.ts"
 import { Cached } from "../../src/opencode/cache.ts"
-
-const DAY_MS = 86_400_000
 
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())

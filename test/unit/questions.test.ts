@@ -2,6 +2,7 @@ import { rmSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 import { describe, expect, test } from "vitest"
 import { formatTime } from "../../src/lib/format.ts"
+import { MINUTE_MS } from "../../src/lib/time.ts"
 import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
@@ -81,7 +82,6 @@ describe("a child's questions", () => {
   })
 
   describe("the default time for questions", () => {
-    const MINUTE_MS = 60_000
     const waiting = async (isTerminal?: () => Promise<boolean>) => {
       const { rig, id } = await asking({ permissionTimeout: null, taskTimeout: 20 * MINUTE_MS }, isTerminal)
       const refusedAfter = async () => {

@@ -1,5 +1,6 @@
 import { Cron } from "croner"
 import { formatTime } from "../../lib/format.ts"
+import { MINUTE_MS } from "../../lib/time.ts"
 import { DEFAULT_SCHEDULE } from "./options.ts"
 
 /**
@@ -38,7 +39,7 @@ export class Schedule {
    * needs it, and a search without a result takes milliseconds.
    */
   round(now: number): string {
-    const minute = Math.floor(now / 60_000)
+    const minute = Math.floor(now / MINUTE_MS)
     if (this.#round.minute !== minute || this.#round.at <= now) {
       const at = this.next(now)
       this.#round = { minute, at: at ?? Number.POSITIVE_INFINITY, text: at === undefined ? "" : formatTime(at, now) }

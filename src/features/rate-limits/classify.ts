@@ -1,4 +1,5 @@
 import type { PassingKind, Refusal } from "../../core/refusal.ts"
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../lib/time.ts"
 
 /**
  * Classifies a provider's refusals: whether a refusal passes by itself, and when. The formats were seen in answers of
@@ -14,9 +15,6 @@ type RefusalKind = PassingKind | "money" | "other"
 export type ClassifiedRefusal = { readonly kind: RefusalKind; readonly until?: number }
 
 const SECOND_MS = 1000
-const MINUTE_MS = 60_000
-const HOUR_MS = 3_600_000
-const DAY_MS = 24 * HOUR_MS
 /** A shorter wait is raised to this. */
 const SOONEST_MS = SECOND_MS
 /** A longer wait is taken for a mistake of the provider. */

@@ -1,5 +1,6 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
+import { DAY_MS } from "../../lib/time.ts"
 import { milliseconds, option, projectWins, stricter, type ValuesOf } from "../../options/spec.ts"
 import { Breakers } from "./breakers.ts"
 
@@ -16,12 +17,7 @@ const options = {
     'Models that a task goes on with while its own is at its limit for over a minute, in this order: by agent, else by provider/model. {"general": ["openai/gpt-5-mini"]}',
     projectWins,
   ),
-  maxParked: option(
-    milliseconds,
-    86_400_000,
-    "How long a task may be parked in all before it ends as failed.",
-    stricter,
-  ),
+  maxParked: option(milliseconds, DAY_MS, "How long a task may be parked in all before it ends as failed.", stricter),
 }
 
 declare module "../../options/options.ts" {

@@ -1,6 +1,7 @@
 import { basename, dirname } from "node:path"
 import { CallError } from "../../core/errors.ts"
 import { Lock, type Processes } from "../../lib/lock.ts"
+import { MINUTE_MS } from "../../lib/time.ts"
 import { type Checkout, sharedGitOptions } from "./checkout.ts"
 import { git, gitLine } from "./git.ts"
 
@@ -143,5 +144,5 @@ export async function betweenMerges<Value>(
 
 const late = (): Error =>
   new CallError(
-    `Not done: another process has been at work on this repository for ${WAIT_MS / 60_000} minutes. Try again when it is done.`,
+    `Not done: another process has been at work on this repository for ${WAIT_MS / MINUTE_MS} minutes. Try again when it is done.`,
   )

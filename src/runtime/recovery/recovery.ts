@@ -1,12 +1,13 @@
 import type { TaskRecord } from "../../core/ports.ts"
 import { isActive, NOBODY, parentSessionOf, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
+import { DAY_MS } from "../../lib/time.ts"
 import type { CostLedger } from "../budgets.ts"
 import type { Services } from "../parts.ts"
 import { importRecords, OrphanSettler, rank, remove, type SettlingPorts } from "./takeover.ts"
 
 /** How far back the search at startup goes, in ms. Older tasks are found when their parent's session is used. */
-const LOOK_BACK_MS = 7 * 24 * 3_600_000
+const LOOK_BACK_MS = 7 * DAY_MS
 
 export type RecoveryPorts = SettlingPorts & {
   readonly ledger: CostLedger

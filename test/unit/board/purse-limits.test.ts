@@ -2,12 +2,12 @@ import { describe, expect, test } from "vitest"
 import { NO_USAGE } from "../../../src/core/task.ts"
 import { PURSE_ENDED, PURSE_WORDS } from "../../../src/features/board/purse/purses.ts"
 import { ManagerRuns } from "../../../src/features/board/runs.ts"
+import { HOUR_MS } from "../../../src/lib/time.ts"
 import { Rig } from "../../support/rig.ts"
 
 /** Runs that a board's purse pays. A step costs a cent. */
 
 const CENT = { usage: { input: 10_000 } }
-const HOUR_MS = 3_600_000
 const LAUNCH = { description: "a part", prompt: "CHILD", agent: "general", fork: false }
 
 const rigged = ({ ms = 200, ...options }: { ms?: number; [option: string]: unknown } = {}) => {

@@ -2,9 +2,9 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { USER } from "../../../src/features/board/service.ts"
+import { HOUR_MS } from "../../../src/lib/time.ts"
 import { agentIn, BoardRig } from "../../support/board-rig.ts"
 
-const HOUR_MS = 3_600_000
 const by = agentIn("build", "ses_opener")
 
 let rig: BoardRig

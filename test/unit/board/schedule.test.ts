@@ -1,11 +1,11 @@
 import { describe, expect, test, vi } from "vitest"
 import { DEFAULT_SCHEDULE } from "../../../src/features/board/options.ts"
 import { Schedule } from "../../../src/features/board/schedule.ts"
+import { HOUR_MS } from "../../../src/lib/time.ts"
 
 /** Thousands of times a year, each of which takes the system's calendar. */
 vi.setConfig({ testTimeout: 60_000 })
 
-const HOUR_MS = 3_600_000
 const START = Date.parse("2026-01-01T00:00:00Z")
 const END = Date.parse("2027-01-01T00:00:00Z")
 

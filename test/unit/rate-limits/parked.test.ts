@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { ManagerRuns } from "../../../src/features/board/runs.ts"
+import { MINUTE_MS } from "../../../src/lib/time.ts"
 import type { EnterRequest, Place } from "../../../src/runtime/places/place.ts"
 import { toolsFor } from "../../../src/tools/index.ts"
 import type { Tool } from "../../../src/tools/tool.ts"
@@ -7,8 +8,6 @@ import { flush } from "../../support/fake-clock.ts"
 import { FakeMachine } from "../../support/fake-machine.ts"
 import type { Reply } from "../../support/model.ts"
 import { Rig, type RigOptions } from "../../support/rig.ts"
-
-const MINUTE_MS = 60_000
 
 /** A provider that refuses for a time, once it has answered so many requests, and says when it opens if `tells`. */
 class Provider {

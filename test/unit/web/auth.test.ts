@@ -14,13 +14,13 @@ import {
   type WebSession,
   webSessionOf,
 } from "../../../src/features/web/page/sign-in.ts"
+import { HOUR_MS } from "../../../src/lib/time.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 import { addressOf, doorOf, TOKEN } from "../../support/web.ts"
 
 /** How the page gets in, and who does not: the server's door with the page's own side of it. */
 
 const URL = "http://127.0.0.1:4097"
-const HOUR_MS = 3_600_000
 const never = new AbortController().signal
 
 let folder: string

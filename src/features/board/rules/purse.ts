@@ -1,5 +1,6 @@
 import { addUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
 import { formatTime, SAME_USD, spentShort } from "../../../lib/format.ts"
+import { DAY_MS } from "../../../lib/time.ts"
 import { TIME_OF_DAY } from "../options.ts"
 import type { StoredReport } from "../purse/report.ts"
 import { BoardError } from "../service.ts"
@@ -17,7 +18,6 @@ import { type BoardChange, type BoardFacts, type CommandOf, changeTo, threadTask
 
 /** A purse: budget and deadline for running the board's tasks one after the other. */
 
-const DAY_MS = 86_400_000
 /** Share of a purse that is kept for last words. No run begins once only this share is left. */
 const RESERVE_SHARE = 0.1
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d/

@@ -1,9 +1,8 @@
-import { DAY_MS } from "../../../core/bill.ts"
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../lib/time.ts"
 import type { AgentRow } from "../wire.ts"
 import { costOfLastDay, oldestFirst } from "./select.ts"
 
 const QUARTER_MS = 900_000
-const HOUR_MS = 3_600_000
 /** Smallest gap between two bars of a line, as a share of the width. */
 const GAP = 0.004
 const MOST_TICKS = 8
@@ -63,7 +62,7 @@ const part = (at: number, { from, to }: Span): number => Math.min(1, Math.max(0,
 /** Times that are marked on the axis. */
 export function ticksOf(span: Span): number[] {
   const step = TICKS_MS.find((each) => (span.to - span.from) / each <= MOST_TICKS) ?? 6 * HOUR_MS
-  const offset = new Date(span.from).getTimezoneOffset() * 60_000
+  const offset = new Date(span.from).getTimezoneOffset() * MINUTE_MS
   const first = Math.ceil((span.from - offset) / step) * step + offset
   const ticks = []
   // Times near the edges are left out, because their labels would be cut.

@@ -1,5 +1,6 @@
 import { createResource, createSignal, createUniqueId, For, Show } from "solid-js"
 import { budget, dayTime } from "../../../lib/format.ts"
+import { MINUTE_MS } from "../../../lib/time.ts"
 import type { AgentDetail, Choices } from "../wire.ts"
 import { api, type Launch } from "./api.ts"
 import { Field, Form, Picker, textIn } from "./form.tsx"
@@ -7,7 +8,6 @@ import { type OptionList, Problem } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { markAsRead, state } from "./state.ts"
 
-const MINUTE_MS = 60_000
 const PLACES: OptionList = [
   ["here", "In your files"],
   ["worktree", "In a git worktree of its own"],

@@ -1,11 +1,10 @@
 import { createMemo, createRoot, For, Show } from "solid-js"
 import { clockTime } from "../../../lib/format.ts"
+import { MINUTE_MS } from "../../../lib/time.ts"
 import { costText, dayCostText } from "../../../present/figures.ts"
 import { AgentName } from "./parts.tsx"
 import { costBy, costByHour, costOfLastDay, type Sum } from "./select.ts"
 import { ended, now, running, runningNow, state } from "./state.ts"
-
-const MINUTE_MS = 60_000
 
 /** The current minute. Costs of the day are computed again when it changes or when a running task costs more. */
 const minute = createRoot(() => createMemo(() => Math.floor(now() / MINUTE_MS) * MINUTE_MS))

@@ -1,5 +1,5 @@
-import { DAY_MS } from "../../../core/bill.ts"
 import { ticking } from "../../../lib/format.ts"
+import { DAY_MS, HOUR_MS } from "../../../lib/time.ts"
 import { ENDS, FETCHING_WORK, isInQueue, phaseText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
 import type { PagePart } from "./page-part.ts"
@@ -137,8 +137,6 @@ export function adviceFor(
  * Computes the cost of the last 24 hours. Each task's cost is counted without its children, because children have costs
  * of their own.
  */
-
-const HOUR_MS = 3_600_000
 
 export type Sum = { readonly cost: number; readonly atLeast: boolean }
 
