@@ -75,7 +75,8 @@ async function finalRows(group: ItemsAtWork, members: readonly Task[]): Promise<
     Array.from({ length: plan.total }, async (_none, index): Promise<ItemRow> => {
       const row = known.get(index)
       const member = latest.get(index)
-      const item = state?.items ? state.items[index] : (row?.item ?? null)
+      // An item that a restart has lost stays absent: a row with another value would be run by a resume.
+      const item = state?.items ? state.items[index] : row?.item
       const isOver = row?.state === "valid" || row?.state === "failed"
       // Without hashes, this process wrote no rows: the row comes from an earlier process and is trusted.
       const isOurs = row && (!state?.hashes || state.hashes.get(index) === hashOf(row))

@@ -407,6 +407,23 @@ describe("a map after a crash", () => {
     expect(rowsOf(done)).toHaveLength(12)
   })
 
+  test("after a crash, a map that had not begun knows its items no more, and asks no agent about unknown ones", async () => {
+    const asked = agents((item) => `{"n": ${item}}`)
+    rig.onPrompt("BEFORE", { hang: true })
+    const before = await rig.launch({ prompt: "BEFORE" })
+    const { id } = await rig.launch(request({ each: numbers(3), after: [before.id] }))
+    rig.restart()
+    await rig.manager.recover()
+    const task = await rig.endedBeside(id)
+    expect(task.outcome?.reason?.code).toBe("interrupted")
+    expect(sumsUp(task)).toMatchObject({ valid: 0, failed: 0, notBegun: 3 })
+    expect(rowsOf(task)).toEqual(numbers(3).map((index) => ({ index, state: "not begun" })))
+    await rig.manager.resume(id, { prompt: "" }, rig.caller)
+    const again = await rig.endedBeside(id)
+    expect(again.outcome?.reason?.text).toMatch(/^The rows of its items in .* are gone, or not whole/)
+    expect(asked.size).toBe(0)
+  })
+
   const KILLS = Number(process.env.KILLS ?? 5)
   test(`after ${KILLS} kills at any moment, no valid item is asked again and every sum adds up`, async () => {
     rig = open({ maxConcurrentTasks: 4 })
