@@ -250,9 +250,9 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   },
   {
     pattern:
-      /repository database (\S+)|(?:unable to create|cannot create|could not create|cannot mkdir|cannot open|cannot lock ref)[^\n]*?'?(\/[^'\n:]+)?'?[^\n]*(?:Permission denied|Read-only file system)/i,
-    text: ([, objects, path], error) =>
-      `the repository's own folder may not be written to (${objects ?? path ?? oneLine(error.message, MOST_CHARS)}). Let OpenCode's user write to it, then try again.`,
+      /repository database (\S+)|^(?=.*(?:Permission denied|Read-only file system)).*(?:unable to create|cannot create|could not create|cannot mkdir|cannot open|cannot lock ref)/im,
+    text: ([, objects], error) =>
+      `the repository's own folder may not be written to (${objects ?? oneLine(error.message, MOST_CHARS)}). Let OpenCode's user write to it, then try again.`,
   },
   {
     pattern: /^(?:EACCES|EPERM|EROFS): .*'([^']+)'/,
@@ -261,7 +261,7 @@ const KNOWN_ERRORS: readonly KnownError[] = [
 ]
 
 /** Turns a known error into a `CallError` with advice. Any other error is returned as it is. */
-function explained(error: unknown): unknown {
+export function explained(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof CallError) return error
   for (const { pattern, text } of KNOWN_ERRORS) {
     const found = pattern.exec(error.message)
