@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import type { Repository } from "../support/repository.ts"
+import { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 
 /** Links in place of folders, made by an agent or by the user while a task works: nothing is written through them. */
@@ -55,6 +55,28 @@ describe("what a resume brings is not written through a link", () => {
     await again()
     expect(readdirSync(outside)).toEqual([])
   })
+})
+
+test("a resume makes no folder and works nowhere behind a link in place of its own folder", async () => {
+  const folder = join(user.top, "app/deep")
+  user.write("app/deep/x", "x\n").commit()
+  const child = await bench.ready({ folder })
+  const top = new Repository(join(child.top, "../.."))
+  top.remove("app").link("app", outside)
+  expect(await bench.places.archive(ID, folder)).toMatchObject({ files: ["app", "app/b", "app/deep/x"] })
+  await expect(bench.ready({ folder, again: true })).rejects.toThrow(/app\/deep is no folder of its work any more: app/)
+  expect(readdirSync(outside)).toEqual([])
+})
+
+test("work is archived although an agent made a repository of a folder with copied dependencies", async () => {
+  user.write("app/package.json", "{}").write("app/node_modules/x/index.js", "x").commit()
+  const child = await bench.ready()
+  Repository.init(join(child.top, "app")).commit()
+  child.write("a", "work\n").git("rm", "-r", "--quiet", "--cached", "app")
+  child.git("add", "app")
+  const archived = await bench.places.archive(ID, user.top)
+  expect(archived).toMatchObject({ unsaved: ["app"], held: child.top, submodules: ["app"] })
+  expect(archived.files).toContain("a")
 })
 
 test("work in a hidden folder is archived and reported although the user has a link there by now", async () => {

@@ -1,3 +1,4 @@
+import { rmSync, symlinkSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { Repository, text } from "../support/repository.ts"
@@ -59,6 +60,18 @@ test("work whose folder cannot be removed is archived and merged, with a note ab
   expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
   expect(await bench.places.clear(user.top, [ID])).toEqual([])
   expect(user.ours()).toEqual([])
+})
+
+test("a link that an agent put in place of its worktree is neither read nor followed when it is removed", async () => {
+  const child = await bench.ready()
+  const precious = new Repository(join(bench.folder, "precious")).write("x", "x")
+  rmSync(child.top, { recursive: true })
+  symlinkSync(precious.top, child.top)
+  stuck.add(child.top)
+  const { files, notes } = await bench.places.archive(ID, user.top)
+  expect(files).toEqual([])
+  expect(notes).toEqual([expect.stringMatching(/^Its folder could not be removed/)])
+  expect(precious.read("x")).toBe("x")
 })
 
 test("a resume uses a new folder when the old one is stuck, and stuck folders are removed later", async () => {

@@ -118,12 +118,6 @@ export async function obstacleAbove(top: string, path: string): Promise<string |
   return undefined
 }
 
-/** Paths without those behind a file or a link, at which git refuses to look. */
-export async function reachable(top: string, paths: readonly string[]): Promise<readonly string[]> {
-  const obstacles = await Promise.all(paths.map((path) => obstacleAbove(top, path)))
-  return paths.filter((_, nth) => obstacles[nth] === undefined)
-}
-
 /** Options for git commands in a checkout. They name the repository, so that git does not search for it. */
 export const gitOptions = ({ top, gitDir }: Checkout) => ({ cwd: top, gitDir })
 

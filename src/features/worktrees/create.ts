@@ -69,7 +69,6 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
   const from = await sourceCheckout(folder)
   await cleanAll(ports, from, taskID)
   const target = await worktreeFolder(ports, from, taskID)
-  const directory = join(target, from.prefix)
   if (existsSync(target)) {
     const marker = readMarker(target)
     if (marker?.state !== "held")
@@ -79,13 +78,14 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
     writeMarker(target, { ...marker, state: "used", keeper: ports.ownerMark() })
     const start = await reuseFolder(ports, from, marker, request)
     const stashed = await note(ports, from, taskID, marker.worktree)
+    const directory = await workingFolder(target, from.prefix)
     return await readyIn(from, request, { target, directory, start, stashed, lacks: marker.lacks })
   }
   const { top, gitDir, commonDir, prefix } = from
   const making: Marker = { state: "making", keeper: ports.ownerMark(), from: { top, gitDir, commonDir, prefix } }
   try {
     const { worktree, start } = await make(ports, from, target, request, making)
-    await mkdir(directory, { recursive: true })
+    const directory = await workingFolder(target, from.prefix)
     const equipped = await equip(ports, from, worktree, { target, making, signal })
     await copyIgnored(from, worktree, ports.settings.copy)
     await bringIgnored(from, taskID, worktree)
@@ -105,6 +105,18 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
     )
     throw error
   }
+}
+
+/** Folder of a worktree in which its agent works. Throws where a link or a file of its work is in the place of one. */
+async function workingFolder(target: string, prefix: string): Promise<string> {
+  const obstacle = await obstacleAbove(target, join(prefix, "in it"))
+  if (obstacle !== undefined)
+    throw new CallError(
+      `The task cannot be resumed: ${prefix} is no folder of its work any more: ${obstacle} is a link or a file there. Merge its work, or start a new superagents_task instead.`,
+    )
+  const directory = join(target, prefix)
+  await mkdir(directory, { recursive: true })
+  return directory
 }
 
 type Made = {

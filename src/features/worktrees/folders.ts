@@ -15,6 +15,7 @@ import { commitOf, filesOf } from "./snapshot.ts"
 import { type RunCheckouts, settleStash } from "./stash.ts"
 import {
   dropMarker,
+  isFolder,
   type Marker,
   markedAt,
   readMarker,
@@ -108,7 +109,7 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
   return withLock(folderLock(ports, target), async () => {
     const marker = readMarker(target)
     if (!marker || marker.state === "held") return { unsaved: [], notes: [] }
-    const notes = marker.state === "used" && !existsSync(target) ? [GONE] : []
+    const notes = marker.state === "used" && !isFolder(target) ? [GONE] : []
     if (marker.state === "used") {
       // The agent may have been stopped while a merge of its own child tasks wrote into the worktree.
       const unsaved = await betweenMerges(ports, marker.from, () => keepState(ports, target, taskID, marker))
@@ -160,7 +161,7 @@ async function keepState(
   const [state, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
   const known = [state, base].filter((commit) => commit !== undefined)
   // If git's data of the worktree is gone (pruned), only the worktree's files are left; without the folder, only commits.
-  const [whole, isThere] = [existsSync(worktree.gitDir), existsSync(target)]
+  const [whole, isThere] = [existsSync(worktree.gitDir), isFolder(target)]
   const { top, gitDir, commonDir } = worktree
   const checkout = { ...worktree, top: isThere ? top : commonDir, gitDir: whole ? gitDir : commonDir }
   const head = whole ? await headOf(checkout) : undefined

@@ -1,6 +1,6 @@
 import { named } from "../../present/summary.ts"
 import type { ChangeStats } from "../../runtime/places/place.ts"
-import { type Checkout, gitOptions, reachable } from "./checkout.ts"
+import { type Checkout, gitOptions, obstacleAbove } from "./checkout.ts"
 import { listSome } from "./dependencies.ts"
 import { absentFilters, git, gitLine, gitList } from "./git.ts"
 
@@ -70,9 +70,28 @@ export async function splitChanges(
 const isNewHidden = ({ path, from }: Change): boolean => path.startsWith(".") && from === undefined
 
 async function ignoredOf(checkout: Checkout, paths: readonly string[]): Promise<readonly string[]> {
-  const input = (await reachable(checkout.top, paths)).join("\0")
+  const input = (await reachable(checkout, paths)).join("\0")
   if (input === "") return []
   return gitList(["check-ignore", "-z", "--stdin"], { ...gitOptions(checkout), input, accept: [1] })
+}
+
+/** Commits of submodules, by path. */
+export async function linksOf(checkout: Checkout): Promise<ReadonlyMap<string, string>> {
+  const entries = await gitList(["ls-files", "--stage", "-z"], gitOptions(checkout))
+  return new Map(
+    entries.flatMap((entry) => {
+      const [, commit = ""] = entry.split(" ")
+      return entry.startsWith(SUBMODULE) ? [[entry.slice(entry.indexOf("\t") + 1), commit] as const] : []
+    }),
+  )
+}
+
+/** Paths without those behind a file, a link or a submodule, at which git refuses to look. */
+export async function reachable(checkout: Checkout, paths: readonly string[]): Promise<readonly string[]> {
+  if (paths.length === 0) return paths
+  const links = [...(await linksOf(checkout)).keys()]
+  const obstacles = await Promise.all(paths.map((path) => obstacleAbove(checkout.top, path)))
+  return paths.filter((path, nth) => obstacles[nth] === undefined && !links.some((link) => path.startsWith(`${link}/`)))
 }
 
 /** Notes for the parent on new hidden files, and on hidden files at the top that its folder ignores. */

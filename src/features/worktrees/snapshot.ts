@@ -4,9 +4,10 @@ import { access, copyFile, lstat, mkdtemp, realpath, rm, stat, utimes } from "no
 import { tmpdir } from "node:os"
 import { join, relative } from "node:path"
 import { ownFolders } from "../../runtime/places/root.ts"
-import { type Checkout, gitOptions, isAncestor, reachable, sharedGitOptions, treeOf } from "./checkout.ts"
+import { type Checkout, gitOptions, isAncestor, sharedGitOptions, treeOf } from "./checkout.ts"
 import { copiedEntriesIn } from "./dependencies.ts"
 import { git, gitLine, gitList, retryOn } from "./git.ts"
+import { reachable } from "./objects.ts"
 import { hasMarker } from "./worktree.ts"
 
 /** Time limit in ms. Reading many or large files takes long. */
@@ -155,7 +156,7 @@ async function scopeOf(checkout: Checkout): Promise<Scope> {
   if (prefix === undefined) return { tracked: ALL, untracked: ALL }
   const folders = await Promise.all(ownFolders().map((folder) => realpath(folder).catch(() => folder)))
   const inside = folders.map((folder) => relative(top, folder)).filter((path) => path !== "" && !path.startsWith(".."))
-  const own = await reachable(top, inside)
+  const own = await reachable(checkout, inside)
   const but = own.map(excluded)
   if (!(await showsNoUntracked(checkout))) {
     const all = [".", ...but]
@@ -250,7 +251,7 @@ async function tooLarge(checkout: Checkout, names: readonly string[]): Promise<s
  * Removes copied dependencies from a worktree's index. Returns pathspecs that exclude those that git does not ignore.
  */
 async function withoutPlaced(checkout: Checkout, index: string): Promise<readonly string[]> {
-  const placed = await reachable(checkout.top, await copiedEntriesIn(checkout))
+  const placed = await reachable(checkout, await copiedEntriesIn(checkout))
   if (placed.length === 0) return []
   const specs = placed.map((name) => `:(top,literal)${name}`)
   const input = specs.join("\0")

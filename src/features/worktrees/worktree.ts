@@ -1,4 +1,4 @@
-import { constants, existsSync } from "node:fs"
+import { constants, existsSync, lstatSync } from "node:fs"
 import {
   chmod,
   copyFile,
@@ -23,7 +23,7 @@ import { runBounded } from "../../runtime/places/process.ts"
 import { type Checkout, findCheckout, gitOptions, obstacleAbove, sharedGitOptions } from "./checkout.ts"
 import { copiedEntriesIn, redirectLink } from "./dependencies.ts"
 import { GitError, git, gitList, retryOn } from "./git.ts"
-import { SUBMODULE } from "./objects.ts"
+import { linksOf } from "./objects.ts"
 import { notesLock, withLock } from "./repository.ts"
 
 const StoredCheckout = z.object({
@@ -148,6 +148,9 @@ export async function notesOf({ commonDir }: Pick<Checkout, "commonDir">, folder
   return undefined
 }
 
+/** Whether a folder exists. A link to one, which an agent may have put in its place, counts as none. */
+export const isFolder = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true
+
 /**
  * Removes a folder, with read-only folders in it, which some package managers leave. Continues after a failure, and
  * throws the first error at the end.
@@ -155,7 +158,8 @@ export async function notesOf({ commonDir }: Pick<Checkout, "commonDir">, folder
 export async function removeFolder(folder: string): Promise<void> {
   try {
     await rm(folder, { recursive: true, force: true, maxRetries: 2 })
-  } catch {
+  } catch (error) {
+    if (!isFolder(folder)) throw error
     const failures = await removeAll(folder)
     if (failures.length > 0) throw failures[0]
   }
@@ -204,17 +208,6 @@ export async function addSubmodules(original: Checkout, worktree: Checkout): Pro
     const made = await innerOf(worktree.top, path)
     if (made) await addSubmodules(source, made)
   }
-}
-
-/** Commits of submodules, by path. */
-async function linksOf(checkout: Checkout): Promise<ReadonlyMap<string, string>> {
-  const entries = await gitList(["ls-files", "--stage", "-z"], gitOptions(checkout))
-  return new Map(
-    entries.flatMap((entry) => {
-      const [, commit = ""] = entry.split(" ")
-      return entry.startsWith(SUBMODULE) ? [[entry.slice(entry.indexOf("\t") + 1), commit] as const] : []
-    }),
-  )
 }
 
 /** Whether a repository has all these commits, one per line. */
