@@ -26,16 +26,20 @@ export const OUTSIDE = "outside"
 
 /** Archives a task and wakes the owner of the parent task. If the task is canceled, its subtasks are canceled, too. */
 export const archive = (state: BoardState, task: BoardTask, end: TaskEnding): StateAfterArchive =>
-  removeArchived(state, endedAs(task, end))
+  removeArchived(state, [endedAs(task, end)])
 
 /**
- * Removes an archived task from the board, with the subtasks that are canceled with it. Also called after a crash
+ * Removes archived tasks from the board, with the subtasks that are canceled with them. Also called after a crash
  * between the writes of history and board, to complete the move.
  */
-export function removeArchived(state: BoardState, ended: ArchivedTask): StateAfterArchive {
-  const archived = ended.status === "canceled" ? [ended, ...canceledWith(state, ended)] : [ended]
-  const rest = without(state, new Set(archived.map(({ id }) => id)))
-  return { state: archived.reduce(wakeParentOf, rest), archived }
+export function removeArchived(state: BoardState, ended: readonly ArchivedTask[]): StateAfterArchive {
+  if (ended.length === 0) return { state, archived: [] }
+  const own = new Map(ended.map((task) => [task.id, task]))
+  const all = ended.flatMap((task) => [task, ...(task.status === "canceled" ? canceledWith(state, task) : [])])
+  // A task's own end counts, not that of a task above it.
+  const archived = new Map(all.map((task) => [task.id, own.get(task.id) ?? task]))
+  const rest = without(state, new Set(archived.keys()))
+  return { state: [...archived.values()].reduce(wakeParentOf, rest), archived: [...archived.values()] }
 }
 
 /** Subtasks at all depths of a canceled task, parents first. */
@@ -63,7 +67,7 @@ function wakeParentOf(state: BoardState, { id, status, archivedAt, archivedBy, a
   return isOwnDoing ? state : wake(resetFailures(state, parent.id), parent.id, "subtask", archivedAt)
 }
 
-const endedAs = (task: BoardTask, { status, at, by, in: session }: TaskEnding): ArchivedTask => ({
+export const endedAs = (task: BoardTask, { status, at, by, in: session }: TaskEnding): ArchivedTask => ({
   ...task,
   status,
   updatedAt: at,

@@ -1,7 +1,7 @@
 import { BoardError } from "../service.ts"
 import { type BoardState, findTask, isSkippedByRounds, isUnverified, runStateOf } from "../state.ts"
 import type { ArchivedTask } from "../task.ts"
-import { archive, OUTSIDE, removeArchived, resetFailures, setRunState, wake, wokenAt } from "./archive.ts"
+import { endedAs, OUTSIDE, removeArchived, resetFailures, setRunState, wake, wokenAt } from "./archive.ts"
 import {
   accept,
   type BoardChange,
@@ -120,23 +120,17 @@ function tick(state: BoardState, { now, isRunning, agents }: BoardFacts): BoardC
 }
 
 function settle(state: BoardState, archived: readonly ArchivedTask[], { now }: BoardFacts): BoardChange {
-  let next = state
-  const leaving: ArchivedTask[] = []
-  const known = new Set(archived.map(({ id }) => id))
-  for (const ended of archived) {
-    if (!findTask(next, ended.id)) continue
-    const followed = removeArchived(next, ended)
-    next = followed.state
-    leaving.push(...followed.archived.filter(({ id }) => !known.has(id)))
-  }
-  for (const task of next.tasks) {
+  const [present, known] = [state.tasks, archived].map((tasks) => new Set(tasks.map(({ id }) => id)))
+  const left = removeArchived(
+    state,
+    archived.filter(({ id }) => present?.has(id)),
+  )
+  const ended = left.state.tasks.flatMap((task) => {
     const { status } = task
-    if ((status !== "done" && status !== "canceled") || !findTask(next, task.id)) continue
-    const left = archive(next, task, { status, by: OUTSIDE, at: now })
-    next = left.state
-    leaving.push(...left.archived)
-  }
-  return { archived: leaving, state: next }
+    return status === "done" || status === "canceled" ? endedAs(task, { status, by: OUTSIDE, at: now }) : []
+  })
+  const settled = removeArchived(left.state, ended)
+  return { ...settled, archived: [...left.archived.filter(({ id }) => !known?.has(id)), ...settled.archived] }
 }
 
 /** The only function that changes a board. Pure; forbidden changes throw a `BoardError` with their reason. */
