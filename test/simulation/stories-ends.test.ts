@@ -134,7 +134,7 @@ describe("8: an agent with tasks of its own", () => {
     const c = await rig.launch({ prompt: "BRIEF", model: "scripted/alpha" }, a.sessionID)
     await rig.clock.advance(5000)
     expect(rig.opencode.isWorking(c.sessionID)).toBe(false)
-    expect(rig.view(c.id, c.parentID).phase).toBe("queued")
+    expect(rig.view(c.id, c.parentID).phase).toBe("queued for a free slot of scripted/alpha")
   })
 })
 

@@ -98,10 +98,11 @@ export class Recovery {
       if (stopped.aborted) return
       const tasks = foreign.filter((task) => parentSessionOf(task) === parent)
       try {
-        const records = await this.#recordsOf(parent, tasks)
-        const found = new Map(records.map((record) => [record.task.id, record]))
+        const sessions = new Set(tasks.map(({ sessionID }) => sessionID))
+        const records = (await this.#recordsOf(parent, tasks)).filter(({ task }) => sessions.has(task.sessionID))
         // Taken in before the next read: the owner may end a task and die meanwhile.
-        this.#takeIn(tasks.flatMap(({ id }) => found.get(id) ?? []))
+        this.#takeIn(records)
+        const found = new Set(records.map(({ task }) => task.id))
         // The session was deleted, or its own process has cleared the task; the session may have another task by now.
         for (const { id } of tasks) if (!found.has(id) && store.isForeign(id)) this.#remove(id)
       } catch (error) {
