@@ -171,8 +171,8 @@ export const spentText = ({ who, unit, source }: SpendingRule, usage: Usage, all
 /** Share of a limit that is kept for last words. No run begins once only this share is left. */
 const LEFT_FOR_LAST_WORD = 0.1
 
-export const lastWordReserve = ({ reserve }: Pick<SpendingRule, "reserve">, allowed: number, spent: Spent): number =>
-  Math.max(allowed * LEFT_FOR_LAST_WORD, reserve?.(spent) ?? 0)
+/** Amount of a limit that is kept for last words. `costs`: what the last words of active runs may cost, if known. */
+export const lastWordReserve = (allowed: number, costs = 0): number => Math.max(allowed * LEFT_FOR_LAST_WORD, costs)
 
 /**
  * Why no run may begin: within the reserve, the run would be asked for its last word at once. `spent`: spending to
@@ -184,7 +184,7 @@ export function spendingRefusal(limits: SpendingLimits, spent: Spent): string | 
     const used = amount.used(spent)
     if (!used || allowed === 0) continue
     const left = allowed - amount.unit.of(used)
-    if (left > lastWordReserve(amount, allowed, spent) + SAME_USD) continue
+    if (left > lastWordReserve(allowed, amount.reserve?.(spent)) + SAME_USD) continue
     const text = spentText(amount, used, allowed)
     return left > SAME_USD ? `${text}, and what is left, ${amount.unit.plain(left)}, is too little to begin with` : text
   }

@@ -80,8 +80,8 @@ export const MOST_EMPTY_ANSWERS = 3
 const MOST_ERROR_CHARS = 200
 /** Tool names of MCP servers may have any length. */
 const MOST_TOOL_CHARS = 60
-/** The last word takes at most this part of a time limit. */
-const MOST_OF_TIME = 1 / 3
+/** Time kept for the last word: at most a third of a time limit. */
+export const lastWordTime = (limit: number, lastWord: number): number => Math.min(lastWord, limit / 3)
 /** Longest extra time of an interrupted run for its last word, in ms. */
 const MOST_OWN_TIME_MS = 60_000
 
@@ -106,7 +106,7 @@ const TIME: Rule = {
   gauge: ({ task, now }) => gaugeOf(elapsed(task, now), task.run.startedAt === undefined ? 0 : task.run.timeout),
   passed: "at",
   byClock: true,
-  reserve: ({ allowed }, { limits }) => Math.min(limits.lastWord, allowed * MOST_OF_TIME),
+  reserve: ({ allowed }, { limits }) => lastWordTime(allowed, limits.lastWord),
   text: ({ allowed }, { limits }) => {
     const source = allowed === limits.taskTimeout ? "the option taskTimeout" : "its timeout argument"
     return `Stopped at its time limit of ${duration(allowed)} (${source}).`
@@ -120,7 +120,7 @@ const PURSE_TIME: Rule = {
   passed: "at",
   byClock: true,
   isWalls: true,
-  reserve: ({ allowed }, { limits }) => Math.min(limits.lastWord, allowed * MOST_OF_TIME),
+  reserve: ({ allowed }, { limits }) => lastWordTime(allowed, limits.lastWord),
   text: ({ used, allowed }, { now, limits }) =>
     `Stopped at the end of ${limits.purse?.words.whose}, ${formatTime(now - used + allowed, now)}.`,
 }
@@ -132,7 +132,7 @@ export function tooLateFor(
 ): string | undefined {
   if (!purse) return undefined
   const left = purse.until - now
-  if (left > Math.min(lastWord, (purse.until - purse.openedAt) * MOST_OF_TIME)) return undefined
+  if (left > lastWordTime(purse.until - purse.openedAt, lastWord)) return undefined
   const { whose, source } = purse.words
   const until = `${formatTime(purse.until, now)} (${source})`
   return left > 0
@@ -192,7 +192,7 @@ const spending = (amount: SpendingRule): Rule => ({
   passed: "above",
   byClock: false,
   reserve: ({ allowed }, { progress, limits, spent }) =>
-    limits.lastWord > 0 && hasWorked(progress) ? lastWordReserve(amount, allowed, spent) : 0,
+    limits.lastWord > 0 && hasWorked(progress) ? lastWordReserve(allowed, amount.reserve?.(spent)) : 0,
   text: ({ allowed }, run) => `Stopped at ${amount.whose}: ${spentText(amount, usedOf(amount, run), allowed)}.`,
 })
 

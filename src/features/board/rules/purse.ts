@@ -1,4 +1,6 @@
+import { lastWordReserve } from "../../../core/spending.ts"
 import { addUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
+import { lastWordTime } from "../../../core/watchdog.ts"
 import { formatTime, SAME_USD, spentShort } from "../../../lib/format.ts"
 import { DAY_MS } from "../../../lib/time.ts"
 import { TIME_OF_DAY } from "../options.ts"
@@ -18,8 +20,6 @@ import { type BoardChange, type BoardFacts, type CommandOf, changeTo, threadTask
 
 /** A purse: budget and deadline for running the board's tasks one after the other. */
 
-/** Share of a purse that is kept for last words. No run begins once only this share is left. */
-const RESERVE_SHARE = 0.1
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d/
 
 /** Facts about a purse's runs at one time. */
@@ -167,7 +167,7 @@ export const isUsedUp = ({ purse, quiet }: BoardState, now: string): boolean =>
 
 /** Whether the purse has too little money or time left for a further run. */
 export const isOver = (purse: Purse, { now, used, reserve, lastWord }: PurseFacts): boolean =>
-  isSpent(purse, used, reserve) || now >= timeOf(purse) - lastWordIn(purse, lastWord)
+  isSpent(purse, used, reserve) || now >= closesAt(purse, lastWord)
 
 /** Why a purse ends now; undefined while it goes on. */
 export function endOf(purse: Purse, facts: PurseFacts): PurseEnd["why"] | undefined {
@@ -176,17 +176,18 @@ export function endOf(purse: Purse, facts: PurseFacts): PurseEnd["why"] | undefi
   if (now >= timeOf(purse)) return "time"
   if (atWork > 0) return undefined
   if (isSpent(purse, used, 0)) return "money"
-  if (now >= timeOf(purse) - lastWordIn(purse, lastWord)) return "time"
+  if (now >= closesAt(purse, lastWord)) return "time"
   return hasResumable || ready ? undefined : "nothing left"
 }
 
 const isSpent = ({ max }: Purse, used: number, reserve: number): boolean =>
-  used >= max - Math.max(max * RESERVE_SHARE, reserve) - SAME_USD
+  used >= max - lastWordReserve(max, reserve) - SAME_USD
 
 const timeOf = ({ until }: Purse): number => Date.parse(until)
 
-const lastWordIn = ({ openedAt, until }: Purse, lastWord: number): number =>
-  Math.min(lastWord, (Date.parse(until) - Date.parse(openedAt)) / 3)
+/** Time from which the purse pays for no new run. */
+const closesAt = (purse: Purse, lastWord: number): number =>
+  timeOf(purse) - lastWordTime(timeOf(purse) - Date.parse(purse.openedAt), lastWord)
 
 export const untilText = ({ until }: Pick<Purse, "until">, now: string): string =>
   formatTime(Date.parse(until), Date.parse(now))
