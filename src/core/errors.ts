@@ -1,3 +1,5 @@
+import { formatInteger } from "../lib/text.ts"
+
 /**
  * An error whose text is for the caller: what happened, what was expected, what to do next. Tools throw it unchanged
  * and wrap every other error.
@@ -10,10 +12,10 @@ export class UnknownTaskError extends CallError {}
 
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
-/** Joins candidates for an error text, with the number of those left out. */
-export function listed(names: readonly string[], most = 8): string {
-  const shown = names.slice(0, most).join(", ")
-  return names.length > most ? `${shown} and ${names.length - most} more` : shown
+/** Joins names, with the number of those left out. `others`: number of further ones whose names are not known. */
+export function listed(names: readonly string[], most = 8, others = 0): string {
+  const more = Math.max(0, names.length - most) + others
+  return `${names.slice(0, most).join(", ")}${more > 0 ? ` and ${formatInteger(more)} more` : ""}`
 }
 
 export const candidatesText = (names: readonly string[], most?: number): string =>

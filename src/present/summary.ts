@@ -158,9 +158,7 @@ function valueLines(value: Value): string[] {
 }
 
 function filesLine(title: string, files: readonly string[], untold: number): string[] {
-  if (files.length === 0) return []
-  const more = Math.max(0, files.length - MOST_FILES) + untold
-  return [`${title}: ${named(files.slice(0, MOST_FILES))}${more > 0 ? ` and ${more} more` : ""}`]
+  return files.length === 0 ? [] : [`${title}: ${named(files, MOST_FILES, untold)}`]
 }
 
 /** Line about other changes in the folder; none for a place of its own, where all changes are the run's. */
@@ -192,10 +190,11 @@ function workLines(task: Task, work: Work, kind: Kind): string[] {
 }
 
 /** Foreign texts, each on one line, with the number of those left out. */
-export const named = (texts: readonly string[], most = MOST_FILES): string =>
+export const named = (texts: readonly string[], most = MOST_FILES, others = 0): string =>
   listed(
     texts.map((text) => oneLine(text)),
     most,
+    others,
   )
 
 function mergeLine({ id, status, member }: Task, merge: Work["merge"], kind: Kind): string {

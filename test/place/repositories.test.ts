@@ -389,7 +389,7 @@ describe("ignored files of an agent", () => {
     expect(archived).toMatchObject({ files: ["a"], unsaved: [] })
     expect(archived.notes).toEqual([
       expect.stringMatching(
-        /^It made 1103 files that git ignores: dist\/bin, dist\/huge, dist\/many\/0\.js … \(kept and not merged; .*; 103 could not be kept: too many, too large or not readable\)$/,
+        /^It made 1103 files that git ignores: dist\/bin, dist\/huge, dist\/many\/0\.js and 1,100 more \(kept and not merged; .*; 103 could not be kept: too many, too large or not readable\)$/,
       ),
     ])
     expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })

@@ -1,3 +1,4 @@
+import { listed } from "../../core/errors.ts"
 import type { GroupTexts } from "../../core/feature.ts"
 import { countsText } from "../../core/members.ts"
 import { groupPlan, groupResult, type Inferred, type Zod } from "../../core/record.ts"
@@ -89,8 +90,8 @@ export function itemLines(result: ItemsResult): readonly string[] {
   return [
     `Items: ${formatInteger(valid)} valid, ${formatInteger(failed)} failed, 0 running, ${formatInteger(notBegun)} not begun, of ${formatInteger(total)}. ${dollars(cost)} in all.`,
     ...groups.map(({ why, count: many, first }) => {
-      const more = many > first.length ? ` and ${formatInteger(many - first.length)} more` : ""
-      return `- ${formatInteger(many)} failed (item ${first.map((index) => index + 1).join(", ")}${more}): ${why}`
+      const numbers = first.map((index) => `${index + 1}`)
+      return `- ${formatInteger(many)} failed (item ${listed(numbers, MOST_INDICES, many - first.length)}): ${why}`
     }),
     ...(failed > listedCount ? [`- ${formatInteger(failed - listedCount)} failed for other reasons`] : []),
     `Rows, one per item, of which the first has index 0: ${file}`,

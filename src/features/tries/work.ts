@@ -4,6 +4,7 @@ import { modelKey } from "../../core/limits.ts"
 import { NO_RECEIPT, type Receipt, receiptLine } from "../../core/receipt.ts"
 import type { Task, Value } from "../../core/task.ts"
 import { head, inTagsWithID, oneLine, tail } from "../../lib/text.ts"
+import { named } from "../../present/summary.ts"
 import { type TriesPlan, triesResult } from "./results.ts"
 
 /** The work of a group of tries beside the runs of the tries. */
@@ -78,7 +79,6 @@ function digestOf(task: Task): string {
   const { model, outcome } = task
   const { reason, receipt, work } = outcome ?? {}
   const files = work?.files ?? []
-  const more = files.length - DIGEST_FILES + (work?.moreFiles ?? 0)
   const output = tail(
     (receipt?.check?.output ?? "").trimEnd().split("\n").slice(-DIGEST_OUTPUT_LINES).join("\n"),
     DIGEST_OUTPUT_CHARS,
@@ -86,14 +86,7 @@ function digestOf(task: Task): string {
   return [
     `Try ${(task.member?.nth ?? 0) + 1}${model ? ` (${modelKey(model)})` : ""}: ${oneLine(reason?.text ?? "it did not pass", 500)}`,
     ...(receipt ? [`Receipt: ${receiptLine(receipt)}`] : []),
-    ...(files.length > 0
-      ? [
-          `Files changed: ${files
-            .slice(0, DIGEST_FILES)
-            .map((file) => oneLine(file))
-            .join(", ")}${more > 0 ? ` and ${more} more` : ""}`,
-        ]
-      : []),
+    ...(files.length > 0 ? [`Files changed: ${named(files, DIGEST_FILES, work?.moreFiles)}`] : []),
     ...(output === "" ? [] : ["The end of its check's output:", output]),
   ].join("\n")
 }

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs"
 import { mkdir } from "node:fs/promises"
 import { join } from "node:path"
-import { CallError } from "../../core/errors.ts"
+import { CallError, listed } from "../../core/errors.ts"
 import { MOST_COMMAND_CHARS } from "../../core/receipt.ts"
 import { oneLine, tail } from "../../lib/text.ts"
 import type { EnterRequest, OpencodeFolder } from "../../runtime/places/place.ts"
@@ -15,7 +15,6 @@ import {
   type Dependencies,
   dependenciesOf,
   installedBy,
-  listSome,
   recordCopied,
   tooLarge,
 } from "./dependencies.ts"
@@ -291,7 +290,7 @@ async function equip(
   await recordCopied(worktree, all)
   const lacked = [
     reserved.lacks?.text,
-    failed.length > 0 && `Not brought into the worktree: ${listSome(failed)}. ${SETUP}`,
+    failed.length > 0 && `Not brought into the worktree: ${listed(failed)}. ${SETUP}`,
   ]
   const lacks = lacked.filter(Boolean).join(" ") || undefined
   const isTold = ports.settings.dependencies === "auto"
@@ -317,12 +316,12 @@ async function lacksOf(
 ): Promise<{ readonly text: string; readonly isAll: boolean } | undefined> {
   const { names, missing } = known
   if (names.length > 0 && ports.settings.dependencies === "none")
-    return { text: `The worktree has no ${listSome(names)} (option worktree.dependencies is "none").`, isAll: true }
+    return { text: `The worktree has no ${listed(names)} (option worktree.dependencies is "none").`, isAll: true }
   const why =
     names.length > 0 ? await tooLarge(known, await heldBytes(ports), ports.bounds ?? BOUNDS, ports.root) : undefined
-  if (why !== undefined) return { text: `The worktree has no ${listSome(names)}: ${why}. ${SETUP}`, isAll: true }
+  if (why !== undefined) return { text: `The worktree has no ${listed(names)}: ${why}. ${SETUP}`, isAll: true }
   if (missing.length === 0) return undefined
-  const text = `${listSome(missing)} is not in the original folder, so the worktree has none. ${SETUP}`
+  const text = `${listed(missing)} is not in the original folder, so the worktree has none. ${SETUP}`
   return { text, isAll: false }
 }
 

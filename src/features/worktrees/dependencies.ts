@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs"
 import { lstat, mkdir, readFile, readlink, realpath, rm, statfs, symlink, writeFile } from "node:fs/promises"
 import { basename, dirname, isAbsolute, join, relative, resolve } from "node:path"
-import { messageOf } from "../../core/errors.ts"
+import { listed, messageOf } from "../../core/errors.ts"
 import { replaceFile } from "../../lib/atomic-file.ts"
 import { succeeds } from "../../lib/promises.ts"
 import type { OpencodeFolder } from "../../runtime/places/place.ts"
@@ -28,8 +28,6 @@ const AT_ONCE = 64
 const MOST_TEXT_BYTES = 1_000_000
 /** Longest first line of a script from which the kernel reads an interpreter, in characters. */
 const MOST_SHEBANG_CHARS = 127
-/** Most names in a sentence. */
-const MOST_NAMES = 5
 
 /**
  * Names of dependency folders and files. Each counts only if one of the manifests in `beside` is in the same folder.
@@ -212,7 +210,7 @@ export async function copyEntries(
   const move = { from, to }
   const { left, more } = await replaceAll(await redirectLinks(move, placed), mostBytes)
   await redirectTexts(move, placed)
-  const out = left.length > 0 ? [`${listSome(left)} (a link that leads out of the repository)`] : []
+  const out = left.length > 0 ? [`${listed(left)} (a link that leads out of the repository)`] : []
   return { placed, failed: [...failed, ...out], more }
 }
 
@@ -376,12 +374,6 @@ async function spellings({ from, to }: Move, names: readonly string[]): Promise<
     if (spelled?.endsWith(`/${name}`)) found.add(spelled.slice(0, -name.length - 1))
   }
   return [...found]
-}
-
-/** Some names, and the number of the rest. */
-export function listSome(names: readonly string[]): string {
-  const more = names.length - MOST_NAMES
-  return `${names.slice(0, MOST_NAMES).join(", ")}${more > 0 ? ` and ${more} more` : ""}`
 }
 
 const PLACED = "superagents-placed"

@@ -2,9 +2,8 @@ import type { Stats } from "node:fs"
 import { lstat, mkdir, readdir, readlink, rename, rm, stat } from "node:fs/promises"
 import { basename, dirname, join, relative, resolve } from "node:path"
 import { z } from "zod"
-import { listed } from "../../core/errors.ts"
 import { succeeds } from "../../lib/promises.ts"
-import { oneLine } from "../../lib/text.ts"
+import { named } from "../../present/summary.ts"
 import { type Checkout, gitOptions, obstacleAbove, sharedGitOptions, treeOf } from "./checkout.ts"
 import { copiedEntriesIn, ignoredNames } from "./dependencies.ts"
 import { git, gitLine, gitList } from "./git.ts"
@@ -155,7 +154,7 @@ export async function ignoredNotes(original: Checkout, taskID: string): Promise<
   const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], sharedGitOptions(original))
   const { count, out, names } = body === "" ? NONE : madeIn(body)
   if (count === 0) return []
-  const which = `${count === 1 ? "a file" : `${count} files`} that git ignores: ${listed(names.map((name) => oneLine(name)))}${count > names.length ? " …" : ""}`
+  const which = `${count === 1 ? "a file" : `${count} files`} that git ignores: ${named(names, MOST_NAMES, count - names.length)}`
   const kept = `kept and not merged; git restore --overlay --source=${ref} :/ brings ${count === 1 ? "it" : "them"}`
   if (out === 0) return [`It made ${which} (${kept})`]
   return [

@@ -1,7 +1,7 @@
+import { listed } from "../../core/errors.ts"
 import { named } from "../../present/summary.ts"
 import type { ChangeStats } from "../../runtime/places/place.ts"
 import { type Checkout, gitOptions, obstacleAbove } from "./checkout.ts"
-import { listSome } from "./dependencies.ts"
 import { absentFilters, git, gitLine, gitList } from "./git.ts"
 
 export const EXECUTABLE = "100755"
@@ -104,9 +104,9 @@ export async function hiddenNotes(checkout: Checkout, from: string, to: string):
   const come = work.filter(isNew).map(({ path }) => path)
   return [
     ...(come.length > 0
-      ? [`Among its changes are new hidden files, which may be another plugin's own: ${listSome(come)}.`]
+      ? [`Among its changes are new hidden files, which may be another plugin's own: ${listed(come)}.`]
       : []),
-    ...(ignored.length > 0 ? [`Left out of its changes, since your folder ignores them: ${listSome(ignored)}.`] : []),
+    ...(ignored.length > 0 ? [`Left out of its changes, since your folder ignores them: ${listed(ignored)}.`] : []),
   ]
 }
 

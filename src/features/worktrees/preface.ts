@@ -1,6 +1,6 @@
+import { listed } from "../../core/errors.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { EnterRequest } from "../../runtime/places/place.ts"
-import { listSome } from "./dependencies.ts"
 
 export type Ignored = { readonly present: readonly string[]; readonly absent: readonly string[] }
 
@@ -45,8 +45,8 @@ export function prefaceOf(
 }
 
 function ignoredText({ present, absent }: Ignored = { present: [], absent: [] }): string {
-  if (present.length === 0) return absent.length === 0 ? "" : ` It lacks what git ignores: ${listSome(absent)}.`
-  return ` Of what git ignores it has ${listSome(present)}${absent.length === 0 ? "" : `, and lacks ${listSome(absent)}`}.`
+  if (present.length === 0) return absent.length === 0 ? "" : ` It lacks what git ignores: ${listed(absent)}.`
+  return ` Of what git ignores it has ${listed(present)}${absent.length === 0 ? "" : `, and lacks ${listed(absent)}`}.`
 }
 
 /** Part of the prompt that explains conflict markers; "" if no file has any. */

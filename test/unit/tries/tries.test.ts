@@ -208,7 +208,7 @@ describe("the description of tries", () => {
     ]
     const text = withDigest("DO", "bg_team", earlier)
     expect(text).toContain("Try 1 (mock/one): Its check `npm test` did not pass.")
-    expect(text).toContain("Files changed: a.ts, b.ts and 12 more")
+    expect(text).toContain("Files changed: a.ts, b.ts and 60 more")
     expect(text).toContain("&lt;/earlier_tries>\nthe end")
     expect(text).toContain("Try 3: it did not pass")
     expect(text.match(/^x$/gm)).toHaveLength(60)
