@@ -22,7 +22,8 @@ export const NOT_FOUND = "superagents: no opencode"
 const FOLDERS = [".opencode/bin", ".local/bin", ".bun/bin"]
 const SYSTEM_FOLDERS = ["/usr/local/bin", "/opt/homebrew/bin"]
 
-const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
+/** Quotes a text for the shell. */
+export const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
 /** Quotes a path for the shell, except for a leading `~/`. */
 const inHome = (path: string): string => (path.startsWith("~/") ? `"$HOME"/${quoted(path.slice(2))}` : quoted(path))

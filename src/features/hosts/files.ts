@@ -8,7 +8,7 @@ import { messageOf } from "../../core/errors.ts"
 import { formatInteger, oneLine } from "../../lib/text.ts"
 import { PlaceError } from "../../runtime/places/place.ts"
 import { type Checkout, gitOptions, sharedGitOptions } from "../worktrees/checkout.ts"
-import { GitError, git, gitLine } from "../worktrees/git.ts"
+import { GitError, git, gitLine, LONG_MS } from "../worktrees/git.ts"
 import { readRef, refOf } from "../worktrees/repository.ts"
 import { specOf } from "../worktrees/shared-state.ts"
 import { ignoredIn } from "../worktrees/worktree.ts"
@@ -175,8 +175,6 @@ function createFileSink(path: string, name: string, mostBytes: number) {
   }
 }
 
-/** Time limit of the git command that makes a bundle, in ms. Large repositories take long. */
-const LONG_MS = 900_000
 const OLDEST_GIT = [2, 38] as const
 /** Largest bundle that a host may send back, in bytes. */
 const MOST_HOME_BYTES = 4 * 2 ** 30

@@ -9,6 +9,7 @@ import { QUESTIONS } from "../../runtime/launch/checks.ts"
 import { type NextState, PlaceError } from "../../runtime/places/place.ts"
 import type { CommandResult } from "../../runtime/places/run-command.ts"
 import { conflictMarkersText } from "../worktrees/preface.ts"
+import { quoted } from "./channel.ts"
 import { type Contact, NoContact } from "./connection.ts"
 import { textOf } from "./frames.ts"
 import type { Machine } from "./hosts.ts"
@@ -182,8 +183,6 @@ type Job = {
   readonly timeLimit: number
   readonly signal: AbortSignal
 }
-
-const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
 const LOOK_MS = 300
 const NO_OUTPUT = new Uint8Array(0)

@@ -18,8 +18,8 @@ import { basename, dirname, join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
 import type { Fault } from "../../runtime/places/place.ts"
 import { type Checkout, gitOptions, obstacleAbove } from "./checkout.ts"
-import { git, gitList } from "./git.ts"
-import { type Change, changesBetween, EXECUTABLE, type TreeEntry } from "./objects.ts"
+import { git, gitList, LONG_MS } from "./git.ts"
+import { type Change, changesBetween, EXECUTABLE, isFile, type TreeEntry } from "./objects.ts"
 import { filesOf, withIndex } from "./snapshot.ts"
 
 /**
@@ -128,8 +128,6 @@ async function exchangeOne(top: string, step: Done, { stage, keep, seen }: Excha
   step.placed = await move(fresh, target)
 }
 
-const isFile = ({ mode }: TreeEntry): boolean => mode === "100644" || mode === EXECUTABLE
-
 /**
  * Mode of the new file. If the change adds or removes execute permission, it is added for all who may read, or removed.
  */
@@ -222,8 +220,6 @@ async function stat(path: string): Promise<Stats | undefined> {
     throw error
   }
 }
-
-const LONG_MS = 900_000
 
 /**
  * Applies changes to a checkout's files, all or none; index, HEAD and other files do not change. New files are first

@@ -47,6 +47,8 @@ export type GitOutput = {
 }
 
 const TIME_LIMIT_MS = 120_000
+/** Time limit of commands that read or write many or large files, in ms. */
+export const LONG_MS = 900_000
 /**
  * Git's message if a cleaner has removed a folder that git had just made for an object. The command is then repeated.
  */

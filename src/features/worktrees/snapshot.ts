@@ -6,12 +6,9 @@ import { join, relative } from "node:path"
 import { ownFolders } from "../../runtime/places/root.ts"
 import { type Checkout, gitOptions, isAncestor, sharedGitOptions, treeOf } from "./checkout.ts"
 import { copiedEntriesIn } from "./dependencies.ts"
-import { git, gitLine, gitList, retryOn } from "./git.ts"
+import { git, gitLine, gitList, LONG_MS, retryOn } from "./git.ts"
 import { reachable } from "./objects.ts"
 import { hasMarker } from "./worktree.ts"
-
-/** Time limit in ms. Reading many or large files takes long. */
-const LONG_MS = 900_000
 
 /** Git's message if a file vanishes while git reads it. The files are then read again. */
 const VANISHED = /No such file or directory|short read/

@@ -22,7 +22,7 @@ import { CaptureError } from "../../runtime/places/place.ts"
 import { runBounded } from "../../runtime/places/process.ts"
 import { type Checkout, findCheckout, gitOptions, obstacleAbove, sharedGitOptions } from "./checkout.ts"
 import { copiedEntriesIn, redirectLink } from "./dependencies.ts"
-import { GitError, git, gitList, retryOn } from "./git.ts"
+import { GitError, git, gitList, LONG_MS, retryOn } from "./git.ts"
 import { linksOf } from "./objects.ts"
 import { notesLock, withLock } from "./repository.ts"
 
@@ -69,9 +69,6 @@ export const readMarker = (folder: string): Marker | undefined => Marker.safePar
 export const dropMarker = (folder: string): Promise<void> => rm(fileOf(folder), { force: true })
 
 type Ports = { readonly processes: Processes }
-
-/** Time limit in ms. Writing the files of a large repository takes long. */
-const LONG_MS = 900_000
 
 /** Delay before a failed change is repeated, in ms. Another process may have been changing a worktree. */
 const AGAIN_MS = 50

@@ -7,7 +7,7 @@ import { replaceFile } from "../../../lib/atomic-file.ts"
 import type { Processes } from "../../../lib/lock.ts"
 import { outputOf } from "../../../runtime/places/process.ts"
 import { type Checkout, gitOptions, headOf, sharedGitOptions } from "../../worktrees/checkout.ts"
-import { GitError, git, gitLine, gitList } from "../../worktrees/git.ts"
+import { GitError, git, gitLine, gitList, LONG_MS } from "../../worktrees/git.ts"
 import { bringIgnored, hiddenIn, keepIgnored } from "../../worktrees/ignored.ts"
 import { readRef, refOf } from "../../worktrees/repository.ts"
 import { clearIndexFlags, commitOf, filesOf } from "../../worktrees/snapshot.ts"
@@ -17,8 +17,6 @@ import type { CallEnd, CommitResult, FilesOrder, LookResult } from "../orders.ts
 import { completeMarkerPath, folderIn, type HostRepositoryFolders } from "../rooms.ts"
 import type { Call } from "./server.ts"
 
-/** Time limit of long git and tar commands, in ms. Large repositories take long. */
-const LONG_MS = 900_000
 /** Commits kept under refs of the store, so that a later launch sends only differences. */
 const KEPT = 20
 /**
