@@ -1,5 +1,6 @@
 import type { ToolContext, ToolDefinition } from "@opencode-ai/plugin"
 import { CallError } from "../core/errors.ts"
+import { isPlainObject } from "../options/spec.ts"
 import type { Permit } from "../runtime/launch/checks.ts"
 import type { Tool } from "../tools/tool.ts"
 
@@ -14,7 +15,7 @@ const known = new WeakMap<object, object>()
  */
 export function shorten(definition: Definition): void {
   const { jsonSchema } = definition
-  if (!isObject(jsonSchema)) return
+  if (!isPlainObject(jsonSchema)) return
   const short = known.get(jsonSchema) ?? shortOf(jsonSchema)
   known.set(jsonSchema, short)
   definition.jsonSchema = short
@@ -22,22 +23,19 @@ export function shorten(definition: Definition): void {
 
 /** Shortens a schema. The outermost property list stays, because some providers require it. */
 function shortOf({ $schema: _language, properties, ...rest }: Record<string, unknown>): object {
-  return { ...rest, properties: isObject(properties) ? mapped(properties, inner) : {} }
+  return { ...rest, properties: isPlainObject(properties) ? mapped(properties, inner) : {} }
 }
 
 function inner(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(inner)
-  if (!isObject(schema)) return schema
+  if (!isPlainObject(schema)) return schema
   const { properties, ...rest } = schema
-  const isEmpty = isObject(properties) && Object.keys(properties).length === 0
+  const isEmpty = isPlainObject(properties) && Object.keys(properties).length === 0
   return mapped(isEmpty ? rest : schema, inner)
 }
 
 const mapped = (object: Record<string, unknown>, change: (value: unknown) => unknown): Record<string, unknown> =>
   Object.fromEntries(Object.entries(object).map(([key, value]) => [key, change(value)]))
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
 
 /** Separators of shell commands, quoted ones too: splitting too often is safe, too seldom is not. */
 const BORDERS = /&&|\|\||[;&|\n()`{}]|\$\(|<\(|>\(/

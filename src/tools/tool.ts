@@ -2,6 +2,7 @@ import { z } from "zod"
 import { CallError, candidatesText, messageOf } from "../core/errors.ts"
 import { OpencodeError, type ToolResult } from "../core/ports.ts"
 import { head } from "../lib/text.ts"
+import { isPlainObject } from "../options/spec.ts"
 import type { Caller } from "../runtime/launch/checks.ts"
 
 /** Longest id or prefix accepted: longer ones are not echoed in errors. */
@@ -145,7 +146,7 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
       Object.fromEntries(Object.entries(tool.args).filter(([name]) => !tool.withheld?.includes(name))),
     ),
     async execute(input, context) {
-      const refusal = isObject(input) ? tool.refuse?.(input) : undefined
+      const refusal = isPlainObject(input) ? tool.refuse?.(input) : undefined
       if (refusal) throw refusal
       schema ??= z.strictObject(tool.args)
       const args = parseArguments(schema, input, tool.asGiven)
@@ -163,6 +164,3 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
     },
   }
 }
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null

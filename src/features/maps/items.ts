@@ -4,7 +4,7 @@ import type { ModelFacts } from "../../core/ports.ts"
 import { isActive, type Model, type Task } from "../../core/task.ts"
 import { dollars } from "../../lib/format.ts"
 import { count, oneLine } from "../../lib/text.ts"
-import { fileIn, type MayRead, textIn } from "../../runtime/launch/argument-file.ts"
+import { jsonIn, type MayRead, textInFile } from "../../runtime/launch/argument-file.ts"
 import type { GroupLaunch } from "../../runtime/launch/request.ts"
 
 /** This module reads the items of a map, asks before many begin, and makes the prompt of each item. */
@@ -35,23 +35,13 @@ export async function itemsGiven(
 
 async function inFile(name: string, folder: string, mayRead: MayRead): Promise<readonly unknown[]> {
   const shown = oneLine(name)
-  const { file, within } = await fileIn(folder, name, refused)
-  await mayRead(within)
-  const text = await textIn(file, name, refused)
+  const text = await textInFile(name, folder, mayRead, refused)
   const lines = text.split(/\r?\n/).filter((line) => line.trim() !== "")
-  if (name.endsWith(".jsonl")) return lines.map((line, at) => parsed(line, `line ${at + 1} of ${shown}`))
+  if (name.endsWith(".jsonl")) return lines.map((line, at) => jsonIn(line, `line ${at + 1} of ${shown}`, refused))
   if (!name.endsWith(".json")) return lines
-  const items = parsed(text, shown)
+  const items = jsonIn(text, shown, refused)
   if (!Array.isArray(items)) throw refused(`${shown} holds no array.`)
   return items
-}
-
-function parsed(text: string, what: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch (error) {
-    throw refused(`${what} is no JSON: ${oneLine(String((error as Error).message))}.`)
-  }
 }
 
 /**

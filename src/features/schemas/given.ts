@@ -2,7 +2,8 @@ import { dereference, type Schema as JsonSchema } from "@cfworker/json-schema"
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { Schema } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
-import { fileIn, type MayRead, textIn } from "../../runtime/launch/argument-file.ts"
+import { isPlainObject } from "../../options/spec.ts"
+import { jsonIn, type MayRead, textInFile } from "../../runtime/launch/argument-file.ts"
 
 /**
  * Checks a JSON Schema before a launch. The validator ignores what it does not understand, or fails only later, so
@@ -56,7 +57,7 @@ type Place = { readonly at: string; readonly schema: Schema }
 
 /** Fault in a schema, as `at /properties/x/type: …`; undefined where none is found. */
 export function problemIn(given: unknown): string | undefined {
-  if (!isSchema(given)) return "it is no object"
+  if (!isPlainObject(given)) return "it is no object"
   const size = ofSize(given)
   if (size) return size
   const length = JSON.stringify(given).length
@@ -99,9 +100,6 @@ function knownIn(schema: Schema): Readonly<Record<string, unknown>> | string {
   }
 }
 
-const isSchema = (value: unknown): value is Schema =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
 const at = (pointer: string, what: string): string => `at ${pointer === "" ? "/" : oneLine(pointer)}: ${what}`
 
 const below = (pointer: string, key: string | number): string =>
@@ -109,7 +107,7 @@ const below = (pointer: string, key: string | number): string =>
 
 function walk(schema: unknown, pointer: string, places: Place[]): string | undefined {
   if (typeof schema === "boolean") return undefined
-  if (!isSchema(schema)) return at(pointer, "a schema was expected: an object, true or false")
+  if (!isPlainObject(schema)) return at(pointer, "a schema was expected: an object, true or false")
   places.push({ at: pointer, schema })
   const own = ofType(schema, pointer) ?? ofPatterns(schema, pointer) ?? ofLists(schema, pointer)
   if (own) return own
@@ -141,7 +139,7 @@ function ofType({ type }: Schema, pointer: string): string | undefined {
 }
 
 function ofPatterns({ pattern, patternProperties }: Schema, pointer: string): string | undefined {
-  const named = isSchema(patternProperties) ? Object.keys(patternProperties) : []
+  const named = isPlainObject(patternProperties) ? Object.keys(patternProperties) : []
   for (const [text, where] of [
     ...(pattern === undefined ? [] : [[pattern, below(pointer, "pattern")] as const]),
     ...named.map((name) => [name, below(below(pointer, "patternProperties"), name)] as const),
@@ -160,13 +158,13 @@ function ofPatterns({ pattern, patternProperties }: Schema, pointer: string): st
 function ofLists(schema: Schema, pointer: string): string | undefined {
   for (const [key, value] of Object.entries(schema)) {
     const where = below(pointer, key)
-    if (NAMED_SCHEMAS.includes(key) && !isSchema(value)) return at(where, "an object of schemas was expected")
+    if (NAMED_SCHEMAS.includes(key) && !isPlainObject(value)) return at(where, "an object of schemas was expected")
     if (SCHEMAS.includes(key) && !Array.isArray(value)) return at(where, "a list of schemas was expected")
     if (key === "enum" && !Array.isArray(value)) return at(where, "a list of values was expected")
     if (key === "required" && !isNames(value)) return at(where, "a list of property names was expected")
-    if (key === "dependentRequired" && !(isSchema(value) && Object.values(value).every(isNames)))
+    if (key === "dependentRequired" && !(isPlainObject(value) && Object.values(value).every(isNames)))
       return at(where, "an object of lists of property names was expected")
-    if (key === DEPENDENCIES && !(isSchema(value) && Object.values(value).every(isNamesOrSchema)))
+    if (key === DEPENDENCIES && !(isPlainObject(value) && Object.values(value).every(isNamesOrSchema)))
       return at(where, "an object of schemas or of lists of property names was expected")
     if (UNSUPPORTED.includes(key)) return at(where, "this keyword is not supported; use $ref")
     const problem = ofNumber(key, value)
@@ -209,7 +207,7 @@ function resolve(root: Schema, ref: string): Schema | boolean | undefined {
       typeof found === "object" && found !== null && Object.hasOwn(found, key) ? (found as Schema)[key] : undefined
   }
   const isWhole = ref === "#" || ref.startsWith("#/")
-  return isWhole && (typeof found === "boolean" || isSchema(found)) ? found : undefined
+  return isWhole && (typeof found === "boolean" || isPlainObject(found)) ? found : undefined
 }
 
 function decoded(text: string): string {
@@ -236,7 +234,7 @@ function ofCircle(root: Schema, places: readonly Place[]): string | undefined {
       if (path.has(next))
         return at(places.find((place) => place.schema === next)?.at ?? "", "it refers to itself in a circle")
       if (next !== undefined) {
-        if (isSchema(next) && !done.has(next)) enter(next)
+        if (isPlainObject(next) && !done.has(next)) enter(next)
         continue
       }
       open.pop()
@@ -250,8 +248,8 @@ function ofCircle(root: Schema, places: readonly Place[]): string | undefined {
 function inPlace(root: Schema, schema: Schema): unknown[] {
   const { $ref } = schema
   const direct = IN_PLACE.flatMap((key) => schema[key])
-  const named = NAMED_IN_PLACE.flatMap((key) => (isSchema(schema[key]) ? Object.values(schema[key]) : []))
-  return [...direct, ...named, ...(typeof $ref === "string" ? [resolve(root, $ref)] : [])].filter(isSchema)
+  const named = NAMED_IN_PLACE.flatMap((key) => (isPlainObject(schema[key]) ? Object.values(schema[key]) : []))
+  return [...direct, ...named, ...(typeof $ref === "string" ? [resolve(root, $ref)] : [])].filter(isPlainObject)
 }
 
 const shown = (value: unknown): string => oneLine(JSON.stringify(value) ?? String(value), 60)
@@ -273,12 +271,5 @@ async function inFile(name: string, folder: string, mayRead: MayRead): Promise<u
   const shown = oneLine(name)
   if (!name.endsWith(".json"))
     throw refused(`a JSON Schema was expected, or the name of a .json file with one. Got "${shown}".`)
-  const { file, within } = await fileIn(folder, name, refused)
-  await mayRead(within)
-  const text = await textIn(file, name, refused, MOST_FILE_BYTES)
-  try {
-    return JSON.parse(text)
-  } catch (error) {
-    throw refused(`${shown} is no JSON: ${oneLine(String((error as Error).message))}.`)
-  }
+  return jsonIn(await textInFile(name, folder, mayRead, refused, MOST_FILE_BYTES), shown, refused)
 }

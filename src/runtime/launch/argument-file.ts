@@ -13,19 +13,21 @@ export type MayRead = (file: string) => Promise<void>
 type Refused = (why: string) => CallError
 
 /**
- * Finds a file in `folder` and returns its real path and its path within the folder. Throws what `refused` returns
- * where no such file is in the folder.
+ * Text of a file in `folder` that the caller may read. Throws what `refused` returns where no such file is there, or it
+ * cannot be read.
  */
-export async function fileIn(folder: string, name: string, refused: Refused) {
+export async function textInFile(
+  name: string,
+  folder: string,
+  mayRead: MayRead,
+  refused: Refused,
+  most = MOST_BYTES,
+): Promise<string> {
   const shown = oneLine(name)
   const [root, file] = await Promise.all([realpath(folder), realpath(resolve(folder, name)).catch(() => undefined)])
   if (file === undefined) throw refused(`there is no file ${shown} in ${root}.`)
   if (!file.startsWith(root + sep)) throw refused(`${shown} lies outside of ${root}.`)
-  return { file, within: file.slice(root.length + 1) }
-}
-
-export async function textIn(file: string, name: string, refused: Refused, most = MOST_BYTES): Promise<string> {
-  const shown = oneLine(name)
+  await mayRead(file.slice(root.length + 1))
   const tooLong = (bytes: number) =>
     refused(`${shown} has ${formatInteger(bytes)} bytes; at most ${formatInteger(most)} are read.`)
   try {
@@ -34,5 +36,14 @@ export async function textIn(file: string, name: string, refused: Refused, most 
     if (error instanceof CallError) throw error
     if (error instanceof NoFile) throw refused(`${shown} is no file.`)
     throw refused(`${shown} cannot be read: ${oneLine(messageOf(error))}.`)
+  }
+}
+
+/** Parses JSON. `what`: name of the text for the error that `refused` makes. */
+export function jsonIn(text: string, what: string, refused: Refused): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw refused(`${what} is no JSON: ${oneLine(messageOf(error))}.`)
   }
 }
