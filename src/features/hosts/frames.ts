@@ -110,11 +110,6 @@ export class Frames {
     this.#skips = afterMarker
   }
 
-  /** True until the marker was seen. */
-  get isWaiting(): boolean {
-    return this.#skips
-  }
-
   /** Takes received bytes and returns the frames that are complete now. Throws where the stream is corrupt. */
   take(bytes: Uint8Array): readonly Frame[] {
     this.#buffer = joined(this.#buffer, bytes)
