@@ -5,8 +5,8 @@ import { type Ending, isActive, type Task } from "../core/task.ts"
 import { sleepFor } from "../lib/clock.ts"
 import { type Answer, toldStatus } from "../present/notification.ts"
 import { notificationID } from "./mailbox/sender.ts"
-import type { Services } from "./parts.ts"
 import type { ResultFolder } from "./result-folder.ts"
+import type { Services } from "./services.ts"
 
 /** Delays between checks whether OpenCode has closed the message of an aborted turn. */
 const CLOSING_DELAYS_MS = [20, 100, 400] as const

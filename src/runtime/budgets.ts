@@ -29,7 +29,7 @@ import {
 } from "../core/task.ts"
 import { tooLateFor } from "../core/watchdog.ts"
 import { DAY_MS, MINUTE_MS } from "../lib/time.ts"
-import type { Services } from "./parts.ts"
+import type { Services } from "./services.ts"
 
 /** A purse with the sessions whose tasks it pays for, and each session's usage before the purse was opened. */
 export type LedgerPurse = PurseLimit & { readonly threads: Readonly<Record<string, Usage>> }

@@ -4,8 +4,8 @@ import type { Archive } from "./archive.ts"
 import type { CostLedger } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { TaskDependencies } from "./launch/dependencies.ts"
-import type { Services } from "./parts.ts"
 import type { Places } from "./places/places.ts"
+import type { Services } from "./services.ts"
 import { type CancelSelector, selectRunning } from "./tasks/view.ts"
 
 const CANCELLED: Ending = {

@@ -10,9 +10,9 @@ import { askNote } from "../present/notes.ts"
 import type { Answers } from "./answers.ts"
 import { attachedIn } from "./launch/request.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
-import type { Services } from "./parts.ts"
 import { PlaceError } from "./places/place.ts"
 import type { Merging, Places } from "./places/places.ts"
+import type { Services } from "./services.ts"
 import {
   continuation,
   deleteRefusedStep,

@@ -4,7 +4,7 @@ import { type Delivery, hasPendingNotification, isMember, isUnattended, type Tas
 import { deferredWakeOf, isNotifiedLast } from "./mailbox/notification-items.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import { notificationID } from "./mailbox/sender.ts"
-import type { Services } from "./parts.ts"
+import type { Services } from "./services.ts"
 import type { PendingNotification, TaskHandle } from "./tasks/task-handle.ts"
 
 /**

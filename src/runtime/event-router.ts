@@ -5,10 +5,10 @@ import { DELETED } from "../core/run/events.ts"
 import { hasPendingNotification, isActive, isQueued, type Task } from "../core/task.ts"
 import { type Dispatcher, PARENT_ENDED } from "./dispatcher.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
-import type { Services } from "./parts.ts"
 import type { Places } from "./places/places.ts"
 import type { Poller } from "./poller.ts"
 import type { Requests } from "./requests.ts"
+import type { Services } from "./services.ts"
 
 type EventRouterPorts = {
   readonly dispatcher: Dispatcher

@@ -12,10 +12,10 @@ import type { Answers } from "./answers.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import { deniedAt, rulesFor } from "./launch/checks.ts"
 import { type Queue, sweepUp } from "./launch/queue.ts"
-import type { Services } from "./parts.ts"
 import type { Merging, Places } from "./places/places.ts"
 import type { ResultFolder } from "./result-folder.ts"
 import type { Scheduler } from "./scheduler.ts"
+import type { Services } from "./services.ts"
 
 export type GroupPorts = {
   readonly places: Places

@@ -7,10 +7,10 @@ import { Ticker } from "../lib/background.ts"
 import type { CostLedger, ForeignCosts } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
-import type { Services } from "./parts.ts"
 import type { RemoteActivity } from "./places/place.ts"
 import type { Places } from "./places/places.ts"
 import type { Recovery } from "./recovery/recovery.ts"
+import type { Services } from "./services.ts"
 
 /** Default poll interval while events arrive, in ms; each poll costs OpenCode's thread some 25 ms. */
 const HEARD_POLL_MS = 12_000

@@ -7,10 +7,10 @@ import type { Report, TaskView } from "../present/view.ts"
 import type { Answers } from "./answers.ts"
 import type { Archive } from "./archive.ts"
 import type { Dispatcher } from "./dispatcher.ts"
-import type { Services } from "./parts.ts"
 import type { Recovery } from "./recovery/recovery.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
 import type { ResultFolder } from "./result-folder.ts"
+import type { Services } from "./services.ts"
 import { findNamedBatch, findTask, viewOf, type Waits } from "./tasks/view.ts"
 
 /** Tolerance for clocks of other processes and pending writes, in ms. */

@@ -4,7 +4,7 @@ import { type Ask, type Ending, isActive, type Task } from "../core/task.ts"
 import { retry } from "../lib/clock.ts"
 import { succeeds } from "../lib/promises.ts"
 import type { Dispatcher } from "./dispatcher.ts"
-import type { Services } from "./parts.ts"
+import type { Services } from "./services.ts"
 
 export type RequestPorts = {
   readonly dispatcher: Dispatcher

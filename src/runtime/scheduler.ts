@@ -4,8 +4,8 @@ import { isActive, isPaused, isQueued, slotSessionOf, type Task } from "../core/
 import type { Allowance } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
-import type { Services } from "./parts.ts"
 import type { Places } from "./places/places.ts"
+import type { Services } from "./services.ts"
 
 export type AdmissionPorts = {
   readonly dispatcher: Dispatcher

@@ -8,7 +8,7 @@ import { AUTOMATIC } from "../core/run/prompts.ts"
 import { constraintsOf } from "../core/spending.ts"
 import { type Ask, isActive, modelOf, type Task } from "../core/task.ts"
 import { retry, sleepFor } from "../lib/clock.ts"
-import type { Services } from "./parts.ts"
+import type { Services } from "./services.ts"
 
 /** Longest wait for the answer to an abort, in ms. OpenCode carries out the abort in any case. */
 const ABORT_LIMIT_MS = 5000

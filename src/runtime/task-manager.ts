@@ -21,10 +21,10 @@ import { authorizeTell, type Caller, chooseModel, permitEdit, refusalTo } from "
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
 import { resumesWithoutPrompt } from "./launch/resuming.ts"
 import type { Unattended } from "./launch/unattended.ts"
-import type { Services } from "./parts.ts"
 import type { PlaceEvent, PlaceKind, RemoteActivity } from "./places/place.ts"
 import type { Reports } from "./reports.ts"
 import { refuseUntellable } from "./requests.ts"
+import type { Services } from "./services.ts"
 import { type CancelSelector, findBatch, findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
 
 /** Text added to a request to a session's model. */

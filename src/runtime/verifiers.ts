@@ -1,8 +1,8 @@
 import type { Feature, FeatureBody, Submission } from "../core/feature.ts"
 import type { Findings, Verdict } from "../core/run/steps.ts"
 import type { Task } from "../core/task.ts"
-import type { Services } from "./parts.ts"
 import type { Merging, Places } from "./places/places.ts"
+import type { Services } from "./services.ts"
 import type { TaskHandle } from "./tasks/task-handle.ts"
 
 export type VerifierPorts = {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
-import { LATER_MS } from "../../src/runtime/parts.ts"
+import { LATER_MS } from "../../src/runtime/services.ts"
 import { Rig, running } from "../support/rig.ts"
 
 const HANG = { hang: true } as const

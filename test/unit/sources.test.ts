@@ -74,9 +74,9 @@ describe("core and runtime", () => {
       "src/runtime/answers.ts",
       "src/runtime/mailbox/create-outbox.ts",
       "src/runtime/mailbox/sender.ts",
-      "src/runtime/parts.ts",
       "src/runtime/recovery/takeover.ts",
       "src/runtime/reports.ts",
+      "src/runtime/services.ts",
       "src/runtime/sessions.ts",
     ])
   })

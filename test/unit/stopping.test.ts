@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
-import { LATER_MS } from "../../src/runtime/parts.ts"
+import { LATER_MS } from "../../src/runtime/services.ts"
 import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true, text: "so far" } as const

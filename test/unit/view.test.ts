@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 import { withAnswer, withTool } from "../../src/core/run/progress.ts"
 import { NO_FIGURES, NO_USAGE, type Task } from "../../src/core/task.ts"
-import { PresenceTracker } from "../../src/runtime/parts.ts"
+import { PresenceTracker } from "../../src/runtime/services.ts"
 import { TaskStore } from "../../src/runtime/tasks/store.ts"
 import { viewOf as viewAmong } from "../../src/runtime/tasks/view.ts"
 import { groupKindOf } from "../support/groups.ts"

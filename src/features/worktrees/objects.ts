@@ -6,7 +6,7 @@ import { absentFilters, git, gitLine, gitList } from "./git.ts"
 
 export const EXECUTABLE = "100755"
 /** Mode of a submodule's entry. */
-export const SUBMODULE = "160000"
+const SUBMODULE = "160000"
 const NOTHING = "000000"
 
 /** An entry of a tree: file, link or submodule. */

@@ -5,7 +5,7 @@ import { type AgentInfo, isListed, type OpencodeApi, type Rule, type SessionInfo
 import { hasEnded } from "../../core/run/active-run.ts"
 import type { Model, Task } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
-import type { Services } from "../parts.ts"
+import type { Services } from "../services.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /** Checks before a launch or resume changes anything. Each throws a `CallError` that says what was expected. */

@@ -5,7 +5,7 @@ import { isQueued, nameOf, type Task } from "../../core/task.ts"
 import { succeeds } from "../../lib/promises.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { Dispatcher } from "../dispatcher.ts"
-import type { Services } from "../parts.ts"
+import type { Services } from "../services.ts"
 import { findTask, knownBatches } from "../tasks/view.ts"
 
 /** Ids of the tasks among `own` that a launch waits for. Throws where one of these tasks can no longer complete. */

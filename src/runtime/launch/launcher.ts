@@ -6,11 +6,11 @@ import { withSchema } from "../../core/outcome.ts"
 import type { ModelFacts, Persona } from "../../core/ports.ts"
 import { isActive, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
 import type { Allowance, ForeignCosts } from "../budgets.ts"
-import type { Services } from "../parts.ts"
 import { CaptureError, type PlaceKind } from "../places/place.ts"
 import type { Places } from "../places/places.ts"
 import type { ResultFolder } from "../result-folder.ts"
 import type { Scheduler } from "../scheduler.ts"
+import type { Services } from "../services.ts"
 import {
   authorize,
   type Caller,

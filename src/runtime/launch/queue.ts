@@ -2,8 +2,8 @@ import { modelKey } from "../../core/limits.ts"
 import { isMember, isQueued, type Task } from "../../core/task.ts"
 import { PATIENT_MS, retry } from "../../lib/clock.ts"
 import type { Dispatcher } from "../dispatcher.ts"
-import type { Services } from "../parts.ts"
 import type { Scheduler } from "../scheduler.ts"
+import type { Services } from "../services.ts"
 
 export type QueuePorts = {
   readonly dispatcher: Dispatcher

@@ -5,9 +5,9 @@ import type { CallOfArgument, Feature, GroupKind } from "../../core/feature.ts"
 import type { AgentInfo, ModelFacts, Persona } from "../../core/ports.ts"
 import type { Run, Schema, Task, TaskDraft } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
-import type { Services } from "../parts.ts"
 import { HERE } from "../places/here.ts"
 import { kindOf, type PlaceKind } from "../places/place.ts"
+import type { Services } from "../services.ts"
 import { type Caller, chooseModel, defaultsOf, findAgent, findModel, mayRead, modelNamed } from "./checks.ts"
 
 export type LaunchRequest = {

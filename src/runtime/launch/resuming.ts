@@ -6,9 +6,9 @@ import { withSchema } from "../../core/outcome.ts"
 import { isActive, type Run, type Task } from "../../core/task.ts"
 import type { Allowance, ForeignCosts } from "../budgets.ts"
 import type { Dispatcher } from "../dispatcher.ts"
-import type { Services } from "../parts.ts"
 import { HERE } from "../places/here.ts"
 import { kindOf, type PlaceKind } from "../places/place.ts"
+import type { Services } from "../services.ts"
 import {
   alreadyResumed,
   authorize,

@@ -15,9 +15,9 @@ import {
 import type { Allowance, CostLedger, ForeignCosts, LedgerPurse } from "../budgets.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import type { Outbox } from "../mailbox/outbox.ts"
-import type { Services } from "../parts.ts"
 import type { Poller } from "../poller.ts"
 import type { Recovery } from "../recovery/recovery.ts"
+import type { Services } from "../services.ts"
 import { findAgent } from "./checks.ts"
 import type { Queue } from "./queue.ts"
 

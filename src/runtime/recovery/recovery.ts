@@ -3,7 +3,7 @@ import { isActive, NOBODY, parentSessionOf, type Task } from "../../core/task.ts
 import { retry } from "../../lib/clock.ts"
 import { DAY_MS } from "../../lib/time.ts"
 import type { CostLedger } from "../budgets.ts"
-import type { Services } from "../parts.ts"
+import type { Services } from "../services.ts"
 import { importRecords, OrphanSettler, rank, remove, type SettlingPorts } from "./takeover.ts"
 
 /** How far back the search at startup goes, in ms. Older tasks are found when their parent's session is used. */

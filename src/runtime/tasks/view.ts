@@ -22,7 +22,7 @@ import {
 } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import { type Around, phaseAmong, type TaskView } from "../../present/view.ts"
-import type { Services } from "../parts.ts"
+import type { Services } from "../services.ts"
 import type { TaskStore } from "./store.ts"
 
 /** Reasons that keep a task, or the next member of a group, from beginning or going on. */
