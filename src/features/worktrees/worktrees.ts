@@ -244,7 +244,7 @@ const KNOWN_ERRORS: readonly KnownError[] = [
       `the repository at ${folder} belongs to another user, so git refuses to work in it. If you trust it: git config --global --add safe.directory ${folder}.`,
   },
   {
-    pattern: /fatal: (.+): (?:clean|smudge) filter '?(.+?)'? failed/,
+    pattern: /^fatal: (.+): (?:clean|smudge) filter '?([^'\s]+)'? failed/m,
     text: ([, file, filter], error) =>
       `the program of the git filter ${filter} failed at ${file}. Mend it, or take it out of .gitattributes. Git said: ${oneLine(error.message, MOST_CHARS)}`,
   },
