@@ -104,13 +104,14 @@ describe("a provider's refusal", () => {
     return /^Parked \d+ times?, /m.test(output ?? "")
   }
 
-  test.each<[string, Reply]>([
-    ["402", refusal(402, "Payment required")],
+  test.each<[string, Reply, lacks?: "money"]>([
+    ["402", refusal(402, "Payment required"), "money"],
     [
       "429, a quota that is used up",
       refusal(429, "You exceeded your current quota, please check your plan and billing details.", {
         code: "insufficient_quota",
       }),
+      "money",
     ],
     ["400, a credit balance", refusal(400, "Your credit balance is too low to access the API.")],
     ["401", refusal(401, "Incorrect API key provided")],
@@ -118,11 +119,13 @@ describe("a provider's refusal", () => {
     ["400, a picture's size", refusal(400, "Image size limit exceeded")],
     ["400, a page on billing", refusal(400, "Unsupported parameter. See our billing page.")],
     ["404", refusal(404, "The model does not exist")],
-  ])("a task is not parked after a refusal that will not pass: %s", async (_what, said) => {
+  ])("a task is not parked after a refusal that will not pass: %s", async (_what, said, lacks) => {
     const { sessionID, requests, tasks } = await launchSome(() => said)
     expect(await ends(sessionID, tasks)).toEqual([["✗"]])
     expect(requests).toHaveLength(1)
     expect(await wasParked(sessionID, tasks)).toBe(false)
+    const [told] = await notifications(opencode, sessionID)
+    expect(told?.hidden.includes("This does not pass by waiting")).toBe(lacks === "money")
   })
 
   test("a task whose conversation is too long is not parked: OpenCode summarises it and the task continues", async () => {
@@ -258,8 +261,10 @@ describe("a provider's refusal", () => {
 
   test.concurrent("a breaker does not wait for a probe that asks for a permission", async () => {
     const probe: Reply = { tools: [{ name: "bash", args: { command: "true", description: "asks" } }] }
-    const { sessionID, tasks } = await launchSome(probedWith(probe), 3, { agent: "asker" })
+    const { sessionID, requests, tasks } = await launchSome(probedWith(probe), 3, { agent: "asker" })
     await finished(sessionID, 2)
+    const [asking = 0, next = 0] = requests.filter(({ refused }) => !refused).map(({ at }) => at)
+    expect(next - asking, "it is not replaced after half a minute, as a silent one is").toBeLessThan(25_000)
     const asks = await unwrap(opencode.client.permission.list())
     expect(asks.filter((ask) => tasks.some(({ child }) => child === ask.sessionID))).toHaveLength(1)
     await cancelAll(sessionID)

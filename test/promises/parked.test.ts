@@ -29,4 +29,5 @@ test("a task that is parked when OpenCode is killed continues at its time withou
   )
   expect(told.map(({ visible }) => visible.split(" finished")[0])).toEqual([expect.stringContaining("✓")])
   expect(log.answered.length).toBe(3)
+  expect(told[0]?.hidden).toContain("<task_output>\ndone\n</task_output>")
 })

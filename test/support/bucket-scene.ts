@@ -46,8 +46,9 @@ export const bucketOf = (size: number, shutMs = SHUT_MS, next = size) => {
       return refusalFor(shutMs)
     }
     log.answered.push(now)
-    if (request.toolResults.length < 2) return { tools: [{ name: "read", args: { filePath: "README.md" } }] }
-    return { text: "done" }
+    if (request.toolResults.length >= 2) return { text: "done" }
+    // Some providers give this finish reason after calls, too; the turn goes on all the same.
+    return { text: "Let me look at it", tools: [{ name: "read", args: { filePath: "README.md" } }], finish: "stop" }
   })
   return log
 }
