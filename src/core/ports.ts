@@ -1,8 +1,7 @@
-import type { MessageIDFactory } from "./ids.ts"
+import type { Refusal } from "./pause.ts"
 import type { RanCommand } from "./receipt.ts"
 import type { Owner } from "./record.ts"
-import type { Refusal } from "./refusal.ts"
-import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
+import type { Ask, MessageIDFactory, Model, Task, TaskDraft, Usage } from "./task.ts"
 
 /**
  * Interfaces that the core needs from OpenCode and the system. `opencode/` implements `OpencodeApi`,

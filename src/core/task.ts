@@ -1,11 +1,11 @@
+import { oneLine } from "../lib/text.ts"
+import { pausedTime } from "./pause.ts"
+import type { Figures, Model, Reason, Run, Task, Usage } from "./record.ts"
+
 /**
  * A task is work given to another agent; a run is one generation of it (0 for the launch, n for resume #n). Plain data:
  * a task changes only in `transition.ts`. Times are milliseconds since the epoch, durations milliseconds.
  */
-
-import { oneLine } from "../lib/text.ts"
-import { pausedTime } from "./pause.ts"
-import type { Figures, Model, Reason, Run, Task, Usage } from "./record.ts"
 
 export type {
   Delivery,
@@ -269,3 +269,26 @@ export const agentName = (task: Pick<Task, "agent" | "place">): string => {
 /** Tokens as `maxTokensPerTask` counts them: without cache reads, which cost next to nothing. */
 export const billedTokens = ({ input, output, reasoning, cacheWrite }: Usage): number =>
   input + output + reasoning + cacheWrite
+
+export const newTaskID = (random: () => string): string => `bg_${random()}`
+
+/** Kind of message that the plugin sends for a task, to the task's session or the parent's. */
+export type MessageKind =
+  | "prompt"
+  | "notification"
+  | "preamble"
+  | "hint"
+  | "word"
+  | "last-word"
+  | "check"
+  | "schema"
+  | "parked"
+  | "merge"
+  | "report"
+  | "answer"
+
+/**
+ * Derives the id of a message, so that a prompt or notification sent twice is stored once. `at` decides only the order
+ * among other messages.
+ */
+export type MessageIDFactory = (kind: MessageKind, task: string, generation: number, at: number) => string

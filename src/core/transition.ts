@@ -1,8 +1,8 @@
-import { alsoRecent } from "./bill.ts"
 import type { Group } from "./group.ts"
 import { modelKey } from "./limits.ts"
 import { type Parked, paused, unpaused } from "./pause.ts"
 import type { CheckResult } from "./receipt.ts"
+import { alsoRecent } from "./spending.ts"
 import {
   addFigures,
   type Delivery,

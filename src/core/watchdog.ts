@@ -1,6 +1,5 @@
-import { duration, formatTime, SAME_USD } from "../lib/format.ts"
+import { duration, formatTime, HOUR_MS, SAME_USD } from "../lib/format.ts"
 import { oneLine } from "../lib/text.ts"
-import { HOUR_MS } from "../lib/time.ts"
 import { answerText, withoutCompaction } from "./outcome.ts"
 import type { Message } from "./ports.ts"
 import {

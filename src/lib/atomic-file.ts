@@ -1,7 +1,19 @@
 import { randomBytes } from "node:crypto"
-import { constants, linkSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs"
-import { type FileHandle, open, rename, rm, writeFile } from "node:fs/promises"
-import { dirname } from "node:path"
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs"
+import { type FileHandle, open, readdir, rename, rm, writeFile } from "node:fs/promises"
+import { dirname, join } from "node:path"
+import { ifMissing } from "./lock.ts"
 
 /**
  * Writes files whole: the text goes into a draft beside the file, with a name that nobody can guess, and the draft is
@@ -131,4 +143,49 @@ export async function appendPlain(path: string, text: string): Promise<void> {
   } finally {
     await file.close()
   }
+}
+
+/**
+ * Folders of small JSON files, one about each thing that must not be forgotten after a crash. Only the user can read
+ * them; a file that is broken, too large or a link is read as missing.
+ */
+
+const JSON_ENDING = ".json"
+const MOST_BYTES = 1_000_000
+
+/** Mark of the process and instance that wrote a file. */
+export type OwnerMark = { readonly instance: string }
+
+export type Ownership = {
+  /** Returns the mark of this process and instance, for new files. */
+  readonly ownerMark: () => OwnerMark
+  /** Whether the mark belongs to another process that still exists. */
+  readonly isOthers: (ownerMark: OwnerMark) => boolean
+}
+
+/** Path of a file in a folder of such files. */
+export const jsonFile = (folder: string, name: string): string => join(folder, name + JSON_ENDING)
+
+/** Writes the file, and its folder where missing. Synchronous, so that it is there before what it is about begins. */
+export const writeJson = (path: string, value: unknown): void => replaceFileSync(path, JSON.stringify(value))
+
+/** The value in a file; undefined where there is none that can be read. */
+export function readJson(path: string): unknown {
+  try {
+    // Links are not followed, and a pipe without a writer is not waited for.
+    const file = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK)
+    try {
+      return fstatSync(file).size > MOST_BYTES ? undefined : JSON.parse(readFileSync(file, "utf8"))
+    } finally {
+      closeSync(file)
+    }
+  } catch {
+    return undefined
+  }
+}
+
+/** The names of a folder's files, without their ending; none where the folder is missing. */
+export async function jsonNames(folder: string): Promise<readonly string[]> {
+  const files = await readdir(folder).catch(ifMissing<string[]>([]))
+  return files.filter((file) => file.endsWith(JSON_ENDING)).map((file) => file.slice(0, -JSON_ENDING.length))
 }

@@ -1,6 +1,10 @@
 import prettyMilliseconds from "pretty-ms"
 import { decimal } from "./text.ts"
-import { DAY_MS, HOUR_MS, MINUTE_MS } from "./time.ts"
+
+/** Units of time in ms. */
+export const MINUTE_MS = 60_000
+export const HOUR_MS = 60 * MINUTE_MS
+export const DAY_MS = 24 * HOUR_MS
 
 /** Examples: `850ms`, `12.3s`, `2m 30s`, `1h 2m`. */
 export function duration(ms: number): string {

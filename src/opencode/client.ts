@@ -1,7 +1,7 @@
 import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { type Clock, type LogFields, type LogLevel, OpencodeError } from "../core/ports.ts"
 import { Collector } from "../lib/background.ts"
-import { pastProxy } from "../lib/direct.ts"
+import { pastProxy } from "../lib/http.ts"
 
 /** Time limit of one call; OpenCode answers within milliseconds unless it is stuck. */
 const CALL_LIMIT_MS = 30_000

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto"
 import { normalize } from "node:path"
 import type { Agent, Part, Message as SdkMessage, ToolPart } from "@opencode-ai/sdk/v2/types"
+import type { Refusal } from "../core/pause.ts"
 import type { AgentInfo, AnswerError, EndedCall, Finish, Message, MessagePart } from "../core/ports.ts"
 import { ranOf } from "../core/receipts/command.ts"
-import type { Refusal } from "../core/refusal.ts"
 import type { Usage } from "../core/task.ts"
 import { head, oneLine, tail } from "../lib/text.ts"
 

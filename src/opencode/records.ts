@@ -2,7 +2,7 @@ import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Session } from "@opencode-ai/sdk/v2/types"
 import { type Clock, LEASE_MS, OpencodeError, type TaskRecord, type UnverifiedRecord } from "../core/ports.ts"
 import { hasPendingNotification, isActive, parentSessionOf, type Task, type TaskDraft } from "../core/task.ts"
-import { addBounded } from "../lib/bounded-set.ts"
+import { addBounded } from "../lib/cache.ts"
 import { SerialQueue } from "../lib/promises.ts"
 import {
   decodeRequest,

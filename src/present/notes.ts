@@ -1,6 +1,5 @@
 import type { GroupKind, Note } from "../core/feature.ts"
-import type { MessageKind } from "../core/ids.ts"
-import { type Ask, nameOf, type Task } from "../core/task.ts"
+import { type Ask, type MessageKind, nameOf, type Task } from "../core/task.ts"
 import { formatTime } from "../lib/format.ts"
 import { oneLine } from "../lib/text.ts"
 import { named } from "./summary.ts"

@@ -1,8 +1,7 @@
-import { type Block, SLOTS } from "../core/blocks.ts"
 import { pauseAmong, waitsFor } from "../core/dependencies.ts"
 import type { GroupKind } from "../core/feature.ts"
-import { chosenIn } from "../core/group.ts"
-import { countsText, type MemberCounts, type MemberState } from "../core/members.ts"
+import { chosenIn, countsText, type MemberCounts, type MemberState } from "../core/group.ts"
+import { type Block, SLOTS } from "../core/limits.ts"
 import { type Pause, type PauseView, pauseText, waitsForText, whenOf } from "../core/pause.ts"
 import {
   type Ask,

@@ -1,14 +1,17 @@
-import { type Bill, billOf, type OwnUsage, payer, remainsOf } from "../core/bill.ts"
-import type { Block } from "../core/blocks.ts"
 import { CallError } from "../core/errors.ts"
-import { launchDelay } from "../core/limits.ts"
+import { type Block, launchDelay } from "../core/limits.ts"
 import type { TaskRecord } from "../core/ports.ts"
 import type { ActiveRun } from "../core/run/active-run.ts"
 import {
   allowanceOf,
+  type Bill,
+  billOf,
   NOTHING_SPENT,
   needsBill,
+  type OwnUsage,
   type PurseLimit,
+  payer,
+  remainsOf,
   type SpendingLimits,
   type Spent,
   spendingRefusal,
@@ -28,7 +31,7 @@ import {
   usageSince,
 } from "../core/task.ts"
 import { tooLateFor } from "../core/watchdog.ts"
-import { DAY_MS, MINUTE_MS } from "../lib/time.ts"
+import { DAY_MS, MINUTE_MS } from "../lib/format.ts"
 import type { Services } from "./services.ts"
 
 /** A purse with the sessions whose tasks it pays for, and each session's usage before the purse was opened. */

@@ -1,6 +1,6 @@
 import { allPausedSince } from "../core/dependencies.ts"
+import type { GroupStep } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
-import type { GroupStep } from "../core/members.ts"
 import { answerText } from "../core/outcome.ts"
 import type { OpencodeEvent } from "../core/ports.ts"
 import { type ActiveRun, type EndOptions, isClosing, isFinished } from "../core/run/active-run.ts"

@@ -1,5 +1,12 @@
-import { type Block, type BlockSource, SLOTS, takesSlot } from "../core/blocks.ts"
-import { byAdmissionOrder, type Slots, slotsHeld } from "../core/limits.ts"
+import {
+  type Block,
+  type BlockSource,
+  byAdmissionOrder,
+  SLOTS,
+  type Slots,
+  slotsHeld,
+  takesSlot,
+} from "../core/limits.ts"
 import { isActive, isPaused, isQueued, slotSessionOf, type Task } from "../core/task.ts"
 import type { Allowance } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"

@@ -1,5 +1,5 @@
 import { NO_USAGE } from "../../src/core/task.ts"
-import { MINUTE_MS } from "../../src/lib/time.ts"
+import { MINUTE_MS } from "../../src/lib/format.ts"
 import type { HistoryRun, HistoryStep } from "../../src/runtime/user-actions.ts"
 import { FakeAgents, viewOf } from "./fake-agents.ts"
 import { FakeBoard } from "./fake-board.ts"

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
-import { billOf, payer, recentRuns, remainsOf } from "../../src/core/bill.ts"
+import { billOf, payer, recentRuns, remainsOf } from "../../src/core/spending.ts"
 import { NO_USAGE, type Task } from "../../src/core/task.ts"
-import { DAY_MS } from "../../src/lib/time.ts"
+import { DAY_MS } from "../../src/lib/format.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const NOW = 10 * DAY_MS

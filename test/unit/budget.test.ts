@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
-import { DAY_MS } from "../../src/lib/time.ts"
+import { DAY_MS } from "../../src/lib/format.ts"
 import { RECORD_KEY } from "../../src/runtime/record/codec.ts"
 import { Rig } from "../support/rig.ts"
 

@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest"
-import { pastProxy } from "../../src/lib/direct.ts"
+import { pastProxy } from "../../src/lib/http.ts"
 
 /** That this keeps a request from the proxy is tried on the real OpenCode: test/e2e/key-loss.test.ts. */
 

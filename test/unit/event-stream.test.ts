@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { eventReader } from "../../src/lib/event-stream.ts"
+import { eventReader } from "../../src/lib/http.ts"
 
 test("the event reader skips an event that is too long, however it is cut, and reads the next", () => {
   const long = `data: ${"x".repeat(50)}\n\n`

@@ -3,7 +3,7 @@ import { lstatSync, mkdirSync, mkdtempSync, symlinkSync, writeFileSync } from "n
 import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
 import { expect, test } from "vitest"
-import { jsonFile, jsonNames, readJson, writeJson } from "../../src/lib/leases.ts"
+import { jsonFile, jsonNames, readJson, writeJson } from "../../src/lib/atomic-file.ts"
 
 const folder = () => join(mkdtempSync(join(tmpdir(), "leases-")), "marks")
 

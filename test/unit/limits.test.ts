@@ -8,7 +8,7 @@ import {
   slotsHeld,
 } from "../../src/core/limits.ts"
 import { isQueued, type Task } from "../../src/core/task.ts"
-import { MINUTE_MS } from "../../src/lib/time.ts"
+import { MINUTE_MS } from "../../src/lib/format.ts"
 import { taskOf } from "../support/tasks.ts"
 
 const model = { provider: "p", id: "m" }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import type { GroupStep } from "../../src/core/members.ts"
+import type { GroupStep } from "../../src/core/group.ts"
 import type { ActiveRun } from "../../src/core/run/active-run.ts"
 import { edges } from "../../src/core/run/machine.ts"
 import type { Task } from "../../src/core/task.ts"

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { systemClock } from "../../src/lib/clock.ts"
-import { DAY_MS } from "../../src/lib/time.ts"
+import { DAY_MS } from "../../src/lib/format.ts"
 import { Cached } from "../../src/opencode/cache.ts"
 
 beforeEach(() => void vi.useFakeTimers())

@@ -1,8 +1,7 @@
 import { rmSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 import { describe, expect, test } from "vitest"
-import { formatTime } from "../../src/lib/format.ts"
-import { MINUTE_MS } from "../../src/lib/time.ts"
+import { formatTime, MINUTE_MS } from "../../src/lib/format.ts"
 import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest"
-import { conditionOf, type PassingKind, type Refusal } from "../../src/core/refusal.ts"
+import { conditionOf, type PassingKind, type Refusal } from "../../src/core/pause.ts"
 import { classifyRefusal } from "../../src/features/rate-limits/classify.ts"
 
 const NOW = Date.UTC(2026, 10, 23, 2, 0, 0)

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { NO_USAGE, type Task } from "../../src/core/task.ts"
 import { type TaskEvent, transition } from "../../src/core/transition.ts"
-import { DAY_MS } from "../../src/lib/time.ts"
+import { DAY_MS } from "../../src/lib/format.ts"
 import { deliveryOf, outcomeOf, runOf, taskOf } from "../support/tasks.ts"
 
 const ended = { generation: 0, at: 9000, outcome: outcomeOf({ toolCalls: 3 }), delivery: deliveryOf() }

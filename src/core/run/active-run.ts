@@ -1,7 +1,18 @@
-import type { MessageKind } from "../ids.ts"
 import type { AnswerError, Message } from "../ports.ts"
 import type { CheckResult } from "../receipt.ts"
-import type { Ask, Ending, Failing, LastWord, LostContact, Outcome, Preparing, Progress, Task, Value } from "../task.ts"
+import type {
+  Ask,
+  Ending,
+  Failing,
+  LastWord,
+  LostContact,
+  MessageKind,
+  Outcome,
+  Preparing,
+  Progress,
+  Task,
+  Value,
+} from "../task.ts"
 import { callsIn, emptiesIn, NOTHING_OBSERVED, type Observed } from "./progress.ts"
 
 /**

@@ -1,7 +1,6 @@
 import { oneLine } from "../../lib/text.ts"
-import type { MessageKind } from "../ids.ts"
 import type { Message } from "../ports.ts"
-import type { Ask, Repeated } from "../task.ts"
+import type { Ask, MessageKind, Repeated } from "../task.ts"
 import { lastWordRequest } from "../watchdog.ts"
 import { type ActiveRun, hasEnded, type MessageCallback, type SentMessage, type Stage } from "./active-run.ts"
 import { callReturned, end } from "./ending.ts"

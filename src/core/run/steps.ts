@@ -1,12 +1,22 @@
 import type { Options } from "../../options/options.ts"
 import type { DependencyAnswer } from "../dependencies.ts"
-import type { MessageIDFactory, MessageKind } from "../ids.ts"
-import type { GroupStep } from "../members.ts"
+import type { GroupStep } from "../group.ts"
 import type { Parked } from "../pause.ts"
 import type { Activity, Message, OpencodeEvent } from "../ports.ts"
 import type { CheckResult } from "../receipt.ts"
 import type { PurseLimit, Spent } from "../spending.ts"
-import type { Ask, Delivery, Ending, LastWord, Outcome, Preparing, Reason, Task } from "../task.ts"
+import type {
+  Ask,
+  Delivery,
+  Ending,
+  LastWord,
+  MessageIDFactory,
+  MessageKind,
+  Outcome,
+  Preparing,
+  Reason,
+  Task,
+} from "../task.ts"
 import type { TaskEvent } from "../transition.ts"
 import type { Presence } from "../watchdog.ts"
 import type { ActiveRun, EndOptions, MessageCallback, MessageResult, SentMessage, Stage } from "./active-run.ts"

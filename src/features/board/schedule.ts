@@ -1,6 +1,5 @@
 import { Cron } from "croner"
-import { formatTime } from "../../lib/format.ts"
-import { MINUTE_MS } from "../../lib/time.ts"
+import { formatTime, MINUTE_MS } from "../../lib/format.ts"
 import { DEFAULT_SCHEDULE } from "./options.ts"
 
 /**

@@ -1,5 +1,5 @@
 import type { Usage } from "../../core/task.ts"
-import { DAY_MS } from "../../lib/time.ts"
+import { DAY_MS } from "../../lib/format.ts"
 import type { StoredReport } from "./purse/report.ts"
 import type { BoardTask } from "./task.ts"
 

@@ -1,5 +1,5 @@
 import type { Clock, OpencodeApi } from "../../core/ports.ts"
-import { addBounded } from "../../lib/bounded-set.ts"
+import { addBounded } from "../../lib/cache.ts"
 import { isSameFolder } from "../../lib/repository.ts"
 import { cut, escapeForTag, oneLine } from "../../lib/text.ts"
 import type { Threads } from "../../runtime/connection.ts"

@@ -1,7 +1,7 @@
 import { existsSync, rmSync } from "node:fs"
 import { messageOf } from "../../core/errors.ts"
 import type { Clock, LogFields } from "../../core/ports.ts"
-import { jsonFile, jsonNames, readJson, writeJson } from "../../lib/leases.ts"
+import { jsonFile, jsonNames, readJson, writeJson } from "../../lib/atomic-file.ts"
 import { SerialQueue } from "../../lib/promises.ts"
 import type { RemoteSession } from "./remote-session.ts"
 

@@ -1,4 +1,4 @@
-import { countMembers, type GroupState, type GroupStep, type MemberState } from "../../core/members.ts"
+import { countMembers, type GroupState, type GroupStep, type MemberState } from "../../core/group.ts"
 import { type Ending, isActive, type Task } from "../../core/task.ts"
 import { count, formatInteger } from "../../lib/text.ts"
 import { failureText, type ItemsPlan } from "./results.ts"

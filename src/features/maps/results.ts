@@ -1,6 +1,6 @@
 import { listed } from "../../core/errors.ts"
 import type { GroupTexts } from "../../core/feature.ts"
-import { countsText } from "../../core/members.ts"
+import { countsText } from "../../core/group.ts"
 import { groupPlan, groupResult, type Inferred, type Zod } from "../../core/record.ts"
 import type { Task } from "../../core/task.ts"
 import { dollars } from "../../lib/format.ts"

@@ -1,4 +1,4 @@
-import type { PassingKind } from "../../core/refusal.ts"
+import type { PassingKind } from "../../core/pause.ts"
 
 /**
  * Circuit breaker of one model; a model that was never refused has none. Refusals of the provider trip the breaker,

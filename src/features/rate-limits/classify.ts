@@ -1,5 +1,5 @@
-import type { PassingKind, Refusal } from "../../core/refusal.ts"
-import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../lib/time.ts"
+import type { PassingKind, Refusal } from "../../core/pause.ts"
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../lib/format.ts"
 
 /**
  * Classifies a provider's refusals: whether a refusal passes by itself, and when. The formats were seen in answers of

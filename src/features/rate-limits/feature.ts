@@ -1,6 +1,6 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
-import { DAY_MS } from "../../lib/time.ts"
+import { DAY_MS } from "../../lib/format.ts"
 import { milliseconds, option, projectWins, stricter, type ValuesOf } from "../../options/spec.ts"
 import { Breakers } from "./breakers.ts"
 

@@ -1,6 +1,6 @@
 import type { Note, Runtime } from "../../core/feature.ts"
 import { modelKeyOf } from "../../core/limits.ts"
-import { conditionOf } from "../../core/refusal.ts"
+import { conditionOf } from "../../core/pause.ts"
 import { isMember, slotSessionOf, type Task } from "../../core/task.ts"
 import { duration, formatTime } from "../../lib/format.ts"
 import { count } from "../../lib/text.ts"

@@ -1,5 +1,5 @@
+import type { Refusal } from "../../core/pause.ts"
 import type { OpencodeEvent } from "../../core/ports.ts"
-import type { Refusal } from "../../core/refusal.ts"
 
 /** Refusal in an event; undefined for other events. */
 export function refusalIn(event: OpencodeEvent): Refusal | undefined {

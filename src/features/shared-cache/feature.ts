@@ -1,6 +1,5 @@
-import type { Block } from "../../core/blocks.ts"
 import type { Feature, FeatureBody, Runtime } from "../../core/feature.ts"
-import { modelKey } from "../../core/limits.ts"
+import { type Block, modelKey } from "../../core/limits.ts"
 import type { OpencodeEvent } from "../../core/ports.ts"
 import { isActive, isQueued, isUnattended, type Task } from "../../core/task.ts"
 import { milliseconds, option, projectWins, type ValuesOf } from "../../options/spec.ts"

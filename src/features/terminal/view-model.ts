@@ -1,9 +1,8 @@
-import { payer } from "../../core/bill.ts"
 import { batchName, batchProgress, pauseAmong } from "../../core/dependencies.ts"
 import type { GroupKind } from "../../core/feature.ts"
-import { sizeOf } from "../../core/group.ts"
+import { countMembers, sizeOf } from "../../core/group.ts"
 import { modelKeyOf } from "../../core/limits.ts"
-import { countMembers } from "../../core/members.ts"
+import { payer } from "../../core/spending.ts"
 import {
   addUsage,
   agentName,

@@ -1,4 +1,4 @@
-import { type GroupStep, isBegunIn, type MemberState, newest } from "../../core/members.ts"
+import { type GroupStep, isBegunIn, type MemberState, newest } from "../../core/group.ts"
 import { isActive, type Task } from "../../core/task.ts"
 import { type TriesPlan, tryEndText } from "./results.ts"
 

@@ -1,8 +1,7 @@
 import { createHash, createHmac, randomBytes } from "node:crypto"
 import { readdirSync, statSync } from "node:fs"
 import { basename, dirname, join } from "node:path"
-import { createOnce } from "../../lib/atomic-file.ts"
-import { readJson, writeJson } from "../../lib/leases.ts"
+import { createOnce, readJson, writeJson } from "../../lib/atomic-file.ts"
 import { stateFolder } from "../../lib/repository.ts"
 
 /** Length of a secret: 128 bits in base64url. */

@@ -1,7 +1,7 @@
 import { type Context, Hono } from "hono"
 import { z } from "zod"
 import { type Ask, isActive, NOBODY } from "../../core/task.ts"
-import { hitIn } from "../../lib/find.ts"
+import { hitIn } from "../../lib/text.ts"
 import type { TaskView } from "../../present/view.ts"
 import type { Reply } from "../../runtime/user-actions.ts"
 import { WebError } from "./errors.ts"

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto"
 import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
-import { fetchDirectly } from "../../lib/direct.ts"
+import { fetchDirectly } from "../../lib/http.ts"
 import { type Address, ensureKeys, portOf, portsOfOthers, readAddress, writeAddress } from "./address.ts"
 import { proofOf } from "./app.ts"
 import type { Fetch, Listener } from "./http.ts"

@@ -1,7 +1,7 @@
-import { costOfDay } from "../../core/bill.ts"
 import { batchName } from "../../core/dependencies.ts"
 import { modelKey } from "../../core/limits.ts"
 import { receiptLine, receiptLines } from "../../core/receipt.ts"
+import { costOfDay } from "../../core/spending.ts"
 import { agentName, billedTokens, isUnmerged, type Task, uncounted } from "../../core/task.ts"
 import { groupText, hasRemaining, type TaskView } from "../../present/view.ts"
 import { attemptText, endOf } from "../../present/words.ts"

@@ -1,6 +1,6 @@
 import type { AgentInfo } from "../../core/ports.ts"
-import type { Hit } from "../../lib/find.ts"
 import type { FileDiff } from "../../lib/repository.ts"
+import type { Hit } from "../../lib/text.ts"
 import type { Conversation, HistoryRun } from "../../runtime/user-actions.ts"
 import type { Limits } from "./ports.ts"
 import type { agentFacts, agentRow } from "./rows.ts"

@@ -1,7 +1,7 @@
 import { basename, dirname } from "node:path"
 import { CallError } from "../../core/errors.ts"
+import { MINUTE_MS } from "../../lib/format.ts"
 import { Lock, type Processes } from "../../lib/lock.ts"
-import { MINUTE_MS } from "../../lib/time.ts"
 import { type Checkout, sharedGitOptions } from "./checkout.ts"
 import { git, gitLine } from "./git.ts"
 

@@ -15,7 +15,7 @@ import {
 } from "node:fs/promises"
 import { dirname, join, resolve } from "node:path"
 import { z } from "zod"
-import { readJson, writeJson } from "../../lib/leases.ts"
+import { readJson, writeJson } from "../../lib/atomic-file.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { succeeds } from "../../lib/promises.ts"
 import { CaptureError } from "../../runtime/places/place.ts"

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { CallError, messageOf } from "../../core/errors.ts"
-import { jsonNames } from "../../lib/leases.ts"
+import { jsonNames } from "../../lib/atomic-file.ts"
 import { oneLine } from "../../lib/text.ts"
 import { endLeftovers } from "../../runtime/places/command-marks.ts"
 import {

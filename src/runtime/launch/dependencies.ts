@@ -1,6 +1,6 @@
-import type { Block, BlockSource } from "../../core/blocks.ts"
 import { batchKeyOf, stranded, waitsFor, whyNeverCompletes } from "../../core/dependencies.ts"
 import { CallError } from "../../core/errors.ts"
+import type { Block, BlockSource } from "../../core/limits.ts"
 import { isQueued, nameOf, type Task } from "../../core/task.ts"
 import { succeeds } from "../../lib/promises.ts"
 import { oneLine } from "../../lib/text.ts"

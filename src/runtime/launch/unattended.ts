@@ -1,12 +1,11 @@
-import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
-import { newTaskID } from "../../core/ids.ts"
-import type { Spent } from "../../core/spending.ts"
+import { recentRuns, type Spent } from "../../core/spending.ts"
 import {
   isActive,
   isUnattended,
   NO_FIGURES,
   NOBODY,
+  newTaskID,
   type Reason,
   type Run,
   type Task,

@@ -1,5 +1,4 @@
 import type { Note } from "../../core/feature.ts"
-import type { MessageIDFactory } from "../../core/ids.ts"
 import {
   type Clock,
   type Message,
@@ -9,7 +8,7 @@ import {
   type Prompt,
 } from "../../core/ports.ts"
 import { AUTOMATIC } from "../../core/run/prompts.ts"
-import type { Task } from "../../core/task.ts"
+import type { MessageIDFactory, Task } from "../../core/task.ts"
 import { NOTICE_PARTS, type NotificationTexts } from "../../present/notification.ts"
 
 /**

@@ -1,5 +1,5 @@
 import { readdir, readFile, rm } from "node:fs/promises"
-import { jsonFile, jsonNames, type OwnerMark, type Ownership, readJson, writeJson } from "../../lib/leases.ts"
+import { jsonFile, jsonNames, type OwnerMark, type Ownership, readJson, writeJson } from "../../lib/atomic-file.ts"
 import { kill } from "./process.ts"
 
 /**

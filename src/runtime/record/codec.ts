@@ -2,7 +2,7 @@ import { z } from "zod"
 import type { Owner, TaskRecord, TaskRequest } from "../../core/ports.ts"
 import { type GroupSchemas, RECORD_VERSION, record } from "../../core/record.ts"
 import { parentSessionOf, type Task, type TaskDraft } from "../../core/task.ts"
-import { lazy } from "../../lib/lazy.ts"
+import { lazy } from "../../lib/cache.ts"
 import type { Signer } from "./identity.ts"
 
 /** Key of the record in a session's metadata. */

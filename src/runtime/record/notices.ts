@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto"
 import { join } from "node:path"
 import type { UnverifiedRecord } from "../../core/ports.ts"
-import { readJson, writeJson } from "../../lib/leases.ts"
+import { readJson, writeJson } from "../../lib/atomic-file.ts"
 import { count } from "../../lib/text.ts"
 import { dataFolder } from "./identity.ts"
 

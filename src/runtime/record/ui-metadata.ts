@@ -1,6 +1,6 @@
 import { z } from "zod"
 import { type Ask, PREPARING, type Preparing } from "../../core/task.ts"
-import { lazy } from "../../lib/lazy.ts"
+import { lazy } from "../../lib/cache.ts"
 import type { AskOptions } from "../user-actions.ts"
 
 /** Metadata key for the display of a remote task, whose session sends no events here. */

@@ -1,7 +1,7 @@
 import type { TaskRecord } from "../../core/ports.ts"
 import { isActive, NOBODY, parentSessionOf, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
-import { DAY_MS } from "../../lib/time.ts"
+import { DAY_MS } from "../../lib/format.ts"
 import type { CostLedger } from "../budgets.ts"
 import type { Services } from "../services.ts"
 import { importRecords, OrphanSettler, rank, remove, type SettlingPorts } from "./takeover.ts"

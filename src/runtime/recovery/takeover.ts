@@ -1,6 +1,5 @@
 import type { GroupKind, Pauser } from "../../core/feature.ts"
-import { sizeOf, winnerIn } from "../../core/group.ts"
-import { isBegunIn, type MemberState } from "../../core/members.ts"
+import { isBegunIn, type MemberState, sizeOf, winnerIn } from "../../core/group.ts"
 import { answerText, classify, keptTodos, lastAnswerAt } from "../../core/outcome.ts"
 import type { Message, TaskRecord } from "../../core/ports.ts"
 import { newRun } from "../../core/run/active-run.ts"

@@ -1,4 +1,4 @@
-import type { MemberState } from "../../core/members.ts"
+import type { MemberState } from "../../core/group.ts"
 import type { Message } from "../../core/ports.ts"
 import { type ActiveRun, newRun } from "../../core/run/active-run.ts"
 import { hasBegun } from "../../core/run/progress.ts"

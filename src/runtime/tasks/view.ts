@@ -1,9 +1,7 @@
-import type { Block } from "../../core/blocks.ts"
 import { batchKeyOf, batchName, pauseAmong, waitsFor } from "../../core/dependencies.ts"
 import { CallError, candidatesText, listed, UnknownTaskError } from "../../core/errors.ts"
-import { memberNames, sizeOf } from "../../core/group.ts"
-import { placeInQueue } from "../../core/limits.ts"
-import { countMembers, type MemberCounts } from "../../core/members.ts"
+import { countMembers, type MemberCounts, memberNames, sizeOf } from "../../core/group.ts"
+import { type Block, placeInQueue } from "../../core/limits.ts"
 import { progressOf as seenOf } from "../../core/run/active-run.ts"
 import {
   type Ask,

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest"
 import { NO_USAGE } from "../../../src/core/task.ts"
 import { PURSE_ENDED, PURSE_WORDS } from "../../../src/features/board/purse/purses.ts"
 import { ManagerRuns } from "../../../src/features/board/runs.ts"
-import { HOUR_MS } from "../../../src/lib/time.ts"
+import { HOUR_MS } from "../../../src/lib/format.ts"
 import { Rig } from "../../support/rig.ts"
 
 /** Runs that a board's purse pays. A step costs a cent. */

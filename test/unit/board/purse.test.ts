@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { USER } from "../../../src/features/board/service.ts"
-import { HOUR_MS } from "../../../src/lib/time.ts"
+import { HOUR_MS } from "../../../src/lib/format.ts"
 import { agentIn, BoardRig } from "../../support/board-rig.ts"
 
 const by = agentIn("build", "ses_opener")

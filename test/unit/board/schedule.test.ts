@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from "vitest"
 import { DEFAULT_SCHEDULE } from "../../../src/features/board/options.ts"
 import { Schedule } from "../../../src/features/board/schedule.ts"
-import { HOUR_MS } from "../../../src/lib/time.ts"
+import { HOUR_MS } from "../../../src/lib/format.ts"
 
 /** Thousands of times a year, each of which takes the system's calendar. */
 vi.setConfig({ testTimeout: 60_000 })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { ManagerRuns } from "../../../src/features/board/runs.ts"
-import { MINUTE_MS } from "../../../src/lib/time.ts"
+import { MINUTE_MS } from "../../../src/lib/format.ts"
 import type { EnterRequest, Place } from "../../../src/runtime/places/place.ts"
 import { toolsFor } from "../../../src/tools/index.ts"
 import type { Tool } from "../../../src/tools/tool.ts"

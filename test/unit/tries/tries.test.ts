@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { chosenIn, sizeOf } from "../../../src/core/group.ts"
-import { isBegunIn, type MemberState } from "../../../src/core/members.ts"
+import { chosenIn, isBegunIn, type MemberState, sizeOf } from "../../../src/core/group.ts"
 import { NO_RECEIPT } from "../../../src/core/receipt.ts"
 import { filesNeededBy } from "../../../src/core/receipts/stands-on.ts"
 import type { Task } from "../../../src/core/task.ts"

@@ -14,7 +14,7 @@ import {
   type WebSession,
   webSessionOf,
 } from "../../../src/features/web/page/sign-in.ts"
-import { HOUR_MS } from "../../../src/lib/time.ts"
+import { HOUR_MS } from "../../../src/lib/format.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 import { addressOf, doorOf, TOKEN } from "../../support/web.ts"
 

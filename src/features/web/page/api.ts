@@ -1,4 +1,4 @@
-import { eventReader } from "../../../lib/event-stream.ts"
+import { eventReader } from "../../../lib/http.ts"
 import type { AskOptions, Conversation, Reply } from "../../../runtime/user-actions.ts"
 import type { ActionResult, AgentDetail, AgentRow, AnswersFound, Choices } from "../wire.ts"
 import { type Authenticate, errorIn, UntrustedServer } from "./sign-in.ts"

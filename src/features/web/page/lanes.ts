@@ -1,4 +1,4 @@
-import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../lib/time.ts"
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../lib/format.ts"
 import type { AgentRow } from "../wire.ts"
 import { costOfLastDay, oldestFirst } from "./select.ts"
 

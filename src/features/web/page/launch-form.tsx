@@ -1,6 +1,5 @@
 import { createResource, createSignal, createUniqueId, For, Show } from "solid-js"
-import { budget, dayTime } from "../../../lib/format.ts"
-import { MINUTE_MS } from "../../../lib/time.ts"
+import { budget, dayTime, MINUTE_MS } from "../../../lib/format.ts"
 import type { AgentDetail, Choices } from "../wire.ts"
 import { api, type Launch } from "./api.ts"
 import { Field, Form, Picker, textIn } from "./form.tsx"

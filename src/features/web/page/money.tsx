@@ -1,6 +1,5 @@
 import { createMemo, createRoot, For, Show } from "solid-js"
-import { clockTime } from "../../../lib/format.ts"
-import { MINUTE_MS } from "../../../lib/time.ts"
+import { clockTime, MINUTE_MS } from "../../../lib/format.ts"
 import { costText, dayCostText } from "../../../present/figures.ts"
 import { AgentName } from "./parts.tsx"
 import { costBy, costByHour, costOfLastDay, type Sum } from "./select.ts"

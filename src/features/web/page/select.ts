@@ -1,5 +1,4 @@
-import { ticking } from "../../../lib/format.ts"
-import { DAY_MS, HOUR_MS } from "../../../lib/time.ts"
+import { DAY_MS, HOUR_MS, ticking } from "../../../lib/format.ts"
 import { ENDS, FETCHING_WORK, isInQueue, phaseText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
 import type { PagePart } from "./page-part.ts"

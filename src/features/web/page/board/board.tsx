@@ -1,7 +1,6 @@
 import { createMemo, createResource, createSignal, createUniqueId, For, Show } from "solid-js"
-import { matches } from "../../../../lib/find.ts"
 import { formatTime } from "../../../../lib/format.ts"
-import { count } from "../../../../lib/text.ts"
+import { count, matches } from "../../../../lib/text.ts"
 import { costText } from "../../../../present/figures.ts"
 import type { TaskRow } from "../../board/wire.ts"
 import { Action, AgentName, Badge, createAct, GrowingList, Problem, Prose } from "../parts.tsx"

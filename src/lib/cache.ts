@@ -5,3 +5,12 @@ export function addBounded<Value>(map: Map<string, Value>, key: string, value: V
   const oldest = map.size > most ? map.keys().next().value : undefined
   if (oldest !== undefined) map.delete(oldest)
 }
+
+/** Calls `build` at the first use. For schemas, which take too long to build while OpenCode starts. */
+export function lazy<Built extends object>(build: () => Built): () => Built {
+  let built: Built | undefined
+  return () => {
+    built ??= build()
+    return built
+  }
+}
