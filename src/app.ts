@@ -7,12 +7,10 @@ import { systemClock } from "./lib/clock.ts"
 import { DAY_MS } from "./lib/format.ts"
 import { mainCheckout } from "./lib/repository.ts"
 import type { Options } from "./options/options.ts"
+import { ResultFolder } from "./runtime/answers.ts"
 import type { Connection } from "./runtime/connection.ts"
-import { hereKind } from "./runtime/places/here.ts"
-import type { PlaceKind, PlacePorts } from "./runtime/places/place.ts"
-import { COMMANDS } from "./runtime/places/root.ts"
+import { COMMANDS, hereKind, type PlaceKind, type PlacePorts } from "./runtime/places/place.ts"
 import { ownerNow, ownershipOf, processLives, processMark } from "./runtime/record/identity.ts"
-import { ResultFolder } from "./runtime/result-folder.ts"
 import { TaskManager } from "./runtime/task-manager.ts"
 import type { UserActions } from "./runtime/user-actions.ts"
 import { toolsFor } from "./tools/index.ts"
@@ -180,7 +178,7 @@ async function lookBack(connection: Connection, manager: TaskManager): Promise<v
 /** Kills commands left by an OpenCode that crashed. Never rejects. */
 async function endCommands(connection: Connection): Promise<void> {
   if (!existsSync(COMMANDS)) return
-  const { endLeftovers } = await import("./runtime/places/command-marks.ts")
+  const { endLeftovers } = await import("./runtime/places/process.ts")
   for (const command of await endLeftovers({ folder: COMMANDS, ...ownerMarks(connection) }))
     connection.opencode.log("warn", "a command outlived the OpenCode that ran it, and was ended", { command })
 }

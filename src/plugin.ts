@@ -6,8 +6,8 @@ import { setup } from "./opencode/compatibility.ts"
 import { connect } from "./opencode/connect.ts"
 import { hooksOf } from "./opencode/hooks.ts"
 import { optionsFrom } from "./opencode/user-config.ts"
-import { sayOptions } from "./options/notices.ts"
 import { optionsOf } from "./options/options.ts"
+import { sayOptions } from "./runtime/record/notices.ts"
 
 /** Entry point for OpenCode's server. */
 const server: Plugin = async (input, given) => {

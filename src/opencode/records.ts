@@ -12,10 +12,10 @@ import {
   RECORD_KEY,
   REQUEST_KEY,
   type RecordDecoder,
+  UI_METADATA_KEY,
+  type UiMetadata,
 } from "../runtime/record/codec.ts"
-import { type Recorded, withoutCopies } from "../runtime/record/copies.ts"
 import { ownerNow, ownershipOf, type Signer } from "../runtime/record/identity.ts"
-import { UI_METADATA_KEY, type UiMetadata } from "../runtime/record/ui-metadata.ts"
 import { call, find, yieldToEventLoop } from "./client.ts"
 
 /** Most sessions for which the time of the last write is kept. Any other session is read before its next write. */
@@ -225,3 +225,38 @@ export class OpencodeRecords {
 
 /** Whether the task is active, or its parent must still be notified of its end. */
 const isLookedAfter = (task: Task): boolean => isActive(task) || hasPendingNotification(task)
+
+/** A session's row and its verified record. */
+type Recorded<Row> = { readonly row: Row; readonly record: TaskRecord }
+
+/**
+ * Drops copied records. A first record names no session, so a copy of it in a sibling looks like the task: prefer the
+ * record that names its session, then the session with the task's prompt, then the oldest. `recorded` is ordered oldest
+ * first.
+ */
+export async function withoutCopies<Row extends { readonly metadata?: unknown }>(
+  recorded: readonly Recorded<Row>[],
+  holdsPrompt: (record: TaskRecord) => Promise<boolean>,
+): Promise<readonly Recorded<Row>[]> {
+  const byTask = new Map<string, Recorded<Row>[]>()
+  for (const each of recorded) {
+    const { parentID, id } = each.record.task
+    const key = `${parentID} ${id}`
+    byTask.set(key, [...(byTask.get(key) ?? []), each])
+  }
+  const rightful = new Set<Recorded<Row>>()
+  for (const several of byTask.values()) rightful.add(await rightfulOf(several, holdsPrompt))
+  return recorded.filter((each) => rightful.has(each))
+}
+
+async function rightfulOf<Row extends { readonly metadata?: unknown }>(
+  several: readonly Recorded<Row>[],
+  holdsPrompt: (record: TaskRecord) => Promise<boolean>,
+): Promise<Recorded<Row>> {
+  const [oldest] = several as [Recorded<Row>]
+  if (several.length === 1) return oldest
+  const named = several.find(({ row }) => namesItsSession(row.metadata))
+  if (named) return named
+  for (const each of several) if (await holdsPrompt(each.record)) return each
+  return oldest
+}

@@ -16,10 +16,10 @@ import {
 } from "../core/task.ts"
 import { duration, spentOf } from "../lib/format.ts"
 import { count, inTagsWithID, oneLine } from "../lib/text.ts"
-import { usageText } from "./figures.ts"
 import { MOST_ANSWER_BYTES, markedID, mergeLines, statusOf, stillRunning, withinBytes } from "./output.ts"
 import { noText, summaryOf, workSummary } from "./summary.ts"
 import type { Cleared, Report, TaskView } from "./view.ts"
+import { usageText } from "./words.ts"
 
 const MOST_REASON_CHARS = 120
 

@@ -1,12 +1,20 @@
 import { listed } from "../core/errors.ts"
-import type { GroupKind } from "../core/feature.ts"
+import type { GroupKind, Note } from "../core/feature.ts"
 import { AUTOMATIC } from "../core/run/prompts.ts"
-import { elapsed, type Figures, nameOf, STATUSES, type Status, type Task } from "../core/task.ts"
-import { duration } from "../lib/format.ts"
+import {
+  type Ask,
+  elapsed,
+  type Figures,
+  type MessageKind,
+  nameOf,
+  STATUSES,
+  type Status,
+  type Task,
+} from "../core/task.ts"
+import { duration, formatTime } from "../lib/format.ts"
 import { count, formatInteger, head, inTags, oneLine } from "../lib/text.ts"
-import { figuresLine } from "./figures.ts"
-import { type MayDo, noText, summaryOf, textName } from "./summary.ts"
-import { ENDS, type End, endOf } from "./words.ts"
+import { type MayDo, named, noText, summaryOf, textName } from "./summary.ts"
+import { ENDS, type End, endOf, figuresLine } from "./words.ts"
 
 /** Number of parts of a notification. A stored notification with fewer parts is incomplete. */
 export const NOTICE_PARTS = 2
@@ -179,3 +187,39 @@ export const isNotice = (hidden: string): boolean =>
 /** Hidden part without the list of running tasks, because the next notification repeats this list. */
 export const withoutRunning = (hidden: string): string =>
   hidden.endsWith(LEFTOVERS) ? hidden.replace(STILL_RUNNING, "") : hidden
+
+/** Notes to a parent's model about a task that has not ended. */
+
+const MOST_NAMES = 10
+
+/** Note that a task waits for an answer. `group`: that of a member; `until`: when the question is refused. */
+export function askNote(
+  task: Task,
+  ask: Ask,
+  { group, kind, until, now }: { group?: Task; kind?: GroupKind; until: number; now: number },
+): Note {
+  const who = group ? `${kind?.noun.one} ${(task.member?.nth ?? 0) + 1} of ${nameOf(group)}` : nameOf(task)
+  const end = Number.isFinite(until)
+    ? ` If nobody answers, it is refused at ${formatTime(until, now)}, and the agent goes on without it.`
+    : ""
+  return noteOf(
+    task,
+    "hint",
+    `Background task ${who} waits for the user's answer to a ${ask.kind}: ${oneLine(ask.what)}.${end} Tell the user when you next speak to them. superagents_output(task_id="${(group ?? task).id}") shows whether it still waits.`,
+  )
+}
+
+/** Note that a merge was cut off by a crash and no longer applies. */
+export const cutOffMergeNote = (task: Task, files: readonly string[]): Note =>
+  noteOf(
+    task,
+    "merge",
+    `OpenCode was stopped while the work of background task ${nameOf(task)} was merged into your files, and the rest of it no longer fits to what was changed since: ${named(files, MOST_NAMES)}. Each file is as it was, or as it was merged; nothing more was touched. superagents_task(resume="${task.id}", prompt) has its agent solve that; then merge it again. Tell the user when you next speak to them.`,
+  )
+
+const noteOf = (task: Task, kind: MessageKind, text: string): Note => ({
+  task,
+  kind,
+  at: task.run.startedAt ?? 0,
+  text,
+})

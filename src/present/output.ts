@@ -8,10 +8,9 @@ import { receiptLines } from "../core/receipt.ts"
 import { billedTokens, elapsed, endedUnanswered, isActive, isUnmerged, nameOf, type Task } from "../core/task.ts"
 import { ago, duration, formatTime } from "../lib/format.ts"
 import { capital, count, formatInteger, head, inTagsWithID, oneLine, tail } from "../lib/text.ts"
-import { usageText } from "./figures.ts"
 import { modelLine, noText, summaryOf, workSummary } from "./summary.ts"
 import { groupText, type Report, type ShownDiff, type TaskView } from "./view.ts"
-import { attemptText, ENDS, endOf, FETCHING_WORK, isInQueue, phaseText } from "./words.ts"
+import { attemptText, ENDS, endOf, FETCHING_WORK, isInQueue, phaseText, usageText } from "./words.ts"
 
 /**
  * Limits for answers. OpenCode cuts tool output at 2,000 lines or 50 KB, so longer answers are cut here, with a hint

@@ -1,5 +1,6 @@
-import { endedUnanswered, type Phase, type Task } from "../core/task.ts"
-import { oneLine } from "../lib/text.ts"
+import { billedTokens, endedUnanswered, type Figures, type Phase, type Task } from "../core/task.ts"
+import { spentOf, spentShort } from "../lib/format.ts"
+import { count, formatInteger, oneLine, short } from "../lib/text.ts"
 
 /** Words and marks for the states of a task. */
 
@@ -40,4 +41,49 @@ export function endOf(task: Task): End {
   if (outcome?.reason?.code === "refused") return "refused"
   if (endedUnanswered(task)) return "unanswered"
   return status === "completed" || status === "error" ? status : "cancelled"
+}
+
+/** Figures of tasks: in sentences for models, with "at least" where more may have been used, and in rows of screens. */
+
+/** Limits on usage; 0 for none. */
+export type UsageLimits = { readonly tokens: number; readonly cost: number }
+
+const ANY: UsageLimits = Object.freeze({ tokens: 0, cost: 0 })
+
+/**
+ * Examples: `12,345 tokens, $0.0123`, with `at least` before it where more may have been used; `12,345 of 50,000
+ * tokens, $0.0123 of $0.50` where there are limits; `12,345 tokens + 16,403 from the cache, $0.0123` where a cache was
+ * read. Empty where nothing is known of the usage: at least 0 says nothing.
+ */
+export function usageText({ usage }: Pick<Figures, "usage">, { tokens, cost }: UsageLimits = ANY): string {
+  const used = billedTokens(usage)
+  if (usage.atLeast && used + usage.cacheRead + usage.cost + tokens + cost === 0) return ""
+  const counted = tokens > 0 ? `${formatInteger(used)} of ${count(tokens, "token")}` : count(used, "token")
+  const cached = usage.cacheRead > 0 ? ` + ${formatInteger(usage.cacheRead)} from the cache` : ""
+  return `${usage.atLeast ? "at least " : ""}${counted}${cached}, ${spentOf(usage.cost, cost)}`
+}
+
+/** Example: `2 tool calls, 12,345 tokens, $0.0123`. */
+export const figuresText = (figures: Figures): string =>
+  [count(figures.toolCalls, "tool call"), usageText(figures)].filter(Boolean).join(", ")
+
+/** Figures for the notification; a resumed task shows its last run apart from the total. */
+export const figuresLine = (whole: Figures, thisRun: Figures, resumed: boolean): string =>
+  resumed ? `This run: ${figuresText(thisRun)}; in all: ${figuresText(whole)}.` : `Used: ${figuresText(whole)}.`
+
+/** A figure in a row of a screen. `atLeast`: a part of it is unknown. */
+const onScreen = (text: string, atLeast: boolean): string => `${atLeast ? "≥ " : ""}${text}`
+
+/** Example: `≥ $0.8800 of $5.00`; only the first amount where `allowed` is 0. */
+export const costText = (cost: number, atLeast = false, allowed = 0): string =>
+  onScreen(spentOf(cost, allowed), atLeast)
+
+/** Spending of a day: `≥ $0.88 of $5.00`; only the first amount where `allowed` is 0. */
+export const dayCostText = (cost: number, atLeast: boolean, allowed = 0): string =>
+  onScreen(spentShort(cost, allowed), atLeast)
+
+/** Example: `≥ 12.3K of 50.0K tokens + 16.4K from the cache`. `cached`: tokens that the provider's cache served. */
+export function tokensText(tokens: number, cached: number, atLeast = false, allowed = 0, unit = " tokens"): string {
+  const counted = `${short(tokens)}${allowed > 0 ? ` of ${short(allowed)}` : ""}${unit}`
+  return onScreen(`${counted}${cached > 0 ? ` + ${short(cached)} from the cache` : ""}`, atLeast)
 }

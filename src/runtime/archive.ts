@@ -3,12 +3,11 @@ import type { Runtime } from "../core/feature.ts"
 import { chosenIn, type GroupResult } from "../core/group.ts"
 import { holdsPlace, isActive, isUnmerged, type Merge, type Outcome, slotSessionOf, type Task } from "../core/task.ts"
 import { DAY_MS } from "../lib/format.ts"
-import { cutOffMergeNote } from "../present/notes.ts"
-import { kindOf, PlaceError, type PlaceKind, type WorkDiff } from "./places/place.ts"
+import { cutOffMergeNote } from "../present/notification.ts"
+import { kindOf, mergeOf, PlaceError, type PlaceKind, toWork, type WorkDiff } from "./places/place.ts"
 import type { ArchivedMembers, Places } from "./places/places.ts"
 import type { Services } from "./services.ts"
 import { moveSessionBack, parentFolderOf } from "./sessions.ts"
-import { mergeOf, toWork } from "./tasks/changes.ts"
 
 const MOST_DIFF_LINES = 300
 /** Beginnings of sentences in an outcome's note that become false once the work is archived. */

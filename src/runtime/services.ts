@@ -8,7 +8,7 @@ import { retry } from "../lib/clock.ts"
 import { SerialQueue } from "../lib/promises.ts"
 import type { Options } from "../options/options.ts"
 import type { Toaster } from "./mailbox/toaster.ts"
-import type { CommandMarks } from "./places/command-marks.ts"
+import type { CommandMarks } from "./places/process.ts"
 import type { TaskStore } from "./tasks/store.ts"
 import type { TaskHandle } from "./tasks/task-handle.ts"
 

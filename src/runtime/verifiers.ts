@@ -95,7 +95,7 @@ export class Verifiers {
         const limits = { timeLimit, signal: AbortSignal.any([signal, stopped]) }
         const run = folder === undefined ? await places.runner(task) : undefined
         if (run) return run(command, limits)
-        const { runCommand } = await import("./places/run-command.ts")
+        const { runCommand } = await import("./places/process.ts")
         return runCommand(command, { cwd: folder ?? opencode.folderOf(task.sessionID), ...limits, marks })
       },
       isLast: groupKindOf(task)?.picksOne === true,

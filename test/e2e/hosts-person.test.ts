@@ -4,7 +4,7 @@ import { join } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { expect, test } from "vitest"
 import { createActions } from "../../src/features/terminal/actions.ts"
-import { decodeUiMetadata } from "../../src/runtime/record/ui-metadata.ts"
+import { decodeUiMetadata } from "../../src/runtime/record/codec.ts"
 import { eventually, unwrap } from "../support/drive.ts"
 import {
   far,

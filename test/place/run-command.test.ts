@@ -5,8 +5,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { endLeftovers } from "../../src/runtime/places/command-marks.ts"
-import { lastLines, runCommand } from "../../src/runtime/places/run-command.ts"
+import { endLeftovers, lastLines, runCommand } from "../../src/runtime/places/process.ts"
 import { eventually } from "../support/eventually.ts"
 
 let cwd: string

@@ -9,7 +9,7 @@ import type {
   UnchosenMember,
   WorkDiff,
 } from "../../src/runtime/places/place.ts"
-import type { CommandResult } from "../../src/runtime/places/run-command.ts"
+import type { CommandResult } from "../../src/runtime/places/process.ts"
 
 export type PlacePorts = {
   /** Carries out a call as far as what it meets lets it. */

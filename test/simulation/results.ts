@@ -1,4 +1,4 @@
-import { ResultFolder } from "../../src/runtime/result-folder.ts"
+import { ResultFolder } from "../../src/runtime/answers.ts"
 
 /** Values and rows without files: a write takes no time but that of a promise, so that a seed decides all. */
 export class KeptResults extends ResultFolder {

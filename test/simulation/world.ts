@@ -16,7 +16,7 @@ import { Watch } from "./watch.ts"
 
 // What the engine loads when it is first needed is there before: to load it takes a time of the machine's.
 await Promise.all([
-  import("../../src/runtime/places/run-command.ts"),
+  import("../../src/runtime/places/process.ts"),
   import("../../src/core/receipts/command.ts"),
   import("../../src/features/schemas/given.ts"),
   import("../../src/features/maps/items.ts"),

@@ -4,7 +4,7 @@ import {
   PlaceError,
   type UnchosenMember,
 } from "../../src/runtime/places/place.ts"
-import type { CommandResult } from "../../src/runtime/places/run-command.ts"
+import type { CommandResult } from "../../src/runtime/places/process.ts"
 
 const WORK: ArchiveResult = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
 

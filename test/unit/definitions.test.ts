@@ -1,7 +1,7 @@
 import { encode } from "gpt-tokenizer/encoding/o200k_base"
 import { expect, test } from "vitest"
 import { z } from "zod"
-import { type Definition, shorten } from "../../src/opencode/tool.ts"
+import { type Definition, shorten } from "../../src/opencode/hooks.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { withAgents } from "../../src/tools/task.ts"
 import { Rig } from "../support/rig.ts"

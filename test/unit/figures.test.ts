@@ -2,8 +2,8 @@ import { expect, test } from "vitest"
 import { batchText } from "../../src/core/dependencies.ts"
 import { candidatesText } from "../../src/core/errors.ts"
 import { addFigures, NO_FIGURES, NO_USAGE, nameOf } from "../../src/core/task.ts"
-import { figuresLine, figuresText, usageText } from "../../src/present/figures.ts"
 import { noText, summaryOf, textName } from "../../src/present/summary.ts"
+import { figuresLine, figuresText, usageText } from "../../src/present/words.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const usage = { ...NO_USAGE, input: 12_000, output: 345, cost: 0.01234 }

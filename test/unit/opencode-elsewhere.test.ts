@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 import { SessionFolders } from "../../src/opencode/cache.ts"
 import { type Peer, peerOf, registerPeer, unregisterEverywhere, unregisterPeer } from "../../src/opencode/connect.ts"
-import { commandsIn } from "../../src/opencode/tool.ts"
+import { commandsIn } from "../../src/opencode/hooks.ts"
 
 test("the folder of each session is known, and so is when its last session leaves a folder", () => {
   const elsewhere = new SessionFolders("/home")

@@ -1,7 +1,7 @@
 import type { ToolContext } from "@opencode-ai/plugin"
 import { describe, expect, test } from "vitest"
 import { picksAgent } from "../../src/opencode/convert.ts"
-import { toOpencodeTool } from "../../src/opencode/tool.ts"
+import { toOpencodeTool } from "../../src/opencode/hooks.ts"
 import type { Tool } from "../../src/tools/tool.ts"
 
 /** Launches an agent through a tool, on an OpenCode that refuses these permissions, and tells what was asked for. */

@@ -8,7 +8,7 @@ import type { Task } from "../../core/task.ts"
 import { duration } from "../../lib/format.ts"
 import { inTagsWithID, oneLine, tail } from "../../lib/text.ts"
 import { count, fewer, milliseconds, option, stricter, text, type ValuesOf } from "../../options/spec.ts"
-import { HERE } from "../../runtime/places/here.ts"
+import { HERE } from "../../runtime/places/place.ts"
 
 /** Number of last lines of a failed check's output that the agent gets, and the parent after the last attempt. */
 const MOST_LINES = 200
@@ -54,7 +54,7 @@ async function resultOf(
   if (command === undefined) return undefined
   const runs = (submission.earlier.check?.runs ?? 0) + 1
   const [{ lastLines }, { ranOf }] = await Promise.all([
-    import("../../runtime/places/run-command.ts"),
+    import("../../runtime/places/process.ts"),
     import("../../core/receipts/command.ts"),
   ])
   const ended = await submission.command(command, timeLimit)

@@ -12,7 +12,7 @@ import {
   type SweptLeftover,
   type WorkDiff,
 } from "../../runtime/places/place.ts"
-import type { CommandResult } from "../../runtime/places/run-command.ts"
+import type { CommandResult } from "../../runtime/places/process.ts"
 import { type Checkout, requireCheckout, treeOf } from "../worktrees/checkout.ts"
 import { readRef, writeRefs } from "../worktrees/repository.ts"
 import { changedBetween } from "../worktrees/shared-state.ts"

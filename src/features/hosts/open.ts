@@ -1,7 +1,6 @@
 import type { OpencodeLayer, Setup } from "../../app.ts"
 import type { Options } from "../../options/options.ts"
-import { kindOf, type Place, type PlaceKind } from "../../runtime/places/place.ts"
-import { CLEANUP_QUEUE } from "../../runtime/places/root.ts"
+import { CLEANUP_QUEUE, kindOf, type Place, type PlaceKind } from "../../runtime/places/place.ts"
 import { ownerNow } from "../../runtime/record/identity.ts"
 import type { HostPlace } from "./host-place.ts"
 import { Hosts } from "./hosts.ts"

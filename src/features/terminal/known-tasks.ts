@@ -7,8 +7,7 @@ import { callState, NOTHING_OBSERVED, withTool } from "../../core/run/progress.t
 import { type Ask, isActive, type Progress, type Task, type Usage } from "../../core/task.ts"
 import { toMessage, toUsage } from "../../opencode/convert.ts"
 import { permissionAsk, questionAsk, type RawEvent } from "../../opencode/events.ts"
-import type { RecordDecoder } from "../../runtime/record/codec.ts"
-import { decodeUiMetadata, type UiMetadata } from "../../runtime/record/ui-metadata.ts"
+import { decodeUiMetadata, type RecordDecoder, type UiMetadata } from "../../runtime/record/codec.ts"
 import type { ObservedProgress, ObservedTask } from "./view-model.ts"
 
 /** A task, its live state, and its session's parent and folder. */

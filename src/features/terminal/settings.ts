@@ -2,7 +2,7 @@ import type { TuiPluginApi, TuiPluginMeta } from "@opencode-ai/plugin/tui"
 import { optionsFrom, type UsersOptions } from "../../opencode/user-config.ts"
 import type { Options } from "../../options/options.ts"
 import type { Specs } from "../../options/spec.ts"
-import type { UsageLimits } from "../../present/figures.ts"
+import type { UsageLimits } from "../../present/words.ts"
 
 /**
  * Options of the terminal plugin in tui.json. The key is an option here, because OpenCode drops names in `keybinds`

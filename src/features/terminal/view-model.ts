@@ -20,9 +20,18 @@ import {
 } from "../../core/task.ts"
 import { duration, ticking } from "../../lib/format.ts"
 import { count, oneLine } from "../../lib/text.ts"
-import { costText, tokensText, type UsageLimits } from "../../present/figures.ts"
 import { groupText, phaseAmong } from "../../present/view.ts"
-import { ENDS, endOf, FETCHING_WORK, isInQueue, MARKS, phaseText } from "../../present/words.ts"
+import {
+  costText,
+  ENDS,
+  endOf,
+  FETCHING_WORK,
+  isInQueue,
+  MARKS,
+  phaseText,
+  tokensText,
+  type UsageLimits,
+} from "../../present/words.ts"
 
 /** Makes texts and rows for the terminal. All functions are pure, and widths are in terminal columns. */
 

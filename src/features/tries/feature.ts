@@ -5,7 +5,7 @@ import { modelKey } from "../../core/limits.ts"
 import type { Model } from "../../core/task.ts"
 import { text } from "../../options/spec.ts"
 import type { GroupRequest } from "../../runtime/launch/request.ts"
-import { HERE } from "../../runtime/places/here.ts"
+import { HERE } from "../../runtime/places/place.ts"
 import { nextTries } from "./next.ts"
 import { planSchema, resultSchema, type TriesPlan, type TriesResult, tryTexts } from "./results.ts"
 

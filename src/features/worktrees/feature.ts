@@ -3,8 +3,7 @@ import { z } from "zod"
 import type { AppFeature } from "../../app.ts"
 import type { Options } from "../../options/options.ts"
 import { count, group, type MergeRule, option, projectWins, type ValuesOf } from "../../options/spec.ts"
-import type { PlaceKind, PlacePorts } from "../../runtime/places/place.ts"
-import { WORKTREES } from "../../runtime/places/root.ts"
+import { type PlaceKind, type PlacePorts, WORKTREES } from "../../runtime/places/place.ts"
 
 /** Git worktrees of the parent's repository on this machine. */
 const worktreeKind = (settings: Options["worktree"], { processes, commands, configFolder }: PlacePorts): PlaceKind => ({

@@ -3,7 +3,6 @@ import { join } from "node:path"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { jsonNames } from "../../lib/atomic-file.ts"
 import { oneLine } from "../../lib/text.ts"
-import { endLeftovers } from "../../runtime/places/command-marks.ts"
 import {
   type ArchiveResult,
   CaptureError,
@@ -18,6 +17,7 @@ import {
   type SweptLeftover,
   type WorkDiff,
 } from "../../runtime/places/place.ts"
+import { endLeftovers } from "../../runtime/places/process.ts"
 import { type Checkout, findCheckout, findWorkingCheckout, requireCheckout, sourceCheckout } from "./checkout.ts"
 import { begin, makeReady, missingContentNote, startOf } from "./create.ts"
 import { clean, cleanAll, repoWorktreesFolder, taskOf, type WorktreePorts, worktreeFolder } from "./folders.ts"

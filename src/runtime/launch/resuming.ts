@@ -6,8 +6,7 @@ import { recentRuns } from "../../core/spending.ts"
 import { isActive, type Run, type Task } from "../../core/task.ts"
 import type { Allowance, ForeignCosts } from "../budgets.ts"
 import type { Dispatcher } from "../dispatcher.ts"
-import { HERE } from "../places/here.ts"
-import { kindOf, type PlaceKind } from "../places/place.ts"
+import { HERE, kindOf, type PlaceKind } from "../places/place.ts"
 import type { Services } from "../services.ts"
 import {
   alreadyResumed,
@@ -20,7 +19,7 @@ import {
   refuseUnlessResumable,
   refuseUnpaid,
 } from "./checks.ts"
-import type { Queue } from "./queue.ts"
+import type { Queue } from "./launcher.ts"
 import { checkOf, filesOf, type ResumeRequest, readArguments } from "./request.ts"
 
 export type ResumingPorts = {

@@ -18,7 +18,7 @@ import type { Poller } from "../poller.ts"
 import type { Recovery } from "../recovery/recovery.ts"
 import type { Services } from "../services.ts"
 import { findAgent } from "./checks.ts"
-import type { Queue } from "./queue.ts"
+import type { Queue } from "./launcher.ts"
 
 export type UnattendedRequest = {
   /** An existing session without a parent. */

@@ -1,9 +1,12 @@
-import { CallError } from "../../core/errors.ts"
-import type { Preparing } from "../../core/task.ts"
+import { existsSync } from "node:fs"
+import { homedir } from "node:os"
+import { dirname, join } from "node:path"
+import { CallError, messageOf } from "../../core/errors.ts"
+import type { Merge, Preparing, Work } from "../../core/task.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { capital } from "../../lib/text.ts"
-import type { CommandMarks } from "./command-marks.ts"
-import type { CommandResult } from "./run-command.ts"
+import { dataFolder } from "../record/identity.ts"
+import type { CommandMarks, CommandResult } from "./process.ts"
 
 export type ChangeStats = {
   readonly files: readonly string[]
@@ -244,3 +247,78 @@ export type PlacePorts = {
 
 /** Test hook with the name of a step at which the process is killed. */
 export type Fault = (step: string) => void
+
+/** Default of the argument `place`: the parent's folder. Tasks there have no `place` in their record. */
+export const HERE = "here"
+
+const NOTHING: ArchiveResult = { files: [], added: 0, removed: 0, submodules: [], unsaved: [] }
+
+/** Place of a task that works in its parent's folder: nothing is archived or merged. */
+const here: Place = {
+  capture: async () => undefined,
+  enter: async ({ folder }) => ({ directory: folder, preface: "" }),
+  bringIn: async () => ({ kind: "nothing" }),
+  archive: async () => NOTHING,
+  show: async () => ({ ...NOTHING, diff: "", cut: false, command: "" }),
+  merge: async () => ({ kind: "nothing" }),
+  clear: async () => [],
+  sweep: async () => [],
+  expire: async () => [],
+}
+
+export const hereKind: PlaceKind = {
+  names: [HERE],
+  described: "",
+  called: () => "",
+  remains: () => "your own folder",
+  mayHaveLeft: () => false,
+  open: async () => here,
+}
+
+export const WORKTREES = join(dataFolder(), "worktrees")
+
+/** Folder with the marks of running commands. */
+export const COMMANDS = join(dataFolder(), "commands")
+
+/** Folder with the tasks that remain to be cleaned up on hosts. */
+export const CLEANUP_QUEUE = join(dataFolder(), "hosts")
+
+/** Private folders of OpenCode and this plugin: keys, sessions, logs. */
+export const ownFolders = (): readonly string[] => {
+  const { XDG_STATE_HOME, XDG_CACHE_HOME } = process.env
+  const state = XDG_STATE_HOME || join(homedir(), ".local", "state")
+  return [dirname(dataFolder()), join(state, "opencode"), join(XDG_CACHE_HOME || join(homedir(), ".cache"), "opencode")]
+}
+
+/** Some worktree exists, so that sessions may work in other folders. */
+export const hasWorktrees = (): boolean => existsSync(WORKTREES)
+
+/** Most paths that a record contains. More would make it too large, because it is written again and again. */
+export const MOST_FILES = 100
+
+export function mergeOf(result: MergeResult): Merge {
+  const files = result.kind === "nothing" ? [] : result.files.slice(0, MOST_FILES)
+  if (result.kind === "conflict") return { kind: "conflict", files, ...(result.advice && { text: result.advice }) }
+  const { kind, submodules = [] } = result
+  return { kind, files, ...(submodules.length > 0 && { leftOut: submodules }) }
+}
+
+export const refusedMerge = (text: string): Merge => ({ kind: "refused", files: [], text })
+
+export const mergeFailure = (error: unknown): Merge => refusedMerge(messageOf(error))
+
+export function toWork(
+  { files, added, removed, submodules, held, unsaved, notes = [] }: ArchiveResult,
+  merge?: Merge,
+): Work {
+  return {
+    files: files.slice(0, MOST_FILES),
+    moreFiles: Math.max(0, files.length - MOST_FILES),
+    added,
+    removed,
+    submodules,
+    ...(held !== undefined && { held: { folder: held, because: unsaved } }),
+    ...(notes.length > 0 && { notes }),
+    ...(merge && { merge }),
+  }
+}

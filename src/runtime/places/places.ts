@@ -7,10 +7,21 @@ import { SerialQueue } from "../../lib/promises.ts"
 import { capital } from "../../lib/text.ts"
 import type { Services } from "../services.ts"
 import { autoMergeFolder, moveSessionBack, moveSessionToPlace, parentFolderOf, refuseFailedCheck } from "../sessions.ts"
-import { MOST_FILES, mergeFailure, mergeOf, refusedMerge, toWork } from "../tasks/changes.ts"
-import { HERE } from "./here.ts"
-import { kindOf, type Place, PlaceError, type PlaceKind, type PlaceRunLimits, type SharedPlaces } from "./place.ts"
-import type { CommandResult } from "./run-command.ts"
+import {
+  HERE,
+  kindOf,
+  MOST_FILES,
+  mergeFailure,
+  mergeOf,
+  type Place,
+  PlaceError,
+  type PlaceKind,
+  type PlaceRunLimits,
+  refusedMerge,
+  type SharedPlaces,
+  toWork,
+} from "./place.ts"
+import type { CommandResult } from "./process.ts"
 
 /** Automatic merge of a completed task's work. The work is checked again before the merge, and `signal` stops both. */
 export type Merging = {

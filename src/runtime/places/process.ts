@@ -1,6 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process"
+import { randomUUID } from "node:crypto"
+import { once } from "node:events"
 import { createReadStream } from "node:fs"
+import { readdir, readFile, rm } from "node:fs/promises"
 import type { Readable } from "node:stream"
+import type { CommandResult } from "../../core/ports.ts"
+import { jsonFile, jsonNames, type OwnerMark, type Ownership, readJson, writeJson } from "../../lib/atomic-file.ts"
 
 export type ProcessOptions = {
   readonly cwd: string
@@ -146,7 +151,7 @@ export function killGroup(child: ChildProcess, signal: "SIGTERM" | "SIGKILL" = "
   if (child.pid !== undefined) kill(-child.pid, signal)
 }
 
-export function kill(pid: number, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): void {
+function kill(pid: number, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): void {
   try {
     process.kill(pid, signal)
   } catch {}
@@ -155,4 +160,162 @@ export function kill(pid: number, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): vo
 function notStarted(error: unknown): ProcessEnd {
   const { code, message } = error as { code?: string; message?: string }
   return { kind: "not started", missing: code === "ENOENT", text: String(message ?? error) }
+}
+
+/**
+ * Files that mark running commands: one for each, written before the command starts and removed after it ends. All
+ * processes of a command carry the mark in their environment. After a crash, a later process finds them by the mark
+ * alone, because pids are reused.
+ */
+export type CommandMarks = Ownership & { readonly folder: string }
+
+/** Linux's process information. */
+const PROCESSES = "/proc"
+/** Environment variable inherited by all that a command starts. */
+const MARK = "SUPERAGENTS_COMMAND"
+/** Most repetitions of the search, since a process may start another one during the search. */
+const MOST_ROUNDS = 5
+
+/**
+ * Writes the mark synchronously, so that a crash leaves no unmarked command. If the write fails, the command still
+ * runs.
+ */
+function putMark({ folder, ownerMark }: CommandMarks, mark: string, command: string): void {
+  try {
+    writeJson(jsonFile(folder, mark), { keeper: ownerMark(), command })
+  } catch {
+    // A full disk must not prevent the check.
+  }
+}
+
+const takeMark = ({ folder }: CommandMarks, mark: string): Promise<void> =>
+  rm(jsonFile(folder, mark), { force: true }).catch(() => {})
+
+/** Kills commands whose own OpenCode process is gone. Returns those that were still running. Never rejects. */
+export async function endLeftovers(marks: CommandMarks): Promise<readonly string[]> {
+  const { folder, ownerMark, isOthers } = marks
+  const ended: string[] = []
+  for (const mark of await jsonNames(folder).catch(() => [])) {
+    const left = readMark(jsonFile(folder, mark))
+    if (left && (left.keeper.instance === ownerMark().instance || isOthers(left.keeper))) continue
+    if ((await killMarked(mark)) && left) ended.push(left.command)
+    await takeMark(marks, mark)
+  }
+  return ended
+}
+
+function readMark(file: string): { keeper: OwnerMark; command: string } | undefined {
+  const { keeper, command } = (readJson(file) ?? {}) as { keeper?: OwnerMark; command?: unknown }
+  return typeof keeper?.instance === "string" ? { keeper, command: String(command) } : undefined
+}
+
+/** Kills every process with the mark (Linux only); true where there was one. */
+async function killMarked(mark: string): Promise<boolean> {
+  let found = false
+  for (let round = 0; round < MOST_ROUNDS; round++) {
+    const pids = await markedWith(mark)
+    if (pids.length === 0) break
+    found = true
+    for (const pid of pids) kill(pid)
+  }
+  return found
+}
+
+async function markedWith(mark: string): Promise<number[]> {
+  const names = await readdir(PROCESSES).catch(() => [])
+  const pids = names.filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
+  const environments = pids.map((pid) => readFile(`${PROCESSES}/${pid}/environ`, "latin1").catch(() => ""))
+  const found = await Promise.all(environments)
+  return pids.filter((_, at) => found[at]?.split("\0").includes(`${MARK}=${mark}`)).map(Number)
+}
+
+export type { CommandResult } from "../../core/ports.ts"
+
+export type CommandOptions = {
+  readonly cwd: string
+  /** Time limit in ms; 0 for none. */
+  readonly timeLimit: number
+  readonly signal?: AbortSignal
+  /** Where the running command is recorded, so that a later process can kill it after a crash. */
+  readonly marks?: CommandMarks
+}
+
+/** Most bytes of output that are kept, from its end. */
+const MOST_OUTPUT_BYTES = 64_000
+/** How long to wait until the output of an ended command is closed, in ms. */
+const CLOSE_LIMIT_MS = 2000
+
+/**
+ * Runs a user's shell command without input, in its own process group. At its end the rest of the group is killed; on a
+ * stop or timeout, processes that left the group are killed, too (Linux). Never rejects.
+ */
+export async function runCommand(command: string, options: CommandOptions): Promise<CommandResult> {
+  const { cwd, timeLimit, signal, marks } = options
+  let output = Buffer.alloc(0)
+  const ended = (result: Pick<CommandResult, "exitCode" | "why">, text?: string): CommandResult => ({
+    ...result,
+    output: text ?? output.toString(),
+  })
+  if (signal?.aborted) return ended({ why: "stopped" })
+  const mark = randomUUID()
+  try {
+    if (marks) putMark(marks, mark, command)
+    const child = begin(command, cwd, mark)
+    const take = (chunk: Buffer) => {
+      output = Buffer.concat([output, chunk])
+      if (output.length > 2 * MOST_OUTPUT_BYTES) output = output.subarray(-MOST_OUTPUT_BYTES)
+    }
+    child.stdout.on("data", take)
+    child.stderr.on("data", take)
+    let why: "time" | "stopped" | undefined
+    const stop = (reason: "time" | "stopped") => {
+      why ??= reason
+      killGroup(child)
+    }
+    const timer = timeLimit > 0 ? setTimeout(() => stop("time"), timeLimit) : undefined
+    timer?.unref()
+    const aborted = () => stop("stopped")
+    signal?.addEventListener("abort", aborted)
+    const closed = once(child, "close")
+    closed.catch(() => {})
+    try {
+      const [code] = (await once(child, "exit")) as [number | null]
+      return await leave(code)
+    } finally {
+      clearTimeout(timer)
+      signal?.removeEventListener("abort", aborted)
+    }
+
+    /** Kills the rest of the group, which closes the output, and returns the result. */
+    async function leave(code: number | null): Promise<CommandResult> {
+      killGroup(child)
+      if (why !== undefined) await killMarked(mark)
+      let late: ReturnType<typeof setTimeout> | undefined
+      await Promise.race([closed, new Promise((resolve) => (late = setTimeout(resolve, CLOSE_LIMIT_MS)))])
+      clearTimeout(late)
+      child.stdout.destroy()
+      child.stderr.destroy()
+      const tail = output.subarray(-MOST_OUTPUT_BYTES).toString()
+      return why === undefined ? ended({ exitCode: code ?? 1 }, tail) : ended({ why }, tail)
+    }
+  } catch (error) {
+    return ended({ why: "not started" }, String((error as Error).message ?? error))
+  } finally {
+    if (marks) await takeMark(marks, mark)
+  }
+}
+
+/** Starts the command. stdout and stderr share one pipe, so that the order of the lines is kept. */
+const begin = (command: string, cwd: string, mark: string) =>
+  spawn("/bin/sh", ["-c", `exec 2>&1\n${command}`], {
+    cwd,
+    env: { ...process.env, [MARK]: mark },
+    detached: true,
+    stdio: ["ignore", "pipe", "pipe"],
+  })
+
+export function lastLines(text: string, most: number): string {
+  const lines = text.trimEnd().split("\n")
+  const left = lines.length - most
+  return left > 0 ? `… (${left} lines before)\n${lines.slice(-most).join("\n")}` : lines.join("\n")
 }

@@ -2,7 +2,10 @@ import { createHash } from "node:crypto"
 import { join } from "node:path"
 import type { UnverifiedRecord } from "../../core/ports.ts"
 import { readJson, writeJson } from "../../lib/atomic-file.ts"
+import { mainCheckout } from "../../lib/repository.ts"
 import { count } from "../../lib/text.ts"
+import type { MergedOptions } from "../../options/options.ts"
+import type { Connection } from "../connection.ts"
 import { dataFolder } from "./identity.ts"
 
 const MOST_TOPICS = 500
@@ -43,3 +46,34 @@ export function lossText(unverified: readonly UnverifiedRecord[], file: string, 
     : `Either ${file} was replaced, or the records were changed or imported.`
   return `${tasks} of the last days cannot be listed: this installation's key did not sign the records. ${cause} What they cost in the last 24 hours still counts for maxCostPerDay.`
 }
+
+const CHECK_OPTIONS = "superagents: check your options"
+const TURNED_ON = "superagents: what this project changes"
+
+/** Warns of wrong options, and of changes that a project makes to the user's options. */
+export function sayOptions(connection: Connection, merged: MergedOptions): void {
+  const { problems, turnedOn, widened, refused, held } = merged
+  const { opencode, worktree, directory } = connection
+  for (const message of problems) connection.warn({ title: CHECK_OPTIONS, message })
+  for (const each of held) opencode.log("info", `option ${each}`)
+  // A task's own folder has the project's configuration, and the project's instance has already warned of it.
+  const messages = connection.hasOtherOwner() ? [] : changesIn(merged)
+  if (messages.length === 0) return
+  const isNew = isNews(mainCheckout(worktree, directory), [...turnedOn, ...widened, ...refused].join(" "))
+  for (const message of messages) {
+    if (isNew) connection.warn({ title: TURNED_ON, message })
+    else opencode.log("warn", message)
+  }
+}
+
+function changesIn({ turnedOn, widened, refused }: MergedOptions): string[] {
+  const on = `This project's configuration turns on ${listed(turnedOn)}, which your own does not. Take ${turnedOn.length > 1 ? "them" : "it"} out of its opencode.json if you do not want that.`
+  const wide = `This project's configuration widens limits: ${widened.join(", ")} (0: none). What you set in your own configuration holds against them.`
+  return [...(turnedOn.length > 0 ? [on] : []), ...(widened.length > 0 ? [wide] : []), ...refused]
+}
+
+const listed = (names: readonly string[]): string =>
+  names
+    .map((name) => `"${name}"`)
+    .join(", ")
+    .replace(/, ([^,]*)$/, " and $1")

@@ -1,7 +1,8 @@
 import type { MemberState } from "../../core/group.ts"
+import { lastAnswerAt } from "../../core/outcome.ts"
 import type { Message } from "../../core/ports.ts"
 import { type ActiveRun, newRun } from "../../core/run/active-run.ts"
-import { hasBegun } from "../../core/run/progress.ts"
+import { hasBegun, withMessages } from "../../core/run/progress.ts"
 import {
   addFigures,
   type Figures,
@@ -12,7 +13,6 @@ import {
   type Task,
 } from "../../core/task.ts"
 import { type TaskEvent, transition } from "../../core/transition.ts"
-import { foreignRun, readRun, takenRun } from "../recovery/foreign.ts"
 import { ParentState, TaskHandle } from "./task-handle.ts"
 
 type Changed = (before: Task, after: Task, event: TaskEvent) => void
@@ -330,4 +330,24 @@ export class TaskStore {
   #pick(ids: Iterable<string>): Task[] {
     return [...ids].flatMap((id) => this.get(id) ?? [])
   }
+}
+
+/**
+ * Run of another process's task, as this process knows it. Undefined if the task has ended and its notification is
+ * settled.
+ */
+function foreignRun(task: Task, known: ActiveRun | undefined): ActiveRun | undefined {
+  if (!isActive(task) && !hasPendingNotification(task)) return undefined
+  if (known && known.heldBy !== "ours" && known.generation === task.run.generation) return known
+  return newRun(task, isActive(task) ? "working" : "notifying", task.run.createdAt, "foreign")
+}
+
+/** Run of a task that another process has just taken over. */
+const takenRun = (task: Task): ActiveRun => newRun(task, "working", task.run.createdAt, "foreign")
+
+/** The run updated from its session's messages. */
+function readRun(task: Task, known: ActiveRun | undefined, messages: readonly Message[]): ActiveRun {
+  const run = known ?? newRun(task, "working", 0, "foreign")
+  const fresh = newRun(task, run.stage, Math.max(task.run.createdAt, lastAnswerAt(messages)), run.heldBy)
+  return { ...fresh, orphaned: run.orphaned, observed: withMessages(fresh.observed, messages) }
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { RECORD_VERSION } from "../../../src/core/record.ts"
-import { cacheKeyInHeaders, cacheKeyInOptions } from "../../../src/opencode/cache-key.ts"
+import { cacheKeyInHeaders, cacheKeyInOptions } from "../../../src/opencode/request.ts"
 import { RECORD_KEY } from "../../../src/runtime/record/codec.ts"
 import { agent, counted, user } from "../../support/histories.ts"
 import { SIGNER } from "../../support/records.ts"

@@ -6,13 +6,16 @@ import type { RemoteSession } from "../../../src/features/hosts/remote-session.t
 import { createActions } from "../../../src/features/terminal/actions.ts"
 import { createSource } from "../../../src/features/terminal/source.ts"
 import { rowOf, stateText } from "../../../src/features/terminal/view-model.ts"
-import { decodeRequest, encodeRecord, RECORD_KEY, REQUEST_KEY } from "../../../src/runtime/record/codec.ts"
 import {
+  decodeRequest,
   decodeUiMetadata,
+  encodeRecord,
   encodeUiMetadata,
+  RECORD_KEY,
+  REQUEST_KEY,
   UI_METADATA_KEY,
   type UiMetadata,
-} from "../../../src/runtime/record/ui-metadata.ts"
+} from "../../../src/runtime/record/codec.ts"
 import type { AskOptions } from "../../../src/runtime/user-actions.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 import { ownerOf, SIGNER } from "../../support/records.ts"

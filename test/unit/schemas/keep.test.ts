@@ -13,7 +13,7 @@ import {
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
-import { ResultFolder } from "../../../src/runtime/result-folder.ts"
+import { ResultFolder } from "../../../src/runtime/answers.ts"
 import { Rig } from "../../support/rig.ts"
 
 /** Where results lie: a folder of the project, whatever links a repository brings. */

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { FEATURES } from "../../../src/features/index.ts"
-import { hereKind } from "../../../src/runtime/places/here.ts"
-import { kindOf, type PlacePorts } from "../../../src/runtime/places/place.ts"
+import { hereKind, kindOf, type PlacePorts } from "../../../src/runtime/places/place.ts"
 import { DEFAULTS } from "../../support/options.ts"
 import { Rig } from "../../support/rig.ts"
 

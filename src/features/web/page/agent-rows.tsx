@@ -1,7 +1,7 @@
 import { createMemo, createResource, For, type JSX, Show } from "solid-js"
 import { ago, formatTime, ticking } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
-import { costText, tokensText } from "../../../present/figures.ts"
+import { costText, tokensText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { refine, route } from "./navigation.tsx"

@@ -1,7 +1,7 @@
 import { createEffect, createMemo, createResource, createSignal, For, on, Show } from "solid-js"
 import { ago, dayTime, ticking } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
-import { costText, tokensText } from "../../../present/figures.ts"
+import { costText, tokensText } from "../../../present/words.ts"
 import type { AgentDetail, AgentRow } from "../wire.ts"
 import { Acts } from "./acts.tsx"
 import { Marks } from "./agent-rows.tsx"

@@ -1,5 +1,5 @@
 import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js"
-import { dayCostText } from "../../../present/figures.ts"
+import { dayCostText } from "../../../present/words.ts"
 import { api } from "./api.ts"
 import { spentOfDay } from "./money.tsx"
 import { Keys, refine, route } from "./navigation.tsx"

@@ -1,6 +1,6 @@
 import { createMemo, createRoot, For, Show } from "solid-js"
 import { clockTime, MINUTE_MS } from "../../../lib/format.ts"
-import { costText, dayCostText } from "../../../present/figures.ts"
+import { costText, dayCostText } from "../../../present/words.ts"
 import { AgentName } from "./parts.tsx"
 import { costBy, costByHour, costOfLastDay, type Sum } from "./select.ts"
 import { ended, now, running, runningNow, state } from "./state.ts"

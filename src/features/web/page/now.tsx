@@ -1,6 +1,6 @@
 import { createMemo, createSignal, For, Show } from "solid-js"
 import { clockTime } from "../../../lib/format.ts"
-import { costText } from "../../../present/figures.ts"
+import { costText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
 import { StopMany } from "./acts.tsx"
 import { GroupChoice, Groups, WorkCard } from "./agent-rows.tsx"

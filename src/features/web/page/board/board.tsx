@@ -1,7 +1,7 @@
 import { createMemo, createResource, createSignal, createUniqueId, For, Show } from "solid-js"
 import { formatTime } from "../../../../lib/format.ts"
 import { count, matches } from "../../../../lib/text.ts"
-import { costText } from "../../../../present/figures.ts"
+import { costText } from "../../../../present/words.ts"
 import type { TaskRow } from "../../board/wire.ts"
 import { Action, AgentName, Badge, createAct, GrowingList, Problem, Prose } from "../parts.tsx"
 import { now } from "../state.ts"
