@@ -1,11 +1,9 @@
 import fc from "fast-check"
 import { expect, test } from "vitest"
-import { cutText, originalLength } from "../../src/features/forks/cut.ts"
-import { digest } from "../../src/features/forks/digest.ts"
 import type { HistoryMessage, HistoryPart } from "../../src/features/forks/ports.ts"
-import { preamble } from "../../src/features/forks/preamble.ts"
+import { digest, preamble } from "../../src/features/forks/preamble.ts"
 import { guessText, sumWeights, tokensOf, weighMessage } from "../../src/features/forks/tokens.ts"
-import { type TrimLimits, trim } from "../../src/features/forks/trim.ts"
+import { cutText, originalLength, type TrimLimits, trim } from "../../src/features/forks/trim.ts"
 import { call, ESTIMATE, text } from "../support/histories.ts"
 
 const words = fc

@@ -1,6 +1,6 @@
 import type { HistoryMessage, HistoryPart } from "../../src/features/forks/ports.ts"
 import { estimating, type Meter } from "../../src/features/forks/tokens.ts"
-import type { WeighingPorts } from "../../src/features/forks/weigh.ts"
+import type { WeighingPorts } from "../../src/features/forks/trim.ts"
 
 /** Messages of a history for tests, in the words of `src/features/forks`. */
 export const text = (content: string): HistoryPart => ({ type: "text", text: content, handle: content })

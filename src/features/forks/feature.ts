@@ -60,5 +60,5 @@ export const forks: Feature = {
       ? 'Argument `fork`: "whole" is turned off (option fork.whole is "never"). Use `fork: true`.'
       : undefined,
   body: (runtime) =>
-    forkBody(runtime, async (prefixes) => (await import("./opencode/open.ts")).openForks(runtime, prefixes)),
+    forkBody(runtime, async (prefixes) => (await import("./opencode/forks.ts")).openForks(runtime, prefixes)),
 }

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto"
 import { readFileSync } from "node:fs"
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { describe, expect, test } from "vitest"
-import { byteLength, estimateTokens } from "../../../src/features/forks/estimate.ts"
+import { byteLength, estimateTokens } from "../../../src/features/forks/tokens.ts"
 
 const file = (path: string) => readFileSync(new URL(`../../../${path}`, import.meta.url), "utf8").slice(0, 100_000)
 

@@ -1,7 +1,7 @@
 import type { Message, Part } from "@opencode-ai/sdk/v2"
 import { describe, expect, test } from "vitest"
-import { forkEvents } from "../../../src/features/forks/opencode/fork-events.ts"
 import { fromHistoryPart, history, toHistoryMessage } from "../../../src/features/forks/opencode/history.ts"
+import { forkEvents } from "../../../src/features/forks/opencode/replay.ts"
 import type { HistoryPart } from "../../../src/features/forks/ports.ts"
 import type { StoredMessage } from "../../../src/opencode/messages.ts"
 

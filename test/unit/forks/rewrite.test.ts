@@ -1,6 +1,6 @@
 import type { Message, Part } from "@opencode-ai/sdk/v2"
 import { describe, expect, test } from "vitest"
-import { rewrites } from "../../../src/features/forks/opencode/fork-rewrite.ts"
+import { rewrites } from "../../../src/features/forks/opencode/copy.ts"
 import { toHistoryMessage } from "../../../src/features/forks/opencode/history.ts"
 import type { HistoryMessage } from "../../../src/features/forks/ports.ts"
 import type { StoredMessage } from "../../../src/opencode/messages.ts"

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest"
-import { digest } from "../../../src/features/forks/digest.ts"
 import type { HistoryMessage } from "../../../src/features/forks/ports.ts"
-import { type PreambleFacts, preamble } from "../../../src/features/forks/preamble.ts"
+import { digest, type PreambleFacts, preamble } from "../../../src/features/forks/preamble.ts"
 import { guessText, tokensOf } from "../../../src/features/forks/tokens.ts"
 import { agent, call, user } from "../../support/histories.ts"
 

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest"
-import { cutText, originalLength } from "../../../src/features/forks/cut.ts"
 import type { HistoryMessage } from "../../../src/features/forks/ports.ts"
-import { type TrimLimits, trim } from "../../../src/features/forks/trim.ts"
+import { cutText, originalLength, type TrimLimits, trim } from "../../../src/features/forks/trim.ts"
 import { agent, byLength, call, ESTIMATE, textsOf, user } from "../../support/histories.ts"
 
 const LIMITS = { maxToolResultChars: 1500, maxTokens: 100_000 }

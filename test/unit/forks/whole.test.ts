@@ -1,9 +1,8 @@
 import { describe, expect, test } from "vitest"
 import type { ModelFacts, Prices, Prompt } from "../../../src/core/ports.ts"
 import type { TaskDraft } from "../../../src/core/task.ts"
-import { forkContext, type WholeRequest } from "../../../src/features/forks/fork.ts"
+import { forkContext, isCheaper, type WholeRequest } from "../../../src/features/forks/fork.ts"
 import type { ForkApi, HistoryMessage, NewFork } from "../../../src/features/forks/ports.ts"
-import { isCheaper } from "../../../src/features/forks/whole.ts"
 import { messageID } from "../../../src/opencode/messages.ts"
 import { agent, call, counted, READER, user } from "../../support/histories.ts"
 

@@ -1,7 +1,9 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import type { Runtime } from "../../../core/feature.ts"
 import { type ModelFacts, type NewSession, type OpencodeApi, OpencodeError } from "../../../core/ports.ts"
 import { addBounded } from "../../../lib/cache.ts"
 import { call } from "../../../opencode/client.ts"
+import { LAUNCHING_TOOL } from "../../../opencode/convert.ts"
 import { type StoredMessage, storedMessages } from "../../../opencode/messages.ts"
 import { leaveOutStale } from "../../../opencode/request.ts"
 import type { ForkApi, HistoryMessage, NewFork, WeighedMessages } from "../ports.ts"
@@ -181,3 +183,12 @@ const shapesIn = ({ shapes }: RequestPrefix): readonly string[] =>
     .map(([, shape]) => shape)
     .slice(0, -1)
     .filter((shape) => shape !== "")
+
+export function openForks(
+  { opencode, models, options, connection }: Runtime,
+  prefixes: RequestPrefixes | undefined,
+): OpencodeForks {
+  const { client, directory } = connection as { readonly client: OpencodeClient; readonly directory: string }
+  const usual: DefaultTools = options.nativeTask ? {} : { [LAUNCHING_TOOL]: false }
+  return new OpencodeForks({ client, sessions: opencode, directory, models, prefixes, usual })
+}
