@@ -19,10 +19,13 @@ import {
   removeRemoteFolder,
   send,
 } from "../../src/features/hosts/files.ts"
-import type { FilesOrder } from "../../src/features/hosts/orders.ts"
-import { completeMarkerPath, folderIn, hostRepositoryFolders } from "../../src/features/hosts/rooms.ts"
-import { requireCheckout } from "../../src/features/worktrees/checkout.ts"
-import { readRef, writeRefs } from "../../src/features/worktrees/repository.ts"
+import {
+  completeMarkerPath,
+  type FilesOrder,
+  folderIn,
+  hostRepositoryFolders,
+} from "../../src/features/hosts/orders.ts"
+import { readRef, requireCheckout, writeRefs } from "../../src/features/worktrees/repository.ts"
 import { askIn } from "../support/far-files.ts"
 import { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"

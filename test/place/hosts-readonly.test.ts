@@ -4,8 +4,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, expect, test } from "vitest"
-import type { FilesOrder } from "../../src/features/hosts/orders.ts"
-import { folderIn, hostRepositoryFolders } from "../../src/features/hosts/rooms.ts"
+import { type FilesOrder, folderIn, hostRepositoryFolders } from "../../src/features/hosts/orders.ts"
 import { runIn } from "../support/far-shell.ts"
 
 /** Folders on a host that do not let themselves be removed, as Go's store of modules makes them; and its own git filters. */

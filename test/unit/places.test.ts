@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { beforeEach, describe, expect, test } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
-import { type PreparedWorktree, prefaceOf } from "../../src/features/worktrees/preface.ts"
+import { type PreparedWorktree, prefaceOf } from "../../src/features/worktrees/worktree.ts"
 import type {
   ArchiveResult,
   EnterRequest,

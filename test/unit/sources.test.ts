@@ -26,10 +26,10 @@ describe("core and runtime", () => {
       "src/features/rate-limits/breakers.ts #answering",
       "src/features/rate-limits/breakers.ts #breakers",
       "src/features/rate-limits/breakers.ts #failedAt",
+      "src/features/rate-limits/fallback-models.ts #refusals",
       "src/features/rate-limits/limit-notices.ts #gathering",
       "src/features/rate-limits/limit-notices.ts #queued",
       "src/features/rate-limits/limit-notices.ts #reports",
-      "src/features/rate-limits/unpaid-models.ts #refusals",
       // By agent and model: where a cache is known to be, and since when it is warm.
       "src/features/shared-cache/feature.ts #began",
       "src/features/shared-cache/feature.ts #cached",

@@ -1,15 +1,16 @@
 import { resolve } from "node:path"
+import type { Setup } from "../../app.ts"
 import type { Clock, OpencodeApi } from "../../core/ports.ts"
 import type { Processes } from "../../lib/lock.ts"
-import { isSameFolder } from "../../lib/repository.ts"
+import { isSameFolder, mainCheckout, stateFolder } from "../../lib/repository.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { Threads } from "../../runtime/connection.ts"
-import type { Signer } from "../../runtime/record/identity.ts"
+import { processLives, processMark, type Signer } from "../../runtime/record/identity.ts"
 import type { Tool } from "../../tools/tool.ts"
 import type { BoardOptions } from "./options.ts"
 import { PurseApi, PurseManager } from "./purse/purses.ts"
 import { archivedBy, type BoardChange, type BoardCommand, type CommandOf, noSuchTask, taskOf } from "./rules/command.ts"
-import type { Runs } from "./runs.ts"
+import { ManagerRuns, type Runs } from "./runs.ts"
 import { BoardScheduler } from "./scheduler.ts"
 import {
   type Actor,
@@ -37,8 +38,7 @@ import {
   toModel,
 } from "./task.ts"
 import { Conversations, ThreadMaker } from "./threads.ts"
-import { type AgentConfig, restrictTools } from "./tools/access.ts"
-import { boardTools } from "./tools/index.ts"
+import { type AgentConfig, boardTools, restrictTools } from "./tools/index.ts"
 
 export type BoardSetup = {
   readonly options: BoardOptions
@@ -300,4 +300,30 @@ export class TaskBoard implements Board {
   #tell(): void {
     for (const listener of this.#listeners) listener()
   }
+}
+
+type AppSetup = Pick<Setup, "connection" | "options" | "clock" | "manager" | "recovered"> & {
+  readonly board: BoardOptions
+}
+
+/** The project's board. Loaded only with the option `board`. */
+export function openBoard({ connection, options, clock, manager, recovered, board: own }: AppSetup): TaskBoard {
+  const { directory, worktree, opencode, signer } = connection
+  const project = mainCheckout(worktree, directory)
+  const board = new TaskBoard({
+    options: own,
+    project,
+    directory,
+    state: stateFolder(),
+    signer,
+    opencode,
+    threads: connection.threads(project),
+    runs: new ManagerRuns(manager, recovered, clock),
+    clock,
+    lastWord: options.lastWord,
+    processes: { self: processMark, isAlive: processLives },
+    isBackground: async (sessionID) => connection.requestHandler(manager).isLaunched(sessionID),
+  })
+  clock.after(0, () => void board.start())
+  return board
 }

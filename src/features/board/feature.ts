@@ -9,6 +9,6 @@ export const board: AppFeature = {
   deniedTools: ({ board: own }) => (own ? [BOARD_TOOLS] : []),
   async threads(setup) {
     const { board: own } = setup.options
-    return own && (await import("./open.ts")).openBoard({ ...setup, board: own })
+    return own && (await import("./board.ts")).openBoard({ ...setup, board: own })
   },
 }

@@ -7,15 +7,20 @@ import { finished } from "node:stream/promises"
 import { messageOf } from "../../core/errors.ts"
 import { formatInteger, oneLine } from "../../lib/text.ts"
 import { PlaceError } from "../../runtime/places/place.ts"
-import { type Checkout, gitOptions, sharedGitOptions } from "../worktrees/checkout.ts"
 import { GitError, git, gitLine, LONG_MS } from "../worktrees/git.ts"
-import { readRef, refOf } from "../worktrees/repository.ts"
+import { type Checkout, gitOptions, readRef, refOf, sharedGitOptions } from "../worktrees/repository.ts"
 import { specOf } from "../worktrees/shared-state.ts"
 import { ignoredIn } from "../worktrees/worktree.ts"
 import type { OrderResult, RunOptions } from "./fetching.ts"
 import { textOf } from "./frames.ts"
-import { type CommitResult, type FilesOrder, namesIn, parseCommitResult, parseLookResult } from "./orders.ts"
-import type { HostRepositoryFolders } from "./rooms.ts"
+import {
+  type CommitResult,
+  type FilesOrder,
+  type HostRepositoryFolders,
+  namesIn,
+  parseCommitResult,
+  parseLookResult,
+} from "./orders.ts"
 
 /** Time limit of each git command that imports a bundle, in ms. Large repositories take long. */
 const IMPORT_LIMIT_MS = 900_000

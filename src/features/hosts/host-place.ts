@@ -13,13 +13,12 @@ import {
   type WorkDiff,
 } from "../../runtime/places/place.ts"
 import type { CommandResult } from "../../runtime/places/process.ts"
-import { type Checkout, requireCheckout, treeOf } from "../worktrees/checkout.ts"
-import { readRef, writeRefs } from "../worktrees/repository.ts"
+import { type Checkout, readRef, requireCheckout, treeOf, writeRefs } from "../worktrees/repository.ts"
 import { changedBetween } from "../worktrees/shared-state.ts"
 import { NoContact } from "./connection.ts"
 import { dropIncomingRef, fetchWork, hiddenOnHost, type RepositoryHost, removeRemoteFolder, send } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
-import type { CommitResult } from "./orders.ts"
+import { type CommitResult, completeMarkerPath, folderIn, hostRepositoryFolders } from "./orders.ts"
 import {
   ensureRemoteSession,
   inContact,
@@ -31,7 +30,6 @@ import {
   workUnreachableError,
 } from "./remote-run.ts"
 import { hasRemoteWork, NO_SESSION, type RemoteSession } from "./remote-session.ts"
-import { completeMarkerPath, folderIn, hostRepositoryFolders } from "./rooms.ts"
 
 /**
  * A worktree on another machine. State and changes are kept in the local repository, as for a local worktree; the files

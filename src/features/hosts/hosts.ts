@@ -7,13 +7,13 @@ import { SerialQueue } from "../../lib/promises.ts"
 import type { PlaceEvent, RemoteActivity } from "../../runtime/places/place.ts"
 import { encodeUiMetadata, type RemoteAsk, type UiMetadata } from "../../runtime/record/codec.ts"
 import type { AskOptions } from "../../runtime/user-actions.ts"
-import { requireCheckout } from "../worktrees/checkout.ts"
+import { requireCheckout } from "../worktrees/repository.ts"
 import { Cleanup, type CleanupPorts } from "./cleanup.ts"
 import { HostConnection } from "./connection.ts"
 import type { ConnectionState } from "./connection-state.ts"
 import { BASE_URL, fetchOver, type OrderResult, type RunOptions, runOnHost, sendFilesOrder } from "./fetching.ts"
 import type { HostSettings } from "./options.ts"
-import type { FilesOrder, Hint } from "./orders.ts"
+import { type FilesOrder, folderIn, type Hint, hostRepositoryFolders } from "./orders.ts"
 import {
   NO_SESSION,
   type OpenRemote,
@@ -22,7 +22,6 @@ import {
   type RemoteSession,
   remoteSessionOf,
 } from "./remote-session.ts"
-import { folderIn, hostRepositoryFolders } from "./rooms.ts"
 
 /** Delay before a state is written, in ms. States that end sooner are never written. */
 const SETTLED_MS = 500

@@ -1,5 +1,5 @@
+import { join } from "node:path"
 import { oneLine } from "../../lib/text.ts"
-import type { HostRepositoryFolders } from "./rooms.ts"
 
 /** Orders to a relay and their results: an order is the JSON body of an `open` frame. */
 
@@ -169,3 +169,20 @@ const MOST_TIME_MS = 8.64e15
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
 const PATH = /^\/[^\u0000-\u001f]{0,1000}$/
 const isWord = (given: unknown): given is string => typeof given === "string" && /^[\w.+-]{0,100}$/.test(given)
+
+/** Folders for a repository on a host: a store of git objects, and a folder for each task. */
+export type HostRepositoryFolders = { readonly root: string; readonly store: string }
+
+export const hostRepositoryFolders = (cache: string, key: string): HostRepositoryFolders => {
+  const root = join(cache, "opencode-superagents", key)
+  return { root, store: join(root, "store") }
+}
+
+/**
+ * Path of the marker of a complete folder. In a folder without marker, missing files were never written, so that nobody
+ * has deleted them; the marker's time tells when the run began.
+ */
+export const completeMarkerPath = ({ root }: HostRepositoryFolders, taskID: string): string =>
+  join(root, "made", taskID)
+
+export const folderIn = ({ root }: HostRepositoryFolders, taskID: string): string => join(root, "work", taskID)

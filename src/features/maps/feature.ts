@@ -41,7 +41,7 @@ const items: GroupKind<ItemsPlan, ItemsResult> = {
     return `All ${result.total} items of task ${id} are valid: there is nothing to go on with. superagents_output(task_id="${id}") shows the rows; for other items or another prompt, launch a new task.`
   },
   texts: itemTexts,
-  work: async () => (await import("./ledger.ts")).itemsWork,
+  work: async () => (await import("./items.ts")).itemsWork,
 }
 
 export const maps: Feature = {

@@ -20,11 +20,9 @@ import {
   withdraw,
   withoutUnheard,
 } from "./breaker.ts"
-import { classifyRefusal } from "./classify.ts"
-import { FallbackModels, LONG_CLOSED_MS } from "./fallback-models.ts"
+import { classifyRefusal, refusalIn } from "./classify.ts"
+import { FallbackModels, LONG_CLOSED_MS, UnpaidModels } from "./fallback-models.ts"
 import { LimitNotices, notParkedText } from "./limit-notices.ts"
-import { refusalIn } from "./refusal-event.ts"
-import { UnpaidModels } from "./unpaid-models.ts"
 
 /** Requests of a task. The entry lives as long as the task's handle in the store. */
 type Requests = {

@@ -1,4 +1,5 @@
 import type { PassingKind, Refusal } from "../../core/pause.ts"
+import type { OpencodeEvent } from "../../core/ports.ts"
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../lib/format.ts"
 
 /**
@@ -247,4 +248,11 @@ function inHost({ next, attempt = 1 }: Refusal, now: number): number | undefined
   if (next === undefined) return undefined
   const own = OPENCODE_FIRST_MS * 2 ** (Math.max(1, attempt) - 1) * OPENCODE_JITTER + OPENCODE_SLACK_MS
   return next - now > own ? next : undefined
+}
+
+/** Refusal in an event; undefined for other events. */
+export function refusalIn(event: OpencodeEvent): Refusal | undefined {
+  if (event.type === "active") return event.activity.type === "retry" ? event.activity : undefined
+  if (event.type !== "error" || event.error.aborted) return undefined
+  return { message: event.error.message, ...event.refusal }
 }

@@ -2,6 +2,7 @@ import { listed } from "../../core/errors.ts"
 import type { Runtime } from "../../core/feature.ts"
 import { modelKey } from "../../core/limits.ts"
 import { isActive, isPaused, isQueued, type Model, modelOf, type Task } from "../../core/task.ts"
+import { duration } from "../../lib/format.ts"
 
 export type FallbackModelPorts = {
   /** Whether requests to a model may be sent, as far as known. */
@@ -100,5 +101,31 @@ export class FallbackModels {
     if (!model || fork?.whole) return []
     const named = (key: string) => (Object.hasOwn(fallbackModels, key) ? fallbackModels[key] : undefined)
     return named(agent) ?? named(modelKey(model)) ?? []
+  }
+}
+
+/** After a refusal for lack of credit, the model is not tried again for this long, in ms. */
+const UNPAID_MS = 60_000
+
+type Refusal = { readonly at: number; readonly why: string }
+
+/** Models whose providers refuse for lack of credit, which waiting does not change. One refusal counts for all runs. */
+export class UnpaidModels {
+  readonly #refusals = new Map<string, Refusal>()
+
+  refused(model: string, refusal: Refusal): void {
+    this.#refusals.set(model, refusal)
+  }
+
+  answered(model: string): void {
+    this.#refusals.delete(model)
+  }
+
+  /** Why a model is not used now; undefined where it may be. */
+  reason(model: string, now: number): string | undefined {
+    const { at, why } = this.#refusals.get(model) ?? { at: Number.NEGATIVE_INFINITY, why: "" }
+    if (now - at < UNPAID_MS) return `${model} refused another task ${duration(Math.max(0, now - at))} ago: ${why}`
+    this.#refusals.delete(model)
+    return undefined
   }
 }

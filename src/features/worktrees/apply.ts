@@ -17,9 +17,9 @@ import {
 import { basename, dirname, join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
 import type { Fault } from "../../runtime/places/place.ts"
-import { type Checkout, gitOptions, obstacleAbove } from "./checkout.ts"
 import { git, gitList, LONG_MS } from "./git.ts"
 import { type Change, changesBetween, EXECUTABLE, isFile, type TreeEntry } from "./objects.ts"
+import { type Checkout, gitOptions, obstacleAbove } from "./repository.ts"
 import { filesOf, withIndex } from "./snapshot.ts"
 
 /**

@@ -1,5 +1,4 @@
 import { oneLine } from "../../lib/text.ts"
-import { type Checkout, gitOptions } from "./checkout.ts"
 import { GitError, git, gitLine } from "./git.ts"
 import {
   entriesAt,
@@ -12,7 +11,7 @@ import {
   type TreeEntry,
   writeBlob,
 } from "./objects.ts"
-import { readRef, refOf } from "./repository.ts"
+import { type Checkout, gitOptions, readRef, refOf } from "./repository.ts"
 import { withIndex } from "./snapshot.ts"
 import type { Conflict, Merged, Sides } from "./three-way.ts"
 

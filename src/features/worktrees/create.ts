@@ -7,7 +7,6 @@ import { oneLine, tail } from "../../lib/text.ts"
 import type { EnterRequest, OpencodeFolder } from "../../runtime/places/place.ts"
 import { type CommandResult, lastLines, runCommand } from "../../runtime/places/process.ts"
 import { applyChanges } from "./apply.ts"
-import { type Checkout, obstacleAbove, type SourceCheckout, sourceCheckout } from "./checkout.ts"
 import { conflictCommit, unsolvedIn, withMarks } from "./conflicts.ts"
 import {
   BOUNDS,
@@ -22,8 +21,17 @@ import { activeRuns, cleanAll, heldBytes, type WorktreePorts, worktreeFolder } f
 import { bringIgnored, ignoredBeside } from "./ignored.ts"
 import { stageOf, stateToMerge } from "./merge.ts"
 import { changesBetween, missingFilterNote } from "./objects.ts"
-import type { PreparedWorktree } from "./preface.ts"
-import { readRef, refOf, sizesLock, withLock, writeRefs } from "./repository.ts"
+import {
+  type Checkout,
+  obstacleAbove,
+  readRef,
+  refOf,
+  type SourceCheckout,
+  sizesLock,
+  sourceCheckout,
+  withLock,
+  writeRefs,
+} from "./repository.ts"
 import { commitOf, filesOf, missingAtStart, stampCommit } from "./snapshot.ts"
 import { noteStash, withStashed } from "./stash.ts"
 import { aroundSubmodules, dropSubmoduleChanges, threeWay } from "./three-way.ts"
@@ -33,6 +41,7 @@ import {
   copyIgnored,
   dropMarker,
   type Marker,
+  type PreparedWorktree,
   readMarker,
   removeWorktree,
   writeMarker,

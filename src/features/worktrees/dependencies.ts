@@ -6,8 +6,8 @@ import { replaceFile } from "../../lib/atomic-file.ts"
 import { succeeds } from "../../lib/promises.ts"
 import type { OpencodeFolder } from "../../runtime/places/place.ts"
 import { outputOf, runBounded } from "../../runtime/places/process.ts"
-import { type Checkout, gitOptions, obstacleAbove } from "./checkout.ts"
 import { gitList } from "./git.ts"
+import { type Checkout, gitOptions, obstacleAbove } from "./repository.ts"
 
 /**
  * Copies ignored files that a project's tests need (packages, lock files) into a worktree. Never hard links: an agent's

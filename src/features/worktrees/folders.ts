@@ -7,10 +7,19 @@ import { jsonNames, type Ownership } from "../../lib/atomic-file.ts"
 import type { Processes } from "../../lib/lock.ts"
 import type { Fault, OpencodeFolder } from "../../runtime/places/place.ts"
 import { type CommandMarks, endLeftovers } from "../../runtime/places/process.ts"
-import { type Checkout, headOf, isAncestor, treeOf } from "./checkout.ts"
 import type { Bounds } from "./dependencies.ts"
 import { keepIgnored } from "./ignored.ts"
-import { betweenMerges, folderLock, readRef, withLock, writeRefs } from "./repository.ts"
+import {
+  betweenMerges,
+  type Checkout,
+  folderLock,
+  headOf,
+  isAncestor,
+  readRef,
+  treeOf,
+  withLock,
+  writeRefs,
+} from "./repository.ts"
 import { commitOf, filesOf } from "./snapshot.ts"
 import { type RunCheckouts, settleStash } from "./stash.ts"
 import {

@@ -4,13 +4,21 @@ import { basename, dirname, join, relative, resolve } from "node:path"
 import { z } from "zod"
 import { succeeds } from "../../lib/promises.ts"
 import { named } from "../../present/summary.ts"
-import { type Checkout, gitOptions, obstacleAbove, sharedGitOptions, treeOf } from "./checkout.ts"
 import { copiedEntriesIn, ignoredNames } from "./dependencies.ts"
 import { git, gitLine, gitList } from "./git.ts"
 import { writeBlob } from "./objects.ts"
-import type { Ignored } from "./preface.ts"
-import { readRef, refOf, writeRefs } from "./repository.ts"
+import {
+  type Checkout,
+  gitOptions,
+  obstacleAbove,
+  readRef,
+  refOf,
+  sharedGitOptions,
+  treeOf,
+  writeRefs,
+} from "./repository.ts"
 import { withIndex } from "./snapshot.ts"
+import type { Ignored } from "./worktree.ts"
 
 /**
  * Finds files that a check reads but no state contains: newly ignored files, and those of nested repositories. A run

@@ -5,20 +5,25 @@ import { CallError, listed } from "../../core/errors.ts"
 import { succeeds } from "../../lib/promises.ts"
 import type { Fault, MergeResult, SweptLeftover } from "../../runtime/places/place.ts"
 import { applyChanges, PartialExchange, PathBlocked } from "./apply.ts"
-import {
-  type Checkout,
-  gitOptions,
-  obstacleAbove,
-  requireCheckout,
-  treeOf,
-  underWay,
-  type WorkingCheckout,
-} from "./checkout.ts"
 import { unsolvedIn } from "./conflicts.ts"
 import { type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { git, gitLine, gitList } from "./git.ts"
 import { type Change, changesBetween, splitChanges } from "./objects.ts"
-import { betweenMerges, listTaskRefs, mergeLock, readRef, withLock, writeRefs } from "./repository.ts"
+import {
+  betweenMerges,
+  type Checkout,
+  gitOptions,
+  listTaskRefs,
+  mergeLock,
+  obstacleAbove,
+  readRef,
+  requireCheckout,
+  treeOf,
+  underWay,
+  type WorkingCheckout,
+  withLock,
+  writeRefs,
+} from "./repository.ts"
 import { commitOf, type Snapshot, snapshot, stampCommit } from "./snapshot.ts"
 import { threeWay, withoutSubmodules } from "./three-way.ts"
 import { readMarker } from "./worktree.ts"

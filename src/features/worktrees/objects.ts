@@ -1,8 +1,8 @@
 import { listed } from "../../core/errors.ts"
 import { named } from "../../present/summary.ts"
 import type { ChangeStats } from "../../runtime/places/place.ts"
-import { type Checkout, gitOptions, obstacleAbove } from "./checkout.ts"
 import { absentFilters, git, gitLine, gitList } from "./git.ts"
+import { type Checkout, gitOptions, obstacleAbove } from "./repository.ts"
 
 export const EXECUTABLE = "100755"
 /** Mode of a submodule's entry. */

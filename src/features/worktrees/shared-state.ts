@@ -1,11 +1,20 @@
 import type { SharedPlaces, UnchosenMember } from "../../runtime/places/place.ts"
-import { type Checkout, gitOptions, requireCheckout, sharedGitOptions } from "./checkout.ts"
 import { type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { git, gitLine, gitList } from "./git.ts"
 import { hiddenIn } from "./ignored.ts"
 import { stateToMerge } from "./merge.ts"
 import { workBetween } from "./objects.ts"
-import { dropRefs, LEFT_IN_STASH, type RefKind, readRef, writeRefs } from "./repository.ts"
+import {
+  type Checkout,
+  dropRefs,
+  gitOptions,
+  LEFT_IN_STASH,
+  type RefKind,
+  readRef,
+  requireCheckout,
+  sharedGitOptions,
+  writeRefs,
+} from "./repository.ts"
 import { filesOf } from "./snapshot.ts"
 import { readMarker } from "./worktree.ts"
 

@@ -4,10 +4,10 @@ import { access, copyFile, lstat, mkdtemp, realpath, rm, stat, utimes } from "no
 import { tmpdir } from "node:os"
 import { join, relative } from "node:path"
 import { ownFolders } from "../../runtime/places/place.ts"
-import { type Checkout, gitOptions, isAncestor, sharedGitOptions, treeOf } from "./checkout.ts"
 import { copiedEntriesIn } from "./dependencies.ts"
 import { git, gitLine, gitList, LONG_MS, retryOn } from "./git.ts"
 import { reachable } from "./objects.ts"
+import { type Checkout, gitOptions, isAncestor, sharedGitOptions, treeOf } from "./repository.ts"
 import { hasMarker } from "./worktree.ts"
 
 /** Git's message if a file vanishes while git reads it. The files are then read again. */

@@ -1,8 +1,8 @@
 import { lstat } from "node:fs/promises"
 import { join } from "node:path"
-import { type Checkout, findCheckout, gitOptions, headOf, sharedGitOptions } from "./checkout.ts"
 import { GitError, git, gitLine, gitList } from "./git.ts"
 import { changesBetween } from "./objects.ts"
+import { type Checkout, findCheckout, gitOptions, headOf, sharedGitOptions } from "./repository.ts"
 
 /**
  * Traces of work in a checkout, which show whether a stash entry was made there. Git does not record the origin, but

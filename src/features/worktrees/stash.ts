@@ -2,10 +2,19 @@ import { existsSync } from "node:fs"
 import { z } from "zod"
 import type { Processes } from "../../lib/lock.ts"
 import type { Fault } from "../../runtime/places/place.ts"
-import { type Checkout, gitOptions, sharedGitOptions, treeOf } from "./checkout.ts"
 import { git, gitLine } from "./git.ts"
 import { changesBetween } from "./objects.ts"
-import { LEFT_IN_STASH, readRef, stashLock, withLock, writeRefs } from "./repository.ts"
+import {
+  type Checkout,
+  gitOptions,
+  LEFT_IN_STASH,
+  readRef,
+  sharedGitOptions,
+  stashLock,
+  treeOf,
+  withLock,
+  writeRefs,
+} from "./repository.ts"
 import { filesOf, withIndex } from "./snapshot.ts"
 import {
   entriesMadeIn,

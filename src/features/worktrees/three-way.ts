@@ -1,6 +1,6 @@
-import { type Checkout, gitOptions } from "./checkout.ts"
 import { git, gitLine, gitList } from "./git.ts"
 import { type Change, changesBetween, entriesAt, isSubmodule, type TreeEntry } from "./objects.ts"
+import { type Checkout, gitOptions } from "./repository.ts"
 import { commitOf, withIndex } from "./snapshot.ts"
 
 const NAMES_FILE = ".gitmodules"

@@ -18,19 +18,30 @@ import {
   type WorkDiff,
 } from "../../runtime/places/place.ts"
 import { endLeftovers } from "../../runtime/places/process.ts"
-import { type Checkout, findCheckout, findWorkingCheckout, requireCheckout, sourceCheckout } from "./checkout.ts"
 import { begin, makeReady, missingContentNote, startOf } from "./create.ts"
 import { clean, cleanAll, repoWorktreesFolder, taskOf, type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { GitError } from "./git.ts"
 import { ignoredNotes } from "./ignored.ts"
 import { finishMerges, mergeFromParent, mergeIntoParent } from "./merge.ts"
 import { changesBetween, diffText, hiddenNotes, missingFilterNote, workBetween } from "./objects.ts"
-import { type PreparedWorktree, prefaceOf } from "./preface.ts"
-import { betweenMerges, dropRefs, isUnmerged, listTaskRefs, readRef, refOf, writeRefs } from "./repository.ts"
+import {
+  betweenMerges,
+  type Checkout,
+  dropRefs,
+  findCheckout,
+  findWorkingCheckout,
+  isUnmerged,
+  listTaskRefs,
+  readRef,
+  refOf,
+  requireCheckout,
+  sourceCheckout,
+  writeRefs,
+} from "./repository.ts"
 import { expireLosers, sharedIn } from "./shared-state.ts"
 import { missingAtStart, snapshot, stampCommit } from "./snapshot.ts"
 import { stashNotes, tookFromStash } from "./stash.ts"
-import { readMarker } from "./worktree.ts"
+import { type PreparedWorktree, prefaceOf, readMarker } from "./worktree.ts"
 
 const STASH_UNSEEN = "it had left work in git's stash, which its check has not seen"
 

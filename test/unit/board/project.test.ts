@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import type { BoardTask } from "../../../src/features/board/task.ts"
 import { sectionsOf, taskBlock } from "../../../src/features/board/threads.ts"
-import { restrictTools } from "../../../src/features/board/tools/access.ts"
+import { restrictTools } from "../../../src/features/board/tools/index.ts"
 import { isSameFolder, mainCheckout } from "../../../src/lib/repository.ts"
 
 let root: string

@@ -1,25 +1,31 @@
 import { z } from "zod"
-import { CallError } from "../../../core/errors.ts"
+import { CallError, listed } from "../../../core/errors.ts"
 import type { ToolResult } from "../../../core/ports.ts"
-import type { Tool } from "../../../tools/tool.ts"
+import { count, cut, oneLine } from "../../../lib/text.ts"
+import { type CallContext, defineTool, type Tool } from "../../../tools/tool.ts"
+import { BOARD_TOOLS } from "../options.ts"
 import { purseText } from "../purse/purses.ts"
 import { isSame } from "../rules/verify.ts"
-import type { Board } from "../service.ts"
+import { type Actor, type Archived, type Board, BoardError } from "../service.ts"
 import {
+  type BoardTask,
+  headOf,
   historyLimit,
   idSchema,
   line,
+  MOST_VALUE_CHARS,
   newResourceSchema,
   newSubtaskSchema,
   newTaskSchema,
   type PurseTerms,
   purseSchema,
+  shownStatus,
   stepPatchSchema,
   stepsSchema,
   taskPatchSchema,
+  toModel,
 } from "../task.ts"
-import { type AgentActor, type BoardToolPorts, boardTool } from "./access.ts"
-import { renderArchived, renderHistory, renderList, renderTask, renderWhole } from "./render.ts"
+import { beginning, linkText } from "../threads.ts"
 
 const taskID = idSchema.describe('The task\'s id, such as "5".')
 
@@ -232,3 +238,172 @@ export function boardTools(ports: BoardToolPorts): Readonly<Record<string, Tool>
   const tools = Object.assign({}, ...kinds.map((toolsOf) => toolsOf(ports))) as Record<string, Tool>
   return Object.fromEntries(Object.entries(tools).map(([name, tool]) => [`tasks_${name}`, tool]))
 }
+
+/** Texts for models. Indexes are shown wherever a further call needs them. */
+
+/** Most characters of a description, or of a step's details, where a task is not shown as a whole. */
+const MOST_TEXT_CHARS = 500
+
+/**
+ * Answer to a call that changed a task. In the task's own thread the answer is short, because the request contains the
+ * task.
+ */
+async function renderTask(board: Board, task: BoardTask, head: string, by: AgentActor): Promise<ToolResult> {
+  if (by.sessionID !== task.threadId) return renderWhole(board, task, head, MOST_TEXT_CHARS)
+  return { title: titleOf(task), output: `${head} The task as it is now stands in this request.` }
+}
+
+/** The whole task; texts longer than `most` are cut. */
+async function renderWhole(
+  board: Board,
+  task: BoardTask,
+  head = "",
+  most = Number.POSITIVE_INFINITY,
+): Promise<ToolResult> {
+  const { description, owner, createdBy, steps, resources, status, archivedAt, threadId } = task
+  const [shown, state] = [shownStatus(status), toModel(board.state(task))]
+  const subtask = await board.subtasksIn(task)
+  const detailsOf = (details: string) =>
+    details.length > most ? oneLine(details, most) : details.replaceAll("\n", "\n   ")
+  const lines = [
+    head,
+    headOf(task),
+    `Status: ${shown}${state === shown ? "" : `, ${state}`}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
+    ...(archivedAt === undefined ? [] : [`Archived: ${archivedAt}`]),
+    ...(threadId === undefined ? [] : [`Thread: ${threadId}`]),
+    ...(description === "" ? [] : [`Description:\n${beginning(description, most)}`]),
+    steps.length === 0 ? "Steps: none" : "Steps:",
+    ...steps.flatMap(({ title, details, done, taskId }, index) => [
+      `${index}. [${done ? "x" : " "}] ${oneLine(title)}${taskId === undefined ? "" : ` -> ${linkText(taskId, subtask)}`}`,
+      ...(details ? [`   ${detailsOf(details)}`] : []),
+    ]),
+    resources.length === 0 ? "Resources: none" : "Resources:",
+    ...resources.map(
+      ({ type, value, label }, index) =>
+        `${index}. ${type} ${oneLine(value, MOST_VALUE_CHARS)}${label ? ` (${oneLine(label)})` : ""}`,
+    ),
+  ]
+  return { title: titleOf(task), output: lines.filter((line) => line !== "").join("\n") }
+}
+
+const titleOf = ({ id, title }: BoardTask): string => `#${id} ${oneLine(title, 80)}`
+
+function renderArchived({ task, canceled, open }: Archived): ToolResult {
+  const named = (tasks: readonly BoardTask[]) => tasks.map(({ id, title }) => `#${id} ${oneLine(title, 60)}`).join(", ")
+  const lines = [
+    `Task #${task.id} is ${shownStatus(task.status)} and stands in history now.`,
+    ...(canceled.length > 0 ? [`Cancelled with it: ${named(canceled)}.`] : []),
+    ...(open.length > 0
+      ? [`Its subtasks go on, and nobody is told of their end: ${named(open)}. Cancel what is not needed.`]
+      : []),
+  ]
+  return { title: `#${task.id} ${shownStatus(task.status)}`, output: lines.join("\n") }
+}
+
+/** List of open tasks. `agent`: owner of all these tasks; undefined for the whole board. */
+function renderList(board: Board, tasks: readonly BoardTask[], agent?: string): ToolResult {
+  const ownerOf = ({ owner }: BoardTask) => (agent === undefined ? ` (owner ${oneLine(owner, 60)})` : "")
+  const lines = tasks.map((task) => `${row(task)} ${toModel(board.state(task))}${ownerOf(task)}`)
+  const whose = agent === undefined ? "on the board" : `of "${agent}"`
+  const none = agent === undefined ? "No task is open." : `No open task is owned by "${agent}".`
+  const head = tasks.length === 0 ? none : `${count(tasks.length, "open task")} ${whose}:`
+  const lost = board.lost().length
+  const gone = `The board's file has gone, with ${count(lost, "open task")}. A copy is kept; only the user can bring it back, by /board.`
+  return { title: count(tasks.length, "task"), output: [head, ...lines, ...(lost > 0 ? [gone] : [])].join("\n") }
+}
+
+function renderHistory(tasks: readonly BoardTask[]): ToolResult {
+  const lines = tasks.map(
+    (task) => `${row(task)} ${shownStatus(task.status)} ${task.archivedAt} (owner ${oneLine(task.owner, 60)})`,
+  )
+  return {
+    title: count(tasks.length, "task"),
+    output: tasks.length === 0 ? "No task has ended yet." : lines.join("\n"),
+  }
+}
+
+function row({ id, title, steps }: BoardTask): string {
+  const done = steps.filter((step) => step.done).length
+  return `#${id} ${cut(oneLine(title), 100)} ${steps.length === 0 ? "no plan" : `${done}/${steps.length}`}`
+}
+
+type AgentActor = Extract<Actor, { kind: "agent" }>
+
+type BoardToolPorts = {
+  readonly board: Board
+  /** Whether the session belongs to a background task, or lies below such a session. */
+  readonly isBackground: (sessionID: string) => Promise<boolean>
+}
+
+/**
+ * A tool that only the board's agents may call, and not in background tasks. Other callers get an error with the
+ * reason.
+ */
+function boardTool<Shape extends z.ZodRawShape>(
+  { board, isBackground }: BoardToolPorts,
+  tool: {
+    readonly description: string
+    readonly args: z.ZodObject<Shape>
+    readonly run: (args: z.infer<z.ZodObject<Shape>>, by: AgentActor) => Promise<ToolResult>
+  },
+): Tool {
+  const run = async (args: z.infer<z.ZodObject<Shape>>, context: CallContext) => {
+    try {
+      return await tool.run(args, await actorOf(context))
+    } catch (error) {
+      throw error instanceof BoardError ? new CallError(error.message) : error
+    }
+  }
+  const actorOf = async ({ agent, sessionID, messageID }: CallContext): Promise<AgentActor> => {
+    const agents = (await board.agents()).map(({ name }) => name)
+    if (agent === undefined || !agents.includes(agent)) {
+      const whose =
+        agents.length === 0
+          ? "The option board.agents names no agent that there is."
+          : `Its agents are: ${listed(agents, 20)}.`
+      throw new CallError(`The board is not for the agent "${agent}". ${whose} Leave the board; tell the user.`)
+    }
+    if (await isBackground(sessionID))
+      throw new CallError("The board is not for background tasks. Say in your answer what is to be put there.")
+    return { kind: "agent", agent, sessionID, messageID }
+  }
+  return defineTool({ description: tool.description, args: tool.args.shape, schema: tool.args, run })
+}
+
+type Rules = string | Record<string, unknown>
+type Agent = { hidden?: boolean; disable?: boolean; permission?: Rules } & Record<string, unknown>
+/** OpenCode's configuration of agents and permissions. */
+export type AgentConfig = { permission?: Rules; agent?: Record<string, Agent | undefined> }
+
+/** OpenCode's visible built-in agents. They exist even where the configuration does not name them. */
+const BUILT_IN = ["build", "plan", "general", "explore"]
+/** OpenCode's agent whose rules deny everything they do not name. */
+const DENIES_ALL = "explore"
+
+/**
+ * Offers the board's tools to its agents only, by permission rules in OpenCode's configuration. Must run before
+ * OpenCode creates its agents.
+ */
+export function restrictTools(config: AgentConfig, allowed: readonly string[] | null): void {
+  config.agent ??= {}
+  const agents = config.agent
+  for (const name of new Set([...BUILT_IN, ...Object.keys(agents)])) {
+    const agent = agents[name]
+    const isAllowed = !agent?.hidden && (allowed === null || allowed.includes(name))
+    const rules = asRules(agent?.permission)
+    if (!isAllowed) {
+      const { [BOARD_TOOLS]: _ours, ...others } = rules
+      agents[name] = { ...agent, permission: { ...others, [BOARD_TOOLS]: "deny" } }
+    } else if (name === DENIES_ALL || rules["*"] === "deny" || asRules(config.permission)["*"] === "deny") {
+      const { "*": all, ...others } = rules
+      agents[name] = {
+        ...agent,
+        permission: { ...(all !== undefined && { "*": all }), [BOARD_TOOLS]: "allow", ...others },
+      }
+    }
+  }
+}
+
+/** Rules as a table. The short form, a single word, becomes the rule for everything. */
+const asRules = (rules: Rules | undefined): Record<string, unknown> =>
+  typeof rules === "string" ? { "*": rules } : { ...rules }

@@ -6,15 +6,21 @@ import { pipeline } from "node:stream/promises"
 import { replaceFile } from "../../../lib/atomic-file.ts"
 import type { Processes } from "../../../lib/lock.ts"
 import { outputOf } from "../../../runtime/places/process.ts"
-import { type Checkout, gitOptions, headOf, sharedGitOptions } from "../../worktrees/checkout.ts"
 import { GitError, git, gitLine, gitList, LONG_MS } from "../../worktrees/git.ts"
 import { bringIgnored, hiddenIn, keepIgnored } from "../../worktrees/ignored.ts"
-import { readRef, refOf } from "../../worktrees/repository.ts"
+import { type Checkout, gitOptions, headOf, readRef, refOf, sharedGitOptions } from "../../worktrees/repository.ts"
 import { clearIndexFlags, commitOf, filesOf } from "../../worktrees/snapshot.ts"
 import { addWorktree, notesOf, removeFolder, removeWorktree, unlistedIn } from "../../worktrees/worktree.ts"
 import { bytesOf } from "../frames.ts"
-import type { CallEnd, CommitResult, FilesOrder, LookResult } from "../orders.ts"
-import { completeMarkerPath, folderIn, type HostRepositoryFolders } from "../rooms.ts"
+import {
+  type CallEnd,
+  type CommitResult,
+  completeMarkerPath,
+  type FilesOrder,
+  folderIn,
+  type HostRepositoryFolders,
+  type LookResult,
+} from "../orders.ts"
 import type { Call } from "./server.ts"
 
 /** Commits kept under refs of the store, so that a later launch sends only differences. */
