@@ -1,12 +1,16 @@
-import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import type { TuiDialogSelectOption, TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { QuestionInfo } from "@opencode-ai/sdk/v2"
 import type { ScrollBoxRenderable } from "@opentui/core"
 import { useTerminalDimensions } from "@opentui/solid"
 import { createSignal, onMount } from "solid-js"
-import type { Ask } from "../../core/task.ts"
+import { type Ask, isActive } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
+import { hasRemaining } from "../../present/view.ts"
 import type { Actions } from "./actions.ts"
-import { readable } from "./view-model.ts"
+import { createClock } from "./clock.ts"
+import type { Settings } from "./settings.ts"
+import type { TaskSource } from "./source.ts"
+import { inOrder, type ObservedTask, readable, rowOf, stateText } from "./view-model.ts"
 
 type Words = {
   readonly title: string
@@ -91,7 +95,7 @@ const REFUSE = { title: "Dismiss the question", value: "\u0000refuse" }
 type Answer = readonly string[] | "refused" | undefined
 
 /** Shows a child's questions in turn and sends all answers together. */
-export async function askQuestions(api: TuiPluginApi, actions: Actions, ask: Ask): Promise<void> {
+async function askQuestions(api: TuiPluginApi, actions: Actions, ask: Ask): Promise<void> {
   const questions = await actions.questionsOf(ask)
   if (!questions) return api.ui.toast({ variant: "info", message: "The question is no longer open." })
   const answers: string[][] = []
@@ -162,4 +166,213 @@ function typeAnswer(api: TuiPluginApi, question: QuestionInfo): Promise<string |
       () => resolve(undefined),
     )
   })
+}
+
+export type TasksDialogPorts = {
+  readonly api: TuiPluginApi
+  readonly source: TaskSource
+  readonly actions: Actions
+  readonly settings: () => Settings
+}
+
+/** The command `/tasks`: tasks of the current session. In a child, also the way back to its parent. */
+export async function openTasks(companion: TasksDialogPorts): Promise<void> {
+  const { api, source } = companion
+  const sessionID = currentSession(api)
+  if (!sessionID) return api.ui.toast({ variant: "info", message: "Background agents belong to a session: open one." })
+  await source.load(sessionID)
+  const parentID = source.taskIn(sessionID)?.task.parentID ?? api.state.session.get(sessionID)?.parentID
+  if (!parentID && source.tasksOf(sessionID).length === 0) {
+    return api.ui.toast({ variant: "info", message: "No background agents in this session yet." })
+  }
+  api.ui.dialog.replace(() => <TaskList companion={companion} sessionID={sessionID} parentID={parentID} />)
+  api.ui.dialog.setSize("large")
+}
+
+/** List of tasks. Rows keep their position while the list is open, and new tasks come last. */
+function TaskList(props: { companion: TasksDialogPorts; sessionID: string; parentID: string | undefined }) {
+  const { api, source, settings } = props.companion
+  const order = new Set<string>()
+  const tasks = () => {
+    const seen = new Map(inOrder(source.tasksOf(props.sessionID)).map((each) => [each.task.sessionID, each]))
+    for (const id of seen.keys()) order.add(id)
+    return [...order].flatMap((id) => seen.get(id) ?? [])
+  }
+  const running = () => tasks().filter(({ task }) => isActive(task))
+  const clock = createClock(() => running().length)
+  const options = (): TuiDialogSelectOption<string>[] => {
+    const all = [...source.all(), ...source.cleared()]
+    return [
+      ...(props.parentID ? [wayBack(api, props.parentID)] : []),
+      ...tasks().map((each) => optionOf(each, all, clock.now())),
+      ...(settings().actions && running().length > 0 ? [cancelAll(running().length)] : []),
+    ]
+  }
+  const choose = (value: string) => {
+    if (value === CANCEL_ALL) return stop(props.companion, running())
+    return value === props.parentID ? goTo(api, value) : openChoices(props.companion, value)
+  }
+  return (
+    <api.ui.DialogSelect
+      title="Background agents"
+      placeholder="Search tasks"
+      options={options()}
+      onSelect={({ value }) => choose(value)}
+    />
+  )
+}
+
+/** Value of a row that stops all tasks. No session can have this id. */
+const CANCEL_ALL = "cancel all"
+
+const cancelAll = (running: number): TuiDialogSelectOption<string> => ({
+  title: running === 1 ? "Cancel the one at work" : `Cancel all ${running} at work`,
+  description: "what they have written stays readable",
+  value: CANCEL_ALL,
+})
+
+/**
+ * Stops tasks, newest first. A task that waits for others was launched after them and is cancelled first: otherwise it
+ * would end as stranded when they end.
+ */
+function stop({ api, actions }: TasksDialogPorts, running: readonly ObservedTask[]) {
+  api.ui.dialog.clear()
+  for (const { task } of running.toReversed()) void actions.request(task.sessionID, { action: "cancel" })
+}
+
+const wayBack = (api: TuiPluginApi, parentID: string): TuiDialogSelectOption<string> => ({
+  title: "Back to the parent session",
+  description: api.state.session.get(parentID)?.title,
+  value: parentID,
+})
+
+function optionOf(seen: ObservedTask, all: readonly ObservedTask[], now: number): TuiDialogSelectOption<string> {
+  const row = rowOf(seen, all, now)
+  return {
+    title: `${row.icon ?? "⠿"} ${row.title}`,
+    description: stateText(seen, all, Date.now()),
+    footer: `${row.facts} · ${seen.task.id}`,
+    value: seen.task.sessionID,
+  }
+}
+
+type Choice = { readonly title: string; readonly description?: string; readonly run: () => void }
+
+/** Actions on a task in its current state. */
+function openChoices(companion: TasksDialogPorts, sessionID: string) {
+  const { api, source } = companion
+  const seen = source.taskIn(sessionID)
+  if (!seen) return api.ui.dialog.clear()
+  const choices = choicesFor(companion, seen)
+  api.ui.dialog.replace(() => (
+    <api.ui.DialogSelect
+      title={seen.task.description}
+      placeholder={stateText(seen, source.all(), Date.now())}
+      options={choices.map(({ title, description }, value) => ({ title, description, value }))}
+      onSelect={(option) => choices[option.value]?.run()}
+    />
+  ))
+  api.ui.dialog.setSize("large")
+}
+
+function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly Choice[] {
+  const { api, actions, settings } = companion
+  const { task, progress } = seen
+  const { sessionID } = task
+  const close = (work: () => unknown) => () => {
+    api.ui.dialog.clear()
+    work()
+  }
+  const answers = answerChoices(companion, isActive(task) ? (progress?.asks ?? []) : [])
+  const open = { title: "Open its session", run: close(() => goTo(api, sessionID)) }
+  if (isActive(task)) {
+    const tell = {
+      title: "Say something",
+      description: "it reads it at its next step",
+      run: () => openPrompt(companion, seen, "tell"),
+    }
+    const retryNow = task.run.parked && {
+      title: "Go on now",
+      description: "whatever its provider's limit",
+      run: close(() => actions.request(sessionID, { action: "unpark" })),
+    }
+    const cancel = { title: "Cancel it", run: close(() => actions.request(sessionID, { action: "cancel" })) }
+    return [
+      ...answers,
+      open,
+      { title: "Read what it has written so far", run: () => void readAnswer(companion, seen) },
+      ...(settings().actions ? [...(retryNow ? [retryNow] : []), tell, cancel] : []),
+    ]
+  }
+  const read = { title: "Read the answer", run: () => void readAnswer(companion, seen) }
+  if (!settings().actions) return [read, open]
+  const resumable = hasRemaining(task, seen.groupKind) || settings().resumable.some((status) => status === task.status)
+  return [
+    read,
+    open,
+    ...(resumable ? [{ title: "Resume it with a prompt", run: () => openPrompt(companion, seen, "resume") }] : []),
+    {
+      title: "Clear it from the list",
+      description: "its session stays",
+      run: close(() => actions.request(sessionID, { action: "clear" })),
+    },
+  ]
+}
+
+type Asking = Pick<TasksDialogPorts, "api" | "actions">
+
+export const answerChoices = (companion: Asking, asks: readonly Ask[]): readonly Choice[] =>
+  asks.map((ask) => ({
+    title: ask.kind === "permission" ? "Answer its permission question" : "Answer its question",
+    description: ask.what,
+    run: () => openAsk(companion, ask),
+  }))
+
+/** Lets the user answer a session's question. */
+function openAsk({ api, actions }: Asking, ask: Ask) {
+  if (ask.kind === "question") return void askQuestions(api, actions, ask)
+  const replies = [
+    { title: "Allow once", value: "once" },
+    { title: "Always allow", description: "until OpenCode ends", value: "always" },
+    { title: "Reject", description: "the agent's turn ends", value: "reject" },
+  ] as const
+  api.ui.dialog.replace(() => (
+    <api.ui.DialogSelect
+      title={`Permission: ${ask.what}`}
+      options={[...replies]}
+      onSelect={(option) => {
+        api.ui.dialog.clear()
+        void actions.replyTo(ask, option.value)
+      }}
+    />
+  ))
+  api.ui.dialog.setSize("large")
+}
+
+async function readAnswer({ api, actions }: TasksDialogPorts, seen: ObservedTask) {
+  const text = await actions.textOf(seen)
+  if (text === undefined) return
+  api.ui.dialog.replace(() => <AnswerDialog api={api} title={seen.task.description} text={text} />)
+  api.ui.dialog.setSize("xlarge")
+}
+
+function openPrompt({ api, actions }: TasksDialogPorts, { task }: ObservedTask, action: "resume" | "tell"): void {
+  const [title, placeholder] =
+    action === "resume" ? ["Resume", "What it shall do next"] : ["Say to", "What it shall know now"]
+  askForWords(api, {
+    title: `${title}: ${task.description}`,
+    placeholder,
+    send: (prompt) => actions.request(task.sessionID, { action, prompt }),
+  })
+}
+
+function goTo(api: TuiPluginApi, sessionID: string) {
+  api.ui.dialog.clear()
+  api.route.navigate("session", { sessionID })
+}
+
+function currentSession(api: TuiPluginApi): string | undefined {
+  const { current } = api.route
+  const sessionID = current.name === "session" && "params" in current ? current.params?.sessionID : undefined
+  return typeof sessionID === "string" ? sessionID : undefined
 }

@@ -1,7 +1,7 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { JSX } from "@opentui/solid"
 import type { createAttention } from "./attention.ts"
-import type { TasksDialogPorts } from "./tasks-dialog.tsx"
+import type { TasksDialogPorts } from "./dialogs.tsx"
 
 /** Services for the parts that other features add. */
 export type Terminal = Omit<TasksDialogPorts, "source"> & { readonly attention: ReturnType<typeof createAttention> }

@@ -5,8 +5,7 @@ import { createEffect, createMemo, createSignal, For, Index, Show } from "solid-
 import { isActive } from "../../core/task.ts"
 import type { UsageLimits } from "../../present/words.ts"
 import { createClock } from "./clock.ts"
-import type { TaskSource } from "./source.ts"
-import { createUsed } from "./use.ts"
+import { createUsed, type TaskSource } from "./source.ts"
 import { type Batch, badgeOf, barOf, belowOf, cut, type Row, type Section, sectionOf, type Tone } from "./view-model.ts"
 
 /** Width of OpenCode's sidebar, until the layout is known. */

@@ -1,5 +1,6 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
+import { type Accessor, createEffect, createMemo, untrack } from "solid-js"
 import type { GroupKind } from "../../core/feature.ts"
 import { EventReader, type RawEvent } from "../../opencode/events.ts"
 import { recordDecoder } from "../../runtime/record/codec.ts"
@@ -168,4 +169,17 @@ class Reading {
     timer.unref?.()
     this.#timers.set(sessionID, timer)
   }
+}
+
+/** Key in OpenCode's store, which all projects share. */
+export const USED_KEY = "superagents.used"
+
+/** Whether an agent was ever launched. Stored only once, because each write makes OpenCode write its whole file. */
+export function createUsed({ kv }: Pick<TuiPluginApi, "kv">, tasks: Accessor<readonly unknown[]>): Accessor<boolean> {
+  const launched = createMemo(() => tasks().length > 0)
+  const isWritten = () => kv.get(USED_KEY, false)
+  createEffect(() => {
+    if (launched() && !untrack(isWritten)) kv.set(USED_KEY, true)
+  })
+  return () => launched() || isWritten()
 }

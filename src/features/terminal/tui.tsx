@@ -5,13 +5,12 @@ import { optionsOf } from "../../options/options.ts"
 import { FEATURES } from "../index.ts"
 import { createActions } from "./actions.ts"
 import { createAttention } from "./attention.ts"
+import { openTasks, type TasksDialogPorts } from "./dialogs.tsx"
 import { openMenu } from "./menu.tsx"
 import { PARTS } from "./registry.ts"
 import { hasServerHalf, serverOptions, settingsFrom } from "./settings.ts"
 import { BackgroundAgents, Badge, FirstUse } from "./sidebar.tsx"
-import { createSource } from "./source.ts"
-import { openTasks, type TasksDialogPorts } from "./tasks-dialog.tsx"
-import { USED_KEY } from "./use.ts"
+import { createSource, USED_KEY } from "./source.ts"
 
 /** Position in the sidebar: after OpenCode's context (100) and before its todos (400). */
 const SIDEBAR_ORDER = 150

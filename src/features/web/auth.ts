@@ -4,9 +4,9 @@ import type { Clock } from "../../core/ports.ts"
 import { readJson, writeJson } from "../../lib/atomic-file.ts"
 import { DAY_MS } from "../../lib/format.ts"
 import { type Address, codeIn, macOf, randomPart, secretOf } from "./address.ts"
-import { WebError } from "./errors.ts"
-import { accessText, type Hello, type Issued, proofText, splitCredential } from "./handshake.ts"
+import { WebError } from "./http.ts"
 import type { Log } from "./ports.ts"
+import { accessText, type Hello, type Issued, proofText, splitCredential } from "./wire.ts"
 
 export type AuthPorts = {
   readonly address: Address

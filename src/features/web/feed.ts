@@ -4,8 +4,7 @@ import type { PartFeed } from "./part.ts"
 import type { Log, Source } from "./ports.ts"
 import { PARTS } from "./registry.ts"
 import { agentRow } from "./rows.ts"
-import { forget, list, object, renew, SentFacts, some } from "./sent.ts"
-import type { Delta, PageSnapshot } from "./wire.ts"
+import { type Delta, forget, list, object, type PageSnapshot, renew, SentFacts, some } from "./wire.ts"
 
 /** Changes within this time are sent together, in ms, because text of models arrives in many parts a second. */
 const GATHER_MS = 150

@@ -1,7 +1,7 @@
 import type { Context } from "hono"
 import { CallError } from "../../core/errors.ts"
 import type { TaskView } from "../../present/view.ts"
-import { WebError } from "./errors.ts"
+import { WebError } from "./http.ts"
 import { ACTS, type Agents, type PageUserActions, type Source } from "./ports.ts"
 
 /** The user's actions of a source. Throws where no plugin instance is left to carry them out. */

@@ -1,6 +1,6 @@
 import { createRoot, createSignal } from "solid-js"
 import { expect, test, vi } from "vitest"
-import { createUsed } from "../../../src/features/terminal/use.ts"
+import { createUsed } from "../../../src/features/terminal/source.ts"
 
 // In Node the package's own choice is its server build, in which effects never run.
 vi.mock("solid-js", () => vi.importActual("solid-js/dist/solid.js"))

@@ -5,7 +5,6 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { linkOf, newCode } from "../../../src/features/web/address.ts"
 import { createApp } from "../../../src/features/web/app.ts"
 import { WEB_SESSION_MS, WebSessions } from "../../../src/features/web/auth.ts"
-import { accessText } from "../../../src/features/web/handshake.ts"
 import { codeIn } from "../../../src/features/web/page/route.ts"
 import {
   enter,
@@ -14,6 +13,7 @@ import {
   type WebSession,
   webSessionOf,
 } from "../../../src/features/web/page/sign-in.ts"
+import { accessText } from "../../../src/features/web/wire.ts"
 import { HOUR_MS } from "../../../src/lib/format.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 import { addressOf, doorOf, TOKEN } from "../../support/web.ts"

@@ -1,10 +1,9 @@
 import { describe, expect, test } from "vitest"
 import { NO_USAGE, type Task } from "../../../src/core/task.ts"
 import { connect } from "../../../src/features/web/page/api.ts"
-import { hueOf } from "../../../src/features/web/page/format.ts"
-import { batchMarks, lanesOf, spanOf, ticksOf } from "../../../src/features/web/page/lanes.ts"
 import {
   highlightLines,
+  hueOf,
   isSafeLink,
   languageOf,
   markdown,
@@ -14,11 +13,15 @@ import { codeIn, hashOf, type Route, routeOf, threadCommand, threadLink } from "
 import {
   adviceFor,
   agentState,
+  batchMarks,
   costBy,
   costByHour,
   costOfLastDay,
   grouped,
+  lanesOf,
   ofLastDay,
+  spanOf,
+  ticksOf,
   waitingFor,
 } from "../../../src/features/web/page/select.ts"
 import { errorIn, type SignInResult, UntrustedServer } from "../../../src/features/web/page/sign-in.ts"

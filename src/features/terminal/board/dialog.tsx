@@ -4,9 +4,8 @@ import { budget, formatTime, spentShort } from "../../../lib/format.ts"
 import { count, oneLine } from "../../../lib/text.ts"
 import type { StoredReport } from "../../board/purse/report.ts"
 import { type BoardTask, headOf } from "../../board/task.ts"
-import { AnswerDialog, askForWords } from "../dialogs.tsx"
+import { AnswerDialog, answerChoices, askForWords } from "../dialogs.tsx"
 import { choose, type MenuRow, type Terminal } from "../menu.tsx"
-import { answerChoices } from "../tasks-dialog.tsx"
 import { type BoardSource, progressOf, purseIn, textOf } from "./source.ts"
 
 /** Services for the board's dialogs. */

@@ -3,11 +3,9 @@ import { z } from "zod"
 import { isActive, NOBODY } from "../../../core/task.ts"
 import { type Archived, type Board, USER } from "../../board/service.ts"
 import { type BoardTask, historyLimit, line, newTaskSchema, purseSchema, taskPatchSchema } from "../../board/task.ts"
-import { WebError } from "../errors.ts"
-import { bodyOf, parsed } from "../http.ts"
+import { bodyOf, parsed, WebError } from "../http.ts"
 import type { Source } from "../ports.ts"
 import { requireUserActions } from "../sources.ts"
-import { requireBoard } from "./source.ts"
 import type { Ended, PurseState, TaskList, TaskRow } from "./wire.ts"
 
 const newTask = newTaskSchema.extend({ owner: line() })
@@ -137,4 +135,16 @@ export function repliesRoutes(source: () => Source): Hono {
     return context.json(taskRow(await board.get(id), board))
   })
   return routes
+}
+
+declare module "../ports.ts" {
+  interface Source {
+    readonly board?: Board
+  }
+}
+
+/** The board of a source. Throws while the board is off. */
+function requireBoard({ board }: Source): Board {
+  if (!board) throw new WebError(404, "the board is off")
+  return board
 }

@@ -4,13 +4,22 @@ import { costText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
 import { StopMany } from "./acts.tsx"
 import { GroupChoice, Groups, WorkCard } from "./agent-rows.tsx"
-import { type Bar, batchMarks, lanesOf, spanOf, type TimelineLane, ticksOf } from "./lanes.ts"
 import { Money } from "./money.tsx"
 import { NeedsYou, needs } from "./needs.tsx"
 import { parts, partsOn } from "./page-part.ts"
 import { AgentName, Problem } from "./parts.tsx"
 import { agentLink, launchLink } from "./route.ts"
-import { agentState, ofLastDay, ranFor } from "./select.ts"
+import {
+  agentState,
+  type Bar,
+  batchMarks,
+  lanesOf,
+  ofLastDay,
+  ranFor,
+  spanOf,
+  type TimelineLane,
+  ticksOf,
+} from "./select.ts"
 import { ended, now, running, state } from "./state.ts"
 
 const STEP_MS = 5000

@@ -1,7 +1,6 @@
 import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js"
 import { ENDS, MARKS } from "../../../present/words.ts"
-import { hueOf } from "./format.ts"
-import { markdown } from "./rich-text.ts"
+import { hueOf, markdown } from "./rich-text.ts"
 import { threadCommand, threadLink } from "./route.ts"
 import type { RowTone } from "./select.ts"
 import { state } from "./state.ts"

@@ -17,6 +17,7 @@ import typescript from "highlight.js/lib/languages/typescript"
 import xml from "highlight.js/lib/languages/xml"
 import yaml from "highlight.js/lib/languages/yaml"
 import MarkdownIt from "markdown-it"
+import { oneLine } from "../../../lib/text.ts"
 
 const LANGUAGES = {
   ...{ bash, c, css, diff, go, ini, java, javascript, json },
@@ -166,3 +167,12 @@ function marked(lines: readonly PatchLine[], language: string): readonly PatchLi
   }
   return lines.map((line) => (line.kind === "@" ? line : { ...line, html: html.get(line) }))
 }
+
+/**
+ * Puts marks around text of agents or providers, so that its writing direction does not change the sentence around it.
+ */
+export const isolated = (text: string): string => `\u2068${oneLine(text)}\u2069`
+
+/** Hue for a name, one of six. These hues differ from the colours of states. */
+export const hueOf = (name: string): number =>
+  [...name].reduce((sum, letter) => (sum * 31 + (letter.codePointAt(0) ?? 0)) % 997, 7) % 6

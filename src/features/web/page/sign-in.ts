@@ -1,4 +1,4 @@
-import { accessText, type Hello, type Issued, proofText, splitCredential } from "../handshake.ts"
+import { accessText, type Hello, type Issued, proofText, splitCredential } from "../wire.ts"
 
 /** Error message of a response. */
 export async function errorIn(response: Response): Promise<string> {

@@ -5,9 +5,8 @@ import { costText } from "../../../../present/words.ts"
 import type { TaskRow } from "../../board/wire.ts"
 import { Action, AgentName, Badge, createAct, GrowingList, Problem, Prose } from "../parts.tsx"
 import { now } from "../state.ts"
-import { boardApi } from "./api.ts"
 import { COLUMNS, columnOf, statusText, taskLink, taskTexts, taskTone } from "./select.ts"
-import { board, tasks } from "./state.ts"
+import { board, boardApi, tasks } from "./state.ts"
 
 const FIRST_SHOWN = 20
 const HISTORY_SHOWN = 20

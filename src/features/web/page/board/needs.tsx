@@ -4,9 +4,8 @@ import type { TaskRow } from "../../board/wire.ts"
 import type { AgentRow } from "../../wire.ts"
 import { MessageForm } from "../form.tsx"
 import { Action, AgentName, Need, Problem } from "../parts.tsx"
-import { boardApi } from "./api.ts"
 import { isUnverified, needsOf, taskLink } from "./select.ts"
-import { board, tasks } from "./state.ts"
+import { board, boardApi, tasks } from "./state.ts"
 
 /** Rows of the needs that the board adds. */
 export function BoardNeeds(props: { asking: readonly AgentRow[] }) {
