@@ -1,9 +1,11 @@
 import { createRoot, createSignal } from "solid-js"
 import { expect, test, vi } from "vitest"
-import { createUsed } from "../../../src/features/terminal/source.ts"
 
 // In Node the package's own choice is its server build, in which effects never run.
 vi.mock("solid-js", () => vi.importActual("solid-js/dist/solid.js"))
+// Another file of tests may have loaded the module with that build.
+vi.resetModules()
+const { createUsed } = await import("../../../src/features/terminal/source.ts")
 
 test("the first use is stored once, however often the agents change", () => {
   const kept = new Map<string, unknown>()
