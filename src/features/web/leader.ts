@@ -172,10 +172,14 @@ export const urlOf = (host: string, port: number): string => `http://${host.incl
 /** Reads no more than a proof can have: whoever has the port, such as another user, may send without end. */
 async function getText(url: string, limit: number): Promise<string> {
   const { body } = await fetchDirectly(url, { signal: AbortSignal.timeout(limit), redirect: "error" })
+  const reader = body?.getReader()
   let text = ""
-  for await (const chunk of body ?? []) {
-    text += Buffer.from(chunk).toString("latin1")
-    if (text.length > PROOF_CHARS) throw new Error("This is no proof.")
+  for (let read = await reader?.read(); read?.value; read = await reader?.read()) {
+    text += Buffer.from(read.value).toString("latin1")
+    if (text.length > PROOF_CHARS) {
+      await reader?.cancel()
+      throw new Error("This is no proof.")
+    }
   }
   return text
 }
