@@ -98,16 +98,16 @@ describe("a run that goes on after a pause", () => {
   const parked = { at: NOW - 60_000, model: "mock/one", why: "its limit" }
   const admitted = at("parked", { task: { run: { parked } } }).takes({ type: "admitted" })
   const reads = (messages: readonly Message[], more: object = {}) =>
-    at("prompting", { run: { ...admitted.run, looking: true } }).takes({
+    at("working", { run: { ...admitted.run, looking: true, stage: "working" } }).takes({
       type: "looked",
       waited: false,
       found: { ...found, messages, ...more },
     })
 
   test("the step that its pause has cut off does not end the run, and a later stop does", () => {
-    expect(reads(cut(NOW - 60_000))).toMatchObject({ stage: "prompting", run: { stuckSince: NOW } })
+    expect(reads(cut(NOW - 60_000))).toMatchObject({ stage: "working", run: { stuckSince: NOW } })
     expect(reads(cut(NOW - 60_000), { busy: true })).toMatchObject({
-      stage: "prompting",
+      stage: "working",
       run: { stuckSince: undefined },
     })
     expect(reads(cut(NOW + 1)).run?.lookAt).toBe(NOW + 3001)

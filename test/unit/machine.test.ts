@@ -208,6 +208,8 @@ describe("a run's prompt", () => {
       { do: "send", message: { id: "msg_1" } },
       { do: "send", message: { id: "msg_2" } },
     ])
+    const unread = at("prompting", { run: { calls: 1, idle: true } }).takes({ type: "prompted" })
+    expect(unread).toMatchObject({ stage: "working", does: ["look"] })
     const reply = () => {}
     const told = at("prompting", { run: { calls: 1 } }).takes({ type: "tell", text: "MORE", reply })
     expect(told).toMatchObject({ does: [], run: { sentMessages: [{ held: true, expected: true }] } })
@@ -261,6 +263,18 @@ describe.each(["prompting", "working"] as const)("a look in the stage %s", (stag
     const long = looking({ sentMessages: words, missingSince: NOW - ANSWER_GRACE_MS })
     expect(long.takes({ type: "looked", waited: false, found }).stage).toBe("closing")
   })
+})
+
+test("a run whose prompt is still being sent is not stuck, however long its session is idle", () => {
+  const found = { messages: [asked()], gone: false, busy: false, openTodos: 0 }
+  const looking = at("prompting", { run: { looking: true, idle: true, stuckSince: 0 } })
+  const { stage, does, run } = looking.takes({ type: "looked", waited: false, found })
+  expect({ stage, does, stuckSince: run?.stuckSince }).toEqual({ stage: "prompting", does: [], stuckSince: undefined })
+})
+
+describe("a look at a working run", () => {
+  const found = { messages: [asked(), answer()], gone: false, busy: false, openTodos: 0 }
+  const looking = (more: object = {}) => at("working", { run: { looking: true, ...more } })
 
   test("a look sends an ignored message again and makes the agent continue after our refusal", () => {
     const passed = [asked(), asked("msg_word"), answer({ finish: "done" })]

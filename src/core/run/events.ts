@@ -240,7 +240,8 @@ function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, co
   if (replacedAt !== undefined) return stay({ ...run, stuckSince: undefined, error: undefined, lookAt: replacedAt })
   if (proven) return concluded(arrived(withReadMessages(run, messages), messages), proven, found, waited, context)
   if (gone) return end(run, DELETED, {}, context)
-  if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
+  // A prompt that OpenCode has not accepted yet may be unread, so until then idleness says nothing.
+  if (busy || run.stage === "prompting") return stay({ ...run, stuckSince: undefined, todosSince: undefined })
   // A session that stays idle for too long answers no further message, either.
   const isStuck = run.stuckSince !== undefined && context.now >= stuckUntil(run, context)
   const message = isStuck ? undefined : skippedMessage(run, messages)
@@ -250,7 +251,7 @@ function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, co
   if (!isUrged && isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, context)
   const idle = classify(messages, "idle", run.error)
   const since = run.stuckSince ?? context.now
-  const isUnbegun = !idle.proven && run.stage === "working" && !isUrged && isPromptAlone(run, messages, context)
+  const isUnbegun = !idle.proven && !isUrged && isPromptAlone(run, messages, context)
   if (isUnbegun && context.now - since >= WORD_GRACE_MS) return askToGoOn(run, messages, UNBEGUN, context)
   const lookAt = message || isUnbegun ? since + WORD_GRACE_MS : undefined
   const stuck = idle.proven ? run : { ...run, stuckSince: since, lookAt }

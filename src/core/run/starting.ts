@@ -87,7 +87,8 @@ export const prompted: Handler<"prompted"> = (given, { problem }, context) => {
     return end(run, { type: "failed", reason: { code: "host", text } }, {}, context)
   }
   // The stage changes without `moved`, so that a read of this turn that is under way still counts.
-  return release({ ...run, stage: "working" })
+  const step = release({ ...run, stage: "working" })
+  return run.idle ? andThen(step, (next) => readMessages(next, context)) : step
 }
 
 /**
