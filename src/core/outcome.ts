@@ -268,8 +268,6 @@ export const lastAnswerAt = (messages: readonly Message[]): number =>
     0,
   )
 
-/** Runs whose last message is JSON that is valid against a schema. */
-
 /** Validation result of an answer. `problems`: path and fault, never the value itself. */
 export type ValidationResult =
   | { readonly valid: true; readonly at: number; readonly length: number; readonly file?: string }

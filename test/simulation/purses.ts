@@ -172,6 +172,8 @@ export class Bursar {
   }
 }
 
+const CLEARED = "it is cleared at the screen"
+
 /** What costs something there is in no run: nobody of a board does it while it pays. */
 const UNPAID: readonly string[] = ["its user writes to it", "its session is deleted", "it is resumed at the screen"]
 
@@ -183,9 +185,14 @@ const mayCall = (world: World, { parentID }: Task): boolean => {
   return parent === undefined || isActive(parent)
 }
 
+/** Whether a limit still counts what a cleared task cost; without one, its cost goes with it. */
+const counts = ({ bursar, endOptions }: World): boolean =>
+  bursar?.isOpen === true || (endOptions.options.maxCostPerSession ?? 0) > 0
+
 const beside = (input: Input): Input => ({
   ...input,
   can: (world, task) => {
+    if (isPaid(world, task) && input.name === CLEARED && !counts(world)) return false
     if (isPaid(world, task) && UNPAID.includes(input.name)) return false
     if (isPaid(world, task) && input.name.startsWith("its parent") && !mayCall(world, task)) return false
     return input.can?.(world, task) ?? true

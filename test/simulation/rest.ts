@@ -112,12 +112,15 @@ function checkAnswer({ watch, history, opencode }: World, task: Task, told: stri
   const messages = opencode.database.sessions.get(task.sessionID)?.messages ?? []
   const since = messages.findIndex(({ id }) => id === task.run.promptID)
   let isFull = false
+  // An answer that does not read its user's latest words is none to them; what follows the compaction is.
+  let asked: string[] = []
   for (const message of since < 0 ? [] : messages.slice(since)) {
     const isByOpencode = message.parts.some(
       (part) => part.type === "compaction" || (part.type === "text" && part.continues),
     )
+    if (message.role === "user") asked = isByOpencode ? [...asked, message.id] : [message.id]
     if (message.role === "user" && !isByOpencode) isFull = false
-    isFull ||= message.role === "assistant" && message.finish === "stop" && says(message, FULL)
+    isFull ||= message.finish === "stop" && says(message, FULL) && asked.includes(message.parentID ?? "")
   }
   const answer = told.includes("You have fetched its answer already.") ? watch.fetched.get(task.id) : told
   // Of an answer that could not be read, nothing is told.
