@@ -207,6 +207,8 @@ export interface OpencodeApi {
   messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]>
   /** Last message of the session; with `isWanted`, the last message that it accepts. */
   lastMessage(sessionID: string, isWanted?: (message: Message) => boolean): Promise<Message | undefined>
+  /** Whether another process answers in the session, or has just stored a message in it. */
+  isAnsweredElsewhere(sessionID: string): Promise<boolean>
   /** Whether the message is stored with all its parts: a crash may leave a message without texts. */
   hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean>
   /** Agent and model of the last user message. Rejects as not found where the session is gone. */

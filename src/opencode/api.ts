@@ -39,6 +39,10 @@ import { OpencodeRecords } from "./records.ts"
 const KEEP_MS = 300_000
 /** Longest wait for OpenCode's event about a message that was just stored, in ms. */
 const HEARD_MS = 50
+/** Longest time in which another process may begin to answer a message that it has stored, in ms. */
+const BEGIN_MS = 2000
+/** Longest time for which an open answer counts as being written, in ms: the process that wrote it may have died. */
+const ANSWERING_MS = 300_000
 /** Most sessions that a search for records reads. */
 const MOST_SESSIONS = 5000
 
@@ -72,6 +76,7 @@ export class OpencodeHttpApi implements OpencodeApi {
   readonly #records: OpencodeRecords
   readonly #log: OpencodeLog
   readonly #clock: Clock
+  readonly #startedAt: number
   readonly #eventCache = new EventCache()
   readonly #transcripts = new Transcripts()
   readonly #agents = new Cached<readonly Agent[]>(KEEP_MS, () => this.#readAgents())
@@ -107,6 +112,7 @@ export class OpencodeHttpApi implements OpencodeApi {
     })
     this.#log = new OpencodeLog(client, clock)
     this.#clock = clock
+    this.#startedAt = clock.now()
   }
 
   /** Updates the caches from an event. `folder`: the folder from which the event comes. */
@@ -281,6 +287,15 @@ export class OpencodeHttpApi implements OpencodeApi {
     if (isWanted) return lastWanted(pagesOf(this.#client, sessionID), toMessage, isWanted)
     const page = await find("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
     return page?.[0] && toMessage(page[0])
+  }
+
+  async isAnsweredElsewhere(sessionID: string): Promise<boolean> {
+    const last = await this.lastMessage(sessionID)
+    // An open answer from before this process is most often that of a process that died.
+    if (!last || last.createdAt < this.#startedAt || last.finish || last.error) return false
+    const age = this.#clock.now() - last.createdAt
+    if (last.role === "user") return age < BEGIN_MS && this.#eventCache.partsOf(last.id) < 0
+    return age < ANSWERING_MS && !(await this.activity()).has(sessionID)
   }
 
   async hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean> {

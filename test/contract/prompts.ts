@@ -35,6 +35,18 @@ export function promptContract(driver: Driver): void {
       expect(await driver.opencode.messagesSince(sessionID, "msg_none")).toEqual([])
     })
 
+    test("an answer of this process is not taken for another's, neither while it is written nor later", async () => {
+      driver.world.onPrompt("SLOWLY", { text: "one two", chunks: 2, pace: 300 })
+      const sessionID = await driver.child()
+      const sent = await driver.send(sessionID, "SLOWLY")
+      await driver.world.eventually(async () => (await driver.opencode.activity()).has(sessionID))
+      expect(await driver.opencode.isAnsweredElsewhere(sessionID)).toBe(false)
+      await driver.answered(sent)
+      const stored = await driver.send(sessionID, "stored", { noReply: true })
+      await driver.world.eventually(() => driver.opencode.hasMessage(sessionID, stored.messageID, 1))
+      expect(await driver.opencode.isAnsweredElsewhere(sessionID)).toBe(false)
+    })
+
     test("the messages of an answered prompt carry the token counts", async () => {
       driver.world.onPrompt("COUNT", { text: "dear", usage: { input: 100, output: 20 } })
       const sessionID = await driver.child()

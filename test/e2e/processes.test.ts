@@ -3,7 +3,7 @@ import { callTool, eventually, messages, openSession, unwrap } from "../support/
 import { statuses } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { type Opencode, startOpencode } from "../support/opencode.ts"
-import { launch, notified, PACKAGE, startPlugged } from "../support/plugin.ts"
+import { gate, isNotification, launch, notified, PACKAGE, startPlugged, wakes } from "../support/plugin.ts"
 
 let model: ScriptedModel
 let opencode: Opencode
@@ -116,6 +116,30 @@ describe("two OpenCode processes on one project", () => {
       await callTool(opencode, model, session, "superagents_clear", {})
       expect(await recordIn(second, child)).toMatchObject({ task: { status: "resumed", run: { generation: 1 } } })
     } finally {
+      await second.stop()
+    }
+  })
+
+  test("tasks of two processes that end together do not both start the model of the session that launched them", async () => {
+    const session = await openSession(opencode)
+    const second = await startOpencode({ model, plugin: [[PACKAGE, {}]], home: opencode.home })
+    const door = gate()
+    const asked = () => wakes(model, session).length
+    const undo = model.use(async ({ lastUser }) => {
+      if (!lastUser.startsWith("TOGETHER")) return isNotification(lastUser) ? { text: "noted", delay: 4000 } : undefined
+      await door.opened
+      return { text: "done" }
+    })
+    try {
+      await launch(opencode, model, session, { prompt: "TOGETHER in the first process" })
+      await launch(second, model, session, { prompt: "TOGETHER in the second process" })
+      door.open()
+      await notified(opencode, session, 2)
+      const idle = async (where: Opencode) => !(session in (await unwrap(where.client.session.status())))
+      await eventually(async () => asked() > 0 && (await idle(opencode)) && (await idle(second)))
+      expect(asked()).toBeLessThan(4)
+    } finally {
+      undo()
       await second.stop()
     }
   })

@@ -22,6 +22,7 @@ const METHODS: Readonly<Record<Awaited, string>> = {
   activity: "activity",
   messagesSince: "messagesSince",
   lastMessage: "lastMessage",
+  isAnsweredElsewhere: "isAnsweredElsewhere",
   hasMessage: "hasMessage",
   persona: "persona",
   caller: "caller",

@@ -1189,3 +1189,16 @@ test("another process forgets a cleared task although its thread has another tas
   expect(known).toEqual(rig.manager.overview.list().map(({ task }) => task.id))
   expect(known).not.toContain(first)
 })
+
+test("two processes with tasks of one session do not both start its model", async () => {
+  const world = new World({ options: {}, lastWord: "obeys" })
+  const { rig, other, parent } = world
+  for (const each of [rig, other]) each.onPrompt("Task Progress", { text: "ok", delay: 300 })
+  await rig.launch({ prompt: "DO quick" })
+  await other.manager.ready(parent)
+  await other.launch({ prompt: "DO quick" }, parent)
+  await rig.clock.advance(5 * MINUTE)
+  const answers = world.opencode.stored(parent).messages.filter(({ role }) => role === "assistant")
+  expect(answers.length).toBeLessThan(5)
+  expect(world.watch.breaches).toEqual([])
+})

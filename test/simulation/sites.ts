@@ -34,6 +34,7 @@ const WORDS: Readonly<Record<string, string>> = {
   caller: "ask who calls",
   persona: "ask who speaks",
   hasMessage: "ask whether a message is there",
+  isAnsweredElsewhere: "ask whether another process answers",
   openTodos: "ask for todos",
   clearRequest: "take a request away",
   recordsSince: "read all records",

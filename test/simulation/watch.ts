@@ -204,7 +204,10 @@ export class Watch {
   /** Nothing is asked for a parked run, but by its user. */
   #checkParked({ sessionID, run }: Task): void {
     const { clock, history } = this.#world
-    if (!run.parked || (this.#userAt.get(sessionID) ?? 0) >= run.parked.at) return
+    if (!run.parked) return
+    // A run that is parked before it begins leaves the turn alone that its user has begun meanwhile.
+    const since = run.startedAt === run.parked.at ? run.createdAt : run.parked.at
+    if ((this.#userAt.get(sessionID) ?? 0) >= since) return
     if (clock.now() > Math.max(run.parked.at, this.#troubleAt) + SETTLING_MS)
       this.breach(`the model of ${history.nameOf(sessionID)} is asked while it is parked`)
   }

@@ -152,6 +152,15 @@ export class FakeApi extends FakeProcess implements OpencodeApi {
     )
   }
 
+  isAnsweredElsewhere(sessionID: string): Promise<boolean> {
+    return this.carryOut("isAnsweredElsewhere", sessionID, () => {
+      const last = this.database.sessions.get(sessionID)?.messages.at(-1)
+      if (!last || last.createdAt < this.startedAt || last.finish || last.error) return false
+      if (this.working.has(sessionID) || this.storedHere.has(last.id)) return false
+      return this.clock.now() - last.createdAt < (last.role === "user" ? 2000 : 300_000)
+    })
+  }
+
   hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean> {
     return this.carryOut("hasMessage", sessionID, () => {
       const message = this.#message(sessionID, messageID)

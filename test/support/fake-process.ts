@@ -49,6 +49,9 @@ export class FakeProcess {
   /** Turns that are about to begin, with what takes that back. */
   readonly #beginning = new Map<string, () => void>()
   readonly #turns = new Map<string, Turn>()
+  protected readonly startedAt: number
+  /** Messages whose events this process has heard. */
+  protected readonly storedHere = new Set<string>()
   /** Where sessions were moved. */
   readonly folders = new Map<string, string>()
   /** Where each turn was begun: there it goes on and is stopped, wherever its session is moved. */
@@ -57,6 +60,7 @@ export class FakeProcess {
 
   constructor({ clock, database = new FakeDatabase(), instance = "first" }: FakeApiOptions) {
     this.clock = clock.view()
+    this.startedAt = this.clock.now()
     this.database = database
     this.instance = instance
     database.living.add(instance)
@@ -231,6 +235,7 @@ export class FakeProcess {
     const stored = session.messages.find(({ id }) => id === prompt.messageID)
     const { parts, model } = this.#userMessage(prompt)
     // A message that is sent again keeps its place, and is the newest for the loop.
+    this.storedHere.add(prompt.messageID)
     if (stored) Object.assign(stored, { parts, createdAt: this.clock.now(), ...(prompt.model && { model }) })
     else session.messages.push(this.#userMessage(prompt))
     if (prompt.noReply || this.working.has(session.id)) return

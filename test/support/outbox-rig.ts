@@ -66,6 +66,8 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     /** What the text for a task waits for. */
     composing: (_id: string): Promise<unknown> => Promise.resolve(),
     handsOver: false,
+    /** Until when another process answers in the session. */
+    answeredUntil: 0,
     isLast: true,
     mayWake: true,
   }
@@ -92,6 +94,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
       if (failure) throw failure
     },
     hasMessage: async (_session: string, id: string) => world.shows && stored.has(id),
+    isAnsweredElsewhere: async () => timers.now() < world.answeredUntil,
     messagesSince: async () => {
       world.reads++
       const { since } = world

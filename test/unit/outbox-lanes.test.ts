@@ -240,6 +240,32 @@ describe("a message without a wake-up", () => {
   })
 })
 
+describe("a session in which another process answers", () => {
+  test("a wake waits until that answer has ended, and its user's undo meanwhile is respected", async () => {
+    const { clock, timers, world, outbox, told } = setUp()
+    world.answeredUntil = timers.now() + 10_000
+    outbox.post(cleanup(A))
+    await clock.advance(5000)
+    world.reverted = true
+    await clock.advance(20_000)
+    expect(told()).toEqual([])
+    world.reverted = false
+    await clock.advance(2000)
+    expect(told()).toEqual([SAID_A])
+  })
+
+  test("a message that was stored for a later wake waits for it, too", async () => {
+    const { clock, timers, world, outbox, told } = setUp()
+    outbox.post(cleanup(A, true))
+    outbox.post(cleanup(B, false))
+    world.answeredUntil = timers.now() + 10_000
+    await clock.advance(9000)
+    expect(told()).toEqual([`${SAID_A} (no reply)`])
+    await clock.advance(3000)
+    expect(told()).toEqual([`${SAID_A} (no reply)`, SAID_B])
+  })
+})
+
 describe("the wait for other tasks", () => {
   test("a message stops waiting for other tasks once another task has ended too", async () => {
     const { clock, world, outbox, told } = setUp()

@@ -321,6 +321,7 @@ export class Outbox {
       if (!this.#isOpen(parentID, lane)) return
       if (!this.#ports.mayWake(pendingWake.task)) break
       try {
+        if (await this.#isAnsweredElsewhere(parentID, lane)) continue
         await this.#sender.start(waking, lane)
         lane.waking = { ...waking, wakesAgain: pendingWake.wakesAgain ?? 0, isPassed: lane.idled }
         break
@@ -388,6 +389,16 @@ export class Outbox {
     }
   }
 
+  /**
+   * Waits a while where another process answers in this session, and returns whether it does. Two turns of one session
+   * at once would each take the other's open answer for unfinished, and ask the model without end.
+   */
+  async #isAnsweredElsewhere(sessionID: string, lane: Lane): Promise<boolean> {
+    if (!(await this.#ports.opencode.isAnsweredElsewhere(sessionID))) return false
+    await this.#pauses.in(lane, HELD_LOOK_MS)
+    return true
+  }
+
   /** Sends the notification. Returns false where the message must not be sent any more since it was composed. */
   async #tell(task: Task, item: LaneItem, lane: Lane, attempt: number): Promise<boolean> {
     const { opencode, recordDelivery } = this.#ports
@@ -397,6 +408,8 @@ export class Outbox {
       await recordDelivery(task, "confirmed", notice.handsOver)
       return true
     }
+    const mayStart = lane.items.length === 1 && (wake || lane.pendingWake !== undefined)
+    if (mayStart && (await this.#isAnsweredElsewhere(task.parentID, lane))) return false
     const persona = await this.#sender.persona(task.parentID, attempt)
     if (await this.#sender.isReverted(task.parentID)) {
       // The wait may be long: compose the message again, because there may be more to report.
