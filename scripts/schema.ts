@@ -23,10 +23,10 @@ configuration (\`~/.config/opencode\`, \`~/.opencode\`, \`OPENCODE_CONFIG\`, \`O
 \`OPENCODE_CONFIG_CONTENT\`), and merges the two:
 
 - An option that only one of the two sets has that value. Where both set it, the project's value holds.
-- The stricter of two limits or budgets holds, whoever set it: \`max…\`, \`taskTimeout\`, \`stallTimeout\`,
-  \`permissionTimeout\`, \`checkTimeout\`, \`checkRetries\`, \`schemaRetries\`, \`fork.maxTokens\`, \`each.ask\`,
-  \`each.most\`, \`board.maxConcurrentRuns\`. Of \`board.agents\` those hold that both name. The log says which of your
-  values held.
+- The stricter of two limits or budgets holds, whoever set it: \`max…\` (but not \`maxHistory\`), \`taskTimeout\`,
+  \`stallTimeout\`, \`permissionTimeout\`, \`checkTimeout\`, \`checkRetries\`, \`schemaRetries\`, \`fork.maxTokens\`, \`each.ask\`,
+  \`each.most\`, \`board.maxConcurrentRuns\`, the money of \`board.purse\`, and \`timeout\`, \`maxCost\` and \`maxConcurrent\` in
+  \`agents\`. Of \`board.agents\` those hold that both name. The log says which of your values held.
 - Only you can set \`hosts\`, or a \`board.dir\` outside the project (absolute, or \`../…\`). The plugin ignores a
   project's; the toast and the log say so, and what to do if you want it.
 - A project can turn on \`board\`, \`board.purse\`, \`web\` and \`worktree.setup\`, and \`enabled\` and
