@@ -44,7 +44,7 @@ export type Argument = {
   readonly schema: (options: Options) => z.ZodType
   /** Set if a resume takes the argument, too. */
   readonly resumes?: true
-  /** Set if the value that `read` returns is a group of the feature's kind. */
+  /** Set if the argument asks for a group of the feature's kind: `read` then returns a `GroupRequest`. */
   readonly isGroup?: true
   /** Set where a `null` in the argument's data has a meaning and is kept. */
   readonly asGiven?: true
@@ -181,8 +181,9 @@ export type FeatureBody = Partial<BlockSource> & {
    */
   beginning?(given: Readonly<Record<string, unknown>>, caller: Persona | undefined): SessionBeginning | undefined
   /**
-   * Called where a session asks for a task that it did not launch, or has no tasks. Returns the number of `tasks` that
-   * only a copied history names, and an explanation for the caller.
+   * Called where a session asks for a task that it did not launch, or has no tasks. Its history may be a copy, which a
+   * user made by OpenCode's `/fork`, and name tasks of the first session. Returns their number, and an explanation for the
+   * caller.
    */
   copied?(
     caller: Readonly<Record<"sessionID" | "messageID", string>>,
@@ -233,7 +234,7 @@ export type RequestObserver = {
   making(sessionID: string, prompt: { readonly system: readonly string[] }): void
   /** Called when the request is complete. The promise never resolves where the request must not be sent. */
   sending(sessionID: string, agent: unknown): Promise<void>
-  /** Whether the feature's own session gets the briefing for fresh agents. */
+  /** Whether this is a session of the feature whose system prompt needs the briefing for fresh agents, like a task's. */
   isBriefed(sessionID: string): boolean
 }
 
@@ -310,6 +311,7 @@ export type Runtime = {
     handle(id: string): { readonly task: Task } | undefined
     run(id: string): ActiveRun | undefined
     active(): readonly Task[]
+    /** Tasks whose sessions are still being created. */
     making(): readonly Task[]
     apply(id: string, event: Extract<TaskEvent, { type: "switched" }>, now: number): { after: Task } | undefined
   }

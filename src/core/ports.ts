@@ -5,7 +5,7 @@ import type { Ask, MessageIDFactory, Model, Task, TaskDraft, Usage } from "./tas
 
 /**
  * Interfaces that the core needs from OpenCode and the system. `opencode/` implements `OpencodeApi`,
- * `test/support/fake-api.ts` does so in memory, and one contract suite tests both.
+ * `test/support/fake-api.ts` does so in memory, and the suite in `test/contract` tests both.
  */
 
 export interface Clock {
@@ -162,7 +162,7 @@ export type NewSession = {
   readonly title: string
   readonly agent: string
   readonly model?: Model
-  /** The call named the model: another's choice must be this model or none. */
+  /** The call named the model: a remote host that lacks it must use no other. */
   readonly isModelNamed?: boolean
   readonly rules: readonly Rule[]
 }

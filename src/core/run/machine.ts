@@ -49,7 +49,7 @@ const atWork = <Here extends Stage>(here: Here) =>
 
 /**
  * State machine: the inputs that each stage allows, and the stages to which they may lead. Other inputs change nothing.
- * docs/architecture.md is drawn from this table, and a test requires that some test takes each edge.
+ * docs/machine.md is drawn from this table, and a test requires that some test takes each edge.
  */
 export const TABLE: { readonly [Here in Stage]: Row } = {
   creating: { begin: ["queued", "held", "preparing", "prompting", "working"], tell: ["creating"], end: ["closing"] },
