@@ -250,7 +250,10 @@ export type Pauser = {
    * it, a session that is to be woken would ask.
    */
   limitOf(model: Model, task?: Task): PauseView | undefined
-  /** Called before a launch or a resume. Returns why no run may begin with this model, not even later. */
+  /**
+   * Called before a launch or a resume. Returns why a run with this model is refused where it could also wait: waiting
+   * would not help. Undefined where it may begin or wait.
+   */
   refusesModel(model: Model): string | undefined
   /**
    * Called for a paused run whose process died. The result is called once this process has the run; undefined ends the
