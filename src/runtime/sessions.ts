@@ -167,7 +167,7 @@ export async function continuation(
   const { id, run } = task
   const last = await opencode.lastMessage(task.sessionID, ({ role }) => role === "user").catch(() => undefined)
   if (!last || last.id === run.promptID) return undefined
-  const messageID = opencode.messageID("word", id, run.generation, clock.now())
+  const messageID = opencode.messageID("parked", id, run.generation, clock.now())
   const text = [`${AUTOMATIC} ${GO_ON}`, preface].filter((each) => each !== "").join("\n\n")
   return { ...followUpPrompt(task, { id: messageID, text }), again: true }
 }

@@ -1202,3 +1202,19 @@ test("two processes with tasks of one session do not both start its model", asyn
   expect(answers.length).toBeLessThan(5)
   expect(world.watch.breaches).toEqual([])
 })
+
+test("the message with which a run goes on after a pause does not take the place of a word of the same moment", async () => {
+  const world = new World({ options: {}, lastWord: "obeys" })
+  const { rig, provider, parent } = world
+  provider.close(8000, true)
+  const { id, sessionID } = await rig.launch({ prompt: "DO quick" })
+  await rig.clock.until(() => rig.task(id).run.parked !== undefined)
+  await rig.manager.tell(id, "AN EARLIER WORD", rig.caller)
+  await rig.clock.advance(100)
+  provider.open()
+  void rig.manager.tell(id, "THE WORD", rig.caller)
+  await rig.manager.unpark(id, parent)
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id).status).toBe("completed")
+  expect(JSON.stringify(world.opencode.stored(sessionID).messages)).toContain("THE WORD")
+})
