@@ -26,6 +26,12 @@ export type Waiting = { readonly signal?: AbortSignal }
 const isLeft = (task: Task): task is Task & { readonly outcome: Outcome } =>
   !isActive(task) && task.outcome !== undefined && holdsPlace(task)
 
+/** The task without what its note says of work that was not archived. */
+function withoutOwed<Of extends Task>(task: Of): Of {
+  const { outcome } = task
+  return { ...task, outcome: outcome && { ...outcome, note: outcome.note?.split(OWED)[0]?.trim() || undefined } }
+}
+
 const isCut = (error: unknown): error is PlaceError => error instanceof PlaceError && error.code === "host"
 
 type ArchivePorts = {
@@ -58,11 +64,18 @@ export class Archive {
       await this.#ports.closed(id)
       const task = store.get(id)
       if (!task || isActive(task) || store.isForeign(id)) continue
-      await this.settle(task).catch((error) =>
-        opencode.log("warn", "work could not be merged", { task: id, error: messageOf(error) }),
-      )
+      await this.settle(task)
+        .catch((error) => this.#stillLeft(task, error))
+        .catch((error) => opencode.log("warn", "work could not be merged", { task: id, error: messageOf(error) }))
     }
     for (const id of groupIDs) await this.#archiveOthers(id)
+  }
+
+  /** Says of an ended task why its work still lies in its place. */
+  async #stillLeft(task: Task, error: unknown): Promise<void> {
+    const { found } = this.#ports.places.notArchived(withoutOwed(task), error)
+    const now = this.#services.store.get(task.id) ?? task
+    if (isLeft(now)) await this.#record(now, { ...now.outcome, ...found })
   }
 
   /** Archives work of members that was still missing when the chosen member's work was merged. */
@@ -98,8 +111,7 @@ export class Archive {
     // Meanwhile the work may have been archived, or the task resumed.
     const now = store.get(task.id) ?? task
     if (!kept || !isLeft(now)) return now
-    const note = now.outcome.note?.split(OWED)[0]?.trim() || undefined
-    return this.#record(now, { ...now.outcome, note, ...kept })
+    return this.#record(now, { ...withoutOwed(now).outcome, ...kept })
   }
 
   async #archive(task: Task): Promise<Partial<Outcome>> {
