@@ -221,18 +221,25 @@ export class FarMachine {
 /** Folders there: without contact none is entered or put away. */
 class FarPlaces extends SimulatedPlaces {
   readonly #far: FarMachine
-  readonly #wait: PlacePorts["wait"]
+  readonly #ports: PlacePorts
 
   constructor(far: FarMachine, ports: PlacePorts) {
     super(ports, far.archive)
     this.#far = far
-    this.#wait = ports.wait
+    this.#ports = ports
+  }
+
+  /** What a process waits for never comes once it has died. */
+  async #waits(wait: Promise<unknown>): Promise<void> {
+    const own = this.#ports.process()
+    await wait
+    if (this.#ports.process() !== own) await new Promise(() => {})
   }
 
   override async enter(request: EnterRequest) {
     const over = new AbortController()
     const signal = AbortSignal.any([over.signal, ...(request.signal ? [request.signal] : [])])
-    await Promise.race([this.#far.reached(signal), this.#wait(this.#far.patience, signal)])
+    await this.#waits(Promise.race([this.#far.reached(signal), this.#ports.wait(this.#far.patience, signal)]))
     over.abort()
     if (request.signal?.aborted) throw new CallError("It was stopped.")
     if (!this.#far.isReached) throw new PlaceError(`${FAR} could not be reached`, "host")
@@ -249,7 +256,7 @@ class FarPlaces extends SimulatedPlaces {
   }
 
   override async run(taskID: string, command: string, limits: PlaceRunLimits) {
-    await this.#far.reached(limits.signal)
+    await this.#waits(this.#far.reached(limits.signal))
     return super.run(taskID, command, limits)
   }
 

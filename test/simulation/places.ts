@@ -18,6 +18,8 @@ export type PlacePorts = {
   readonly breach: (what: string) => void
   /** Resolves when so much time has passed, or this fires. */
   readonly wait: (ms: number, signal: AbortSignal) => Promise<void>
+  /** The OpenCode of now: another one after a restart. */
+  readonly process: () => object
   /** Somebody has asked for this task's work. */
   readonly isAskedFor: (taskID: string) => boolean
   /** Where the task's session lies. */

@@ -172,8 +172,6 @@ export class Bursar {
   }
 }
 
-const CLEARED = "it is cleared at the screen"
-
 /** What costs something there is in no run: nobody of a board does it while it pays. */
 const UNPAID: readonly string[] = ["its user writes to it", "its session is deleted", "it is resumed at the screen"]
 
@@ -192,7 +190,7 @@ const counts = ({ bursar, endOptions }: World): boolean =>
 const beside = (input: Input): Input => ({
   ...input,
   can: (world, task) => {
-    if (isPaid(world, task) && input.name === CLEARED && !counts(world)) return false
+    if (isPaid(world, task) && /\bclear/.test(input.name) && !counts(world)) return false
     if (isPaid(world, task) && UNPAID.includes(input.name)) return false
     if (isPaid(world, task) && input.name.startsWith("its parent") && !mayCall(world, task)) return false
     return input.can?.(world, task) ?? true

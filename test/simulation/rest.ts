@@ -176,8 +176,11 @@ async function checkQuiet(world: World): Promise<void> {
     })
     await each.settle()
     if (!isSettled) watch.breach(`something of ${who} is still under way`)
+    // In a group's own session only its user has a turn, which may hang.
+    const groups = new Set(world.tasks.flatMap(({ sessionID, group }) => (group ? sessionID : [])))
     for (const [session] of each.opencode.activityNow)
-      if (each.opencode.database.sessions.has(session)) watch.breach(`${history.nameOf(session)} is still at work`)
+      if (each.opencode.database.sessions.has(session) && !groups.has(session))
+        watch.breach(`${history.nameOf(session)} is still at work`)
     for (const ask of watch.lostQuestion ? [] : each.opencode.questions)
       if (isRuns(each.manager.taskIn(ask.sessionID)?.task, ask))
         watch.breach(`a question of ${history.nameOf(ask.sessionID)} is still open`)

@@ -170,13 +170,14 @@ export class Watch {
 
   /** A model is asked for its next step. */
   requested(rig: Rig, sessionID: string): void {
-    const { manager } = rig
     this.figures.requests++
     this.#checkCircles()
+    // Another machine goes on while the process that would stop its agents is dead.
+    if (rig.opencode.isDead) return
     const { clock, history } = this.#world
     const now = clock.now()
     if (this.isHeld) this.#troubleAt = Math.max(this.#troubleAt, now)
-    const task = manager.taskIn(sessionID)?.task
+    const task = this.#ownedIn(sessionID) ?? rig.manager.taskIn(sessionID)?.task
     const isSilenced = this.isSilent(sessionID) && this.#heardIt(rig) && !this.stoppedLate.has(sessionID)
     if (isSilenced && now > this.#troubleAt + SETTLING_MS)
       this.breach(`the model of ${history.nameOf(sessionID)} is asked after its user's ESC`)
@@ -185,6 +186,15 @@ export class Watch {
     if (!task || isActive(task) || this.isUsers(task)) return
     const ended = Math.max(task.run.endedAt ?? 0, this.#troubleAt)
     if (now > ended + SETTLING_MS) this.breach(`the model of ${history.nameOf(sessionID)} is asked after its end`)
+  }
+
+  /** A session's task as the process that runs it knows it: what another one knows may be old. */
+  #ownedIn(sessionID: string): Task | undefined {
+    for (const { manager } of [this.#world.rig, this.#world.other]) {
+      const task = manager.taskIn(sessionID)?.task
+      if (task && !manager.overview.isForeign(task.id)) return task
+    }
+    return undefined
   }
 
   /** Its tasks record that its user has stopped it, once they had the time to. */

@@ -257,6 +257,7 @@ export class World {
       carryOut: <Result>(method: string, taskID: string, work: () => Result | Promise<Result>) =>
         rig().opencode.carryOut(method, sessionOf(taskID), work),
       breach: (what: string) => this.watch.breach(what),
+      process: () => rig().opencode,
       wait: (ms: number, signal: AbortSignal) =>
         new Promise<void>((resolve) => {
           const over = () => {

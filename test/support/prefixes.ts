@@ -57,7 +57,13 @@ const isSame = (before: string, now: string | undefined, { sinceUser }: ModelReq
 
 const BLOCK = /<Task id=.*<\/Task>/
 
-const unmarked = (key: string, value: unknown) => (key === "cache_control" ? undefined : value)
+/** OpenCode writes the date into its system prompt, which changes at midnight. */
+const DATE = /Today's date: [\w ]+/
+
+const unmarked = (key: string, value: unknown) => {
+  if (typeof value === "string") return value.replace(DATE, "")
+  return key === "cache_control" ? undefined : value
+}
 
 /** In plan mode, and after it, OpenCode moves a reminder with every request: its own prefix ends there. */
 const isPlanned = ({ userTexts }: ModelRequest): boolean =>
