@@ -29,7 +29,11 @@ const CHANGES: Readonly<Record<string, string>> = {
   empty: ANOTHER_MODEL,
 }
 /** Sources of limits that a new task would meet as well, as a reason names them. */
-const USERS_LIMIT = /\(option max(?:Cost|Tokens)Per(?:Session|Day)\)|\(tasks_purse\)/
+const USERS_LIMIT = /\boption max(?:Cost|Tokens)Per(?:Session|Day)\b|\(tasks_purse\)/
+/** Limit that counts all runs of a task, so that only a new task may begin. */
+const TASKS_LIMIT = /\boption maxCostPerTask\b/
+/** End of a reason that says itself how to go on. */
+const SAYS_HOW = /\b(?:start|launch) a new (?:superagents_task instead|task)\.$/i
 
 const isUsersLimit = ({ code, text }: Reason): boolean =>
   code === "purse" || (code === "budget" && USERS_LIMIT.test(text))
@@ -44,7 +48,9 @@ export type MayDo = { readonly resumable?: readonly string[]; readonly allowMode
 function adviceOn(task: Task, { reason, work }: Outcome, kind: Kind, may: MayDo): string[] {
   const { id, status, member, place, run } = task
   if (!reason || neverBegan(reason) || (member && kind?.picksOne) || status !== "error") return []
-  if (isUsersLimit(reason)) return ["Only the user can raise this limit."]
+  if (SAYS_HOW.test(reason.text)) return []
+  const isSpent = reason.code === "budget" && TASKS_LIMIT.test(reason.text)
+  if (isUsersLimit(reason) || (kind && isSpent)) return ["Only the user can raise this limit."]
   const advice = kind?.texts.advice(task, reason)
   if (kind) return advice === undefined ? [] : [advice]
   const { code } = reason
@@ -53,7 +59,7 @@ function adviceOn(task: Task, { reason, work }: Outcome, kind: Kind, may: MayDo)
   const change = wanted === ANOTHER_MODEL && !allowModelOverride ? "" : wanted
   const isUnbegun = run.startedAt === undefined || code === "place"
   const start = code === "place" ? "Correct that, then" : "To go on:"
-  if (resumable.includes(status) && code !== "limit" && !(isUnbegun && run.generation === 0)) {
+  if (resumable.includes(status) && code !== "limit" && !isSpent && !(isUnbegun && run.generation === 0)) {
     const resume = `${start} superagents_task(resume="${id}", prompt) asks it again`
     return [
       change === ANOTHER_MODEL
@@ -61,7 +67,7 @@ function adviceOn(task: Task, { reason, work }: Outcome, kind: Kind, may: MayDo)
         : `${resume}${change}; it remembers its work.`,
     ]
   }
-  if (isUnbegun) return [`It did nothing. ${start} launch it again${change}.`]
+  if (isUnbegun) return [`${run.generation > 0 ? "This run" : "It"} did nothing. ${start} launch it again${change}.`]
   // A new worktree does not have changes that were not merged.
   const isThere = place === undefined || work?.merge?.kind === "merged"
   return [`${start} launch the task again${change}${isThere ? ", and tell the agent what is done already" : ""}.`]

@@ -1,7 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { classify } from "../../src/core/outcome.ts"
 import { NO_RECEIPT } from "../../src/core/receipt.ts"
-import { isUnmerged, type Reason, type Task, type Work } from "../../src/core/task.ts"
+import { spendingRules, spentText } from "../../src/core/spending.ts"
+import { isUnmerged, NO_USAGE, type Reason, type Task, type Work } from "../../src/core/task.ts"
 import { summaryOf as summaryWith } from "../../src/present/summary.ts"
 import { groupKindOf } from "../support/groups.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
@@ -24,6 +25,12 @@ const RESUMED = `${RESUME}; it remembers its work.`
 const MORE = `${RESUME}${COST}; it remembers its work.`
 const OR_MODEL = `${RESUME}; or launch it again${MODEL}.`
 const NOT_YET = 'Not merged yet: superagents_task(merge="bg_aaaaaaaa") brings it into your files.'
+
+/** Reason of a run that stopped at the limit of this option. */
+const spent = (option: string): string => {
+  const rule = spendingRules({}).find(({ source }) => source === `option ${option}`)
+  return `Stopped: ${rule && spentText(rule, { ...NO_USAGE, input: 110, cost: 1.1 }, 1)}.`
+}
 
 test("a failed map names the resume that reruns invalid items, and a try names its group's merge", () => {
   const of = { of: "bg_map", nth: 0, run: 0, caller: "p", under: "p" }
@@ -55,13 +62,16 @@ test.each<[Reason["code"], string, string, string]>([
     `To go on: launch the task again${COST}, and tell the agent what is done already.`,
     MORE,
   ],
+  ["budget", spent("maxCostPerTask"), "To go on: launch the task again, and tell the agent what is done already.", ""],
   [
-    "budget",
-    "(option maxCostPerTask)",
+    "tokens",
+    spent("maxTokensPerTask"),
     "To go on: launch the task again, and tell the agent what is done already.",
     RESUMED,
   ],
-  ["budget", "(option maxTokensPerSession)", "Only the user can raise this limit.", ""],
+  ["budget", spent("maxTokensPerSession"), "Only the user can raise this limit.", ""],
+  ["budget", spent("maxCostPerSession"), "Only the user can raise this limit.", ""],
+  ["budget", spent("maxCostPerDay"), "Only the user can raise this limit.", ""],
   ["purse", "over", "Only the user can raise this limit.", ""],
   ["place", "no git", "It did nothing. Correct that, then launch it again.", ""],
 ])("a run that failed by %s (%s) is given advice that can succeed", (code, text, anew, resumed) => {
@@ -73,6 +83,23 @@ test.each<[Reason["code"], string, string, string]>([
   expect(ownModel).not.toContain("model")
 })
 
+test.each([
+  "The work of task bg_aaaaaaaa is no longer kept in this repository, so it cannot be resumed. Start a new superagents_task instead.",
+  "The rows of its items in /rows are gone, or not whole: nobody knows what is missing. Launch a new task.",
+])("a reason that says how to go on is followed by no other advice: %s", (text) => {
+  const team = { kind: "each", prompt: "", total: 2, timeout: 0, file: "/rows" } as const
+  const ends = { status: "error", outcome: outcomeOf({ reason: { code: "place", text } }) } as const
+  for (const task of [taskOf({ ...ends, run: { generation: 1 } }), taskOf({ ...ends, group: team })])
+    expect(summaryOf(task, ["error"])).toEqual([`Reason: ${text}`])
+})
+
+test("a map that used up the budget of its task cannot go on by a resume, which the budget would refuse", () => {
+  const team = { kind: "each", prompt: "", total: 2, timeout: 0, file: "/rows" } as const
+  const reason = { code: "budget", text: spent("maxCostPerTask") } as const
+  const task = taskOf({ status: "error", group: team, outcome: outcomeOf({ reason }) })
+  expect(summaryOf(task).at(-1)).toBe("Only the user can raise this limit.")
+})
+
 test("a run that never began has done nothing, and a later run without a place is resumed", () => {
   const reason = { code: "provider", text: "Not begun: no credit" } as const
   const unbegun = taskOf({ status: "error", outcome: outcomeOf({ reason }), run: { startedAt: undefined } })
@@ -80,6 +107,7 @@ test("a run that never began has done nothing, and a later run without a place i
   const place = { code: "place", text: "no git" } as const
   const later = taskOf({ status: "error", outcome: outcomeOf({ reason: place }), run: { generation: 1 } })
   expect(summaryOf(later, ["error"]).at(-1)).toBe(RESUMED.replace("To go on:", "Correct that, then"))
+  expect(summaryOf(later).at(-1)).toBe("This run did nothing. Correct that, then launch it again.")
 })
 
 test("unmerged work of a failed task is not called good, and a new task is not told of it", () => {
