@@ -353,18 +353,10 @@ const nearness = ({ text }: Reason): string =>
  */
 export function endAfter(ending: Ending, lastWord: LastWord | undefined, messages: readonly Message[]): Ending {
   if (!lastWord || lastWord.state === "requested" || ending.type !== "completed") return ending
-  const { code, text } = lastWord.reason
   // Text from before the request is not the run's last word.
-  if (
-    answerText(
-      withoutCompaction(messages)
-        .filter(({ role }) => role === "assistant")
-        .slice(-1),
-    ) === ""
-  )
-    return { type: "failed", reason: lastWord.reason, at: ending.at }
-  const reason = { code, text: `${text.replace(/\.$/, "")}; its last word is below.` }
-  return { type: "failed", reason, at: ending.at, saidLastWord: true }
+  const last = withoutCompaction(messages).filter(({ role }) => role === "assistant")
+  const isSaid = answerText(last.slice(-1)) !== ""
+  return { type: "failed", reason: lastWord.reason, at: ending.at, ...(isSaid && { saidLastWord: true }) }
 }
 
 /**

@@ -85,11 +85,11 @@ const saidItsWord = async ({ session, id }: { session: string; id: string }, lim
   expect(notifications).toHaveLength(tasks)
   const notification = notifications.find(({ hidden }) => hidden.includes(`Task ${id}: error.`))
   expect(notification?.visible).toContain(" failed in ")
-  expect(notification?.hidden).toMatch(new RegExp(`Reason: Stopped at .*${limit}.*; its last word is below\\.`))
+  expect(notification?.hidden).toMatch(new RegExp(`Reason: Stopped at .*${limit}.*\\.\\n`))
   expect(notification?.hidden).toMatch(/partial[\s\S]*half is done, the rest is in a\.txt/)
   const output = await outputOf(session, id)
   expect(output).toContain("Status: error")
-  expect(output).toMatch(/its last word is below\.[\s\S]*partial[\s\S]*<task_output[\s\S]*half is done/)
+  expect(output).toMatch(/Its last word, which is partial:\n<task_output[\s\S]*half is done/)
 }
 
 test("a compaction that uses the last tokens does not end a run before its last word", async () => {

@@ -40,7 +40,7 @@ test("a limit reached in a worktree reports the last word, if any, and keeps the
   const [spends, hangs] = [await launch("SPENDS"), await launch("HANGS-ON", { timeout: 30_000 })]
   await notified(opencode, session, 2, 150_000)
   const shown = await output(spends.id)
-  expect(shown).toMatch(/Reason: Stopped at .*token limit.*its last word is below\.[\s\S]*half is done/)
+  expect(shown).toMatch(/Reason: Stopped at .*token limit.*\.\n[\s\S]*last word, which is partial:[\s\S]*half is done/)
   expect(shown).toContain("Changes: 1 file, +1 −0: SPENDS.txt")
   const stopped = await output(hangs.id)
   expect(stopped).toMatch(/Reason: Stopped at its time limit of 30s/)

@@ -37,7 +37,7 @@ describe("a requested last word", () => {
         saidLastWord: true,
         reason: {
           code: "timeout",
-          text: "Stopped at its time limit of 2s (the option taskTimeout); its last word is below.",
+          text: "Stopped at its time limit of 2s (the option taskTimeout).",
         },
       })
       // What it had said before is not its last word.

@@ -357,7 +357,7 @@ describe("a requested last word", () => {
     expect(run?.closing?.ending).toMatchObject({ type: "failed", saidLastWord: true })
     expect(run?.outcome?.reason).toEqual({
       code: "budget",
-      text: `${text.slice(0, -1)} when it was asked for its last word, and $1.20 by its end; its last word is below.`,
+      text: `${text.slice(0, -1)} when it was asked for its last word, and $1.20 by its end.`,
     })
   })
 

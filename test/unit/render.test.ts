@@ -538,9 +538,9 @@ test("the result of a sent message says when the task reads it", () => {
 })
 
 test("the output marks a last word as partial", () => {
-  const reason = { code: "budget", text: "Stopped at its budget; its last word is below." } as const
+  const reason = { code: "budget", text: "Stopped at its budget." } as const
   const view = endedView({ status: "error", outcome: outcomeOf({ reason, saidLastWord: true }) })
   expect(renderOutput({ view, answer: "half", firstLook: true }, 0).output).toContain(
-    'its last word is below.\nTo go on: launch the task again, and tell the agent what is done already.\n\nIts last word, which is partial:\n<task_output id="bg_aaaaaaaa">\nhalf\n',
+    'Stopped at its budget.\nTo go on: launch the task again, and tell the agent what is done already.\n\nIts last word, which is partial:\n<task_output id="bg_aaaaaaaa">\nhalf\n',
   )
 })
