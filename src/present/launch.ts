@@ -61,16 +61,25 @@ export function renderLaunch(
 const waitsForSlot = ({ phase = "queued", place }: TaskView): string =>
   `${phaseText(phase).replace("queued", "waits")} (place ${place})`
 
-const waitingLines = ({ task, phase }: TaskView): string[] =>
-  isQueued(task) && phase?.startsWith("waiting for bg_") ? [`It is ${phase}, and begins with their answers.`] : []
+const waitsForTasks = ({ task, phase }: TaskView): boolean =>
+  isQueued(task) && phase?.startsWith("waiting for bg_") === true
+
+const waitingLines = (view: TaskView): string[] => {
+  const { after = [] } = view.task.run
+  return waitsForTasks(view)
+    ? [`It is ${view.phase}, and begins with ${after.length > 1 ? "their answers" : "its answer"}.`]
+    : []
+}
 
 /** Lines about a model that refuses requests now. The waiting run needs no action of the parent. */
-const closedLines = ({ at }: TaskView, closed: PauseView | undefined): string[] => {
-  if (!closed) return []
+const closedLines = (view: TaskView, closed: PauseView | undefined): string[] => {
+  const { at } = view
+  // When the other tasks have completed, the model may be free again.
+  if (!closed || waitsForTasks(view)) return []
   const when = whenOf(closed, at)
   if (!when) return [`The task waits for ${waitsForText(closed, at)} and begins by itself.`]
   return [
-    `${closed.waitsFor} ${conditionOf(closed.kind)}${when.after} (in ${duration(when.in)}): the task is parked and begins by itself ${closed.until === undefined ? "when it opens" : "then"}.`,
+    `${closed.waitsFor} ${conditionOf(closed.kind)}${when.after} (in ${duration(when.in)}): the task is parked and begins by itself ${closed.until === undefined ? "when it answers" : "then"}.`,
   ]
 }
 

@@ -1,4 +1,5 @@
 import { pauseAmong, waitsFor } from "../core/dependencies.ts"
+import { listed } from "../core/errors.ts"
 import type { GroupKind } from "../core/feature.ts"
 import { chosenIn, countsText, type MemberCounts, type MemberState } from "../core/group.ts"
 import { type Block, SLOTS } from "../core/limits.ts"
@@ -105,7 +106,7 @@ export function phaseAmong(task: Task, progress: PhaseFacts, around: Around, now
 
 function queuedAs(task: Task, { get, limitOf, block }: Around, now: number): Phase | undefined {
   const others = waitsFor(task, get)
-  if (others.length > 0) return `waiting for ${others.join(", ")}`
+  if (others.length > 0) return `waiting for ${listed(others)}`
   const limit = isQueued(task) ? limitOf(task) : undefined
   if (limit) return `waiting for ${waitsForText(limit, now)}`
   if (!block || "ends" in block) return undefined

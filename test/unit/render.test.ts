@@ -106,8 +106,23 @@ describe("the text of a launch", () => {
     const task = taskOf({ run: { startedAt: undefined } })
     const waiting = renderLaunch({ view: viewOf({ task, phase: "waiting for bg_b" }), reused: false, allowance: [] })
     expect(waiting.output).toMatch(
-      /^Background task launched\. Task ID: bg_aaaaaaaa [^\n]*\nIt is waiting for bg_b, and begins with their answers\.\n/,
+      /^Background task launched\. Task ID: bg_aaaaaaaa [^\n]*\nIt is waiting for bg_b, and begins with its answer\.\n/,
     )
+    const after = taskOf({ run: { startedAt: undefined, after: ["bg_b", "bg_c"] } })
+    const both = viewOf({ task: after, phase: "waiting for bg_b, bg_c" })
+    expect(renderLaunch({ view: both, reused: false, allowance: [] }).output).toContain(
+      "\nIt is waiting for bg_b, bg_c, and begins with their answers.\n",
+    )
+  })
+
+  test("a task that waits for other tasks is not said to be parked for its model, too", () => {
+    const task = taskOf({ run: { startedAt: undefined, after: ["bg_b"] } })
+    const closed = { waitsFor: "mock/one", kind: "limit", until: 60_000 } as const
+    const view = viewOf({ task, phase: "waiting for bg_b", at: 5 })
+    const { output: text } = renderLaunch({ view, reused: false, allowance: [], closed })
+    expect(text).toContain("It is waiting for bg_b")
+    expect(text).not.toContain("mock/one is at its limit")
+    expect(text).not.toContain("parked")
   })
 
   test("a task behind a model that is just being tried again is not said to be parked at a limit", () => {

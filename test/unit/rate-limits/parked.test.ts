@@ -1526,7 +1526,7 @@ describe("texts about a parked task", () => {
       rig.caller,
     )
     expect(launched.output).toMatch(
-      /scripted\/alpha is at its limit, next try \d\d:\d\d \(in \S+( \S+)?\): the task is parked and begins by itself when it opens\./,
+      /scripted\/alpha is at its limit, next try \d\d:\d\d \(in \S+( \S+)?\): the task is parked and begins by itself when it answers\./,
     )
     expect(rig.opencode.toasts.find(({ title }) => title.includes("limit"))?.title).toMatch(
       /^scripted\/alpha is at its limit, next try \d\d:\d\d$/,
