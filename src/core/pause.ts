@@ -69,7 +69,7 @@ export const pauseText = (paused: Pick<PauseView, "until" | "next">, now: number
  * member of a group, which cannot be unparked.
  */
 export const pauseTextForModel = ({ waitsFor, why }: Pause, taskID?: string): string =>
-  `${waitsFor} says "${oneLine(why)}". ${taskID ? `It goes on by itself; superagents_task(unpark: "${taskID}") tries now.` : "The task goes on by itself."}`
+  `${waitsFor} says "${oneLine(why)}". ${taskID ? `It goes on by itself; superagents_task(unpark="${taskID}") tries now.` : "The task goes on by itself."}`
 
 /** Reason text of a run that was stopped during a pause. */
 export const pauseTextAtEnd = ({ waitsFor, kind, until }: PauseView, now: number): string =>

@@ -77,7 +77,7 @@ test("a paused task has a text for the model that launched it, and one for its e
   if (!pause) throw new Error("it stands still")
   expect([isPaused(task), isPaused(taskOf()), isPaused({ ...task, status: "error" })]).toEqual([true, false, false])
   expect(pauseTextForModel(pause, "bg_1")).toBe(
-    'mock/one says "its limit". It goes on by itself; superagents_task(unpark: "bg_1") tries now.',
+    'mock/one says "its limit". It goes on by itself; superagents_task(unpark="bg_1") tries now.',
   )
   expect(pauseTextForModel(pause)).toBe('mock/one says "its limit". The task goes on by itself.')
   expect(pauseTextAtEnd(pause, NOW)).toBe("mock/one is at its limit until 07:12.")

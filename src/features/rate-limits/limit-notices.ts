@@ -98,19 +98,27 @@ export class LimitNotices {
       kind: "parked",
       at,
       visible: `⏸ **${headline(model, breaker, at)}.** ${count(own.length, "task")} ${are(own)} parked.`,
-      text: own.every(isMember)
-        ? MEMBERS_GO_ON
-        : "They go on by themselves: do not wait, poll or launch them again. superagents_cancel stops one, superagents_task(unpark: …) tries now.",
+      text: goingOn(own),
     }
   }
 }
 
-const MEMBERS_GO_ON = "They go on by themselves: nothing to do; do not launch them again."
+/** Says how parked tasks go on, and what their parent may do about it. */
+function goingOn(parked: readonly Task[]): string {
+  const [only, ...more] = parked
+  const [they, them, one] = more.length === 0 ? ["It goes", "it", "it"] : ["They go", "them", "one"]
+  const by = `${they} on by ${themselves(parked)}: `
+  if (parked.every(isMember)) return `${by}nothing to do; do not launch ${them} again.`
+  const id = more.length === 0 ? `="${only?.id}"` : ""
+  return `${by}do not wait, poll or launch ${them} again. superagents_cancel stops ${one}, superagents_task(unpark${id}) tries now.`
+}
 
-const concerned = ({ store }: Runtime, model: string): readonly Task[] =>
-  store.active().filter((task) => task.run.parked?.model === model || (isWaiting(task) && modelKeyOf(task) === model))
-
-const isWaiting = (task: Task): boolean => task.run.startedAt === undefined
+const concerned = (runtime: Runtime, model: string): readonly Task[] => {
+  const isWaiting = (task: Task) => task.run.startedAt === undefined && !runtime.waitsForTasks(task)
+  return runtime.store
+    .active()
+    .filter((task) => task.run.parked?.model === model || (modelKeyOf(task) === model && isWaiting(task)))
+}
 
 function headline(model: string, { stated: told, opensAt, kind }: Breaker, now: number): string {
   return `${model} ${conditionOf(kind)}${told ? " until" : ", next try"} ${formatTime(opensAt, now)}`

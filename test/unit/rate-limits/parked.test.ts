@@ -180,6 +180,20 @@ describe("tasks at a provider's limit", () => {
     expect(rig.answers()).toHaveLength(0)
   })
 
+  test("the report of a limit does not count a task that waits for another, and names a single parked task", async () => {
+    const { rig } = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, settings)
+    const { id } = await rig.launch({ prompt: "FIND" })
+    await rig.launch({ prompt: "FIND then", after: [id] })
+    await rig.clock.advance(5000)
+    const [told] = rig.notices().filter(({ visible }) => visible.startsWith("⏸"))
+    expect(told?.visible).toMatch(/ 1 task is parked\.$/)
+    expect(told?.hidden).toMatch(
+      new RegExp(
+        `It goes on by itself: do not wait, poll or launch it again\\. superagents_cancel stops it, superagents_task\\(unpark="${id}"\\) tries now\\.$`,
+      ),
+    )
+  })
+
   test("a provider's limit is reported to a busy parent only after its turn has ended", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, settings)
     const { rig } = provider
@@ -586,7 +600,7 @@ describe("an overloaded model", () => {
     const { rig } = failing(1000)
     const { id } = await rig.launch({ prompt: "MAP {{item}}", each: ["a"] })
     await rig.clock.until(() => rig.notices().some(({ visible }) => visible.startsWith("⏸")))
-    expect(rig.notices()[0]?.hidden).toMatch(/They go on by themselves: nothing to do; do not launch them again\.$/)
+    expect(rig.notices()[0]?.hidden).toMatch(/It goes on by itself: nothing to do; do not launch it again\.$/)
     await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   })
 
