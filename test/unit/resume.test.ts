@@ -162,11 +162,22 @@ describe("a refused resume", () => {
     )
   })
 
+  test("the refusal to resume a group at work does not advise to tell it anything, which is refused for a group", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { hang: true })
+    const { id } = await rig.launch({ prompt: "FIND {{item}}", each: ["a"] })
+    await expect(rig.manager.resume(id, { prompt: "more" }, rig.caller)).rejects.toThrow(
+      `Only completed tasks can be resumed; task ${id} is running. Wait until it has finished.`,
+    )
+  })
+
   test("a resume is refused during another resume, and only one of two at once wins", async () => {
     const { rig, task, resume } = await completed()
     const results = await Promise.allSettled([resume(), resume()])
     expect(results.map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"])
-    await expect(resume()).rejects.toThrow(`Task ${task.id} is currently being resumed.`)
+    await expect(resume()).rejects.toThrow(
+      `Task ${task.id} is currently being resumed. Say it now with superagents_task(tell="${task.id}", prompt), or wait until that has finished, then resume it again.`,
+    )
     await rig.ended(task.id)
     expect(rig.notices()).toHaveLength(2)
   })

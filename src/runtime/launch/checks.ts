@@ -4,6 +4,7 @@ import { modelKey } from "../../core/limits.ts"
 import { type AgentInfo, isListed, type OpencodeApi, type Rule, type SessionInfo } from "../../core/ports.ts"
 import { hasEnded } from "../../core/run/active-run.ts"
 import type { Model, Task } from "../../core/task.ts"
+import { capital } from "../../lib/text.ts"
 import type { Options } from "../../options/options.ts"
 import type { Services } from "../services.ts"
 import type { TaskStore } from "../tasks/store.ts"
@@ -132,17 +133,16 @@ async function depthOf(ports: CheckPorts, sessionID: string, session?: SessionIn
 }
 
 export function refuseUnlessResumable(task: Task, resumable: Options["resumable"]): void {
-  if (task.status === "resumed") throw alreadyResumed(task.id)
+  const { id, status, group } = task
+  // No agent reads messages to a group.
+  const tell = group ? [] : [`say it now with superagents_task(tell="${id}", prompt)`]
+  if (status === "resumed") throw alreadyResumed(id, tell)
   const allowed: readonly string[] = resumable
-  if (allowed.includes(task.status)) return
+  if (allowed.includes(status)) return
   const which = allowed.length > 0 ? `Only ${allowed.join(" or ")} tasks can be resumed` : NOTHING_RESUMABLE
-  throw new CallError(
-    `${which}; task ${task.id} is ${task.status}. ${
-      task.status === "running"
-        ? `Say it now with superagents_task(tell="${task.id}", prompt)${allowed.length > 0 ? ", or wait until it has finished" : ""}.`
-        : "Start a new superagents_task instead."
-    }`,
-  )
+  const wait = allowed.length > 0 || group ? ["wait until it has finished"] : []
+  const next = status === "running" ? capital([...tell, ...wait].join(", or ")) : "Start a new superagents_task instead"
+  throw new CallError(`${which}; task ${id} is ${status}. ${next}.`)
 }
 
 /** Throws where the task was launched without `merge`: a resume cannot change the place that the launch chose. */
@@ -157,8 +157,11 @@ export function refuseUnlessMerging({ id, place }: Task): void {
 
 const NOTHING_RESUMABLE = "No task can be resumed (option resumable)"
 
-export const alreadyResumed = (id: string): CallError =>
-  new CallError(`Task ${id} is currently being resumed. Wait until that has finished, then resume it again.`)
+/** `instead`: what else the caller may do now. */
+export const alreadyResumed = (id: string, instead: readonly string[] = []): CallError => {
+  const next = [...instead, "wait until that has finished, then resume it again"].join(", or ")
+  return new CallError(`Task ${id} is currently being resumed. ${capital(next)}.`)
+}
 
 export async function authorize(caller: Caller, agent: string, description: string): Promise<void> {
   try {
