@@ -1,4 +1,6 @@
 import { CallError, messageOf } from "../core/errors.ts"
+import type { GroupKind } from "../core/feature.ts"
+import { chosenIn } from "../core/group.ts"
 import type { Reply, TaskRequest } from "../core/ports.ts"
 import { type Ask, type Ending, isActive, type Task } from "../core/task.ts"
 import { retry } from "../lib/clock.ts"
@@ -124,11 +126,10 @@ export function tellTask(
 }
 
 /** Throws a `CallError` where no agent of this process would read a message to the task. */
-export function refuseUntellable(services: Pick<Services, "store" | "options">, id: string): void {
-  const { store } = services
+export function refuseUntellable(services: Pick<Services, "store" | "options" | "groupKindOf">, id: string): void {
+  const { store, groupKindOf } = services
   const task = store.get(id)
-  // No model reads the session of a group.
-  if (task?.group) throw new CallError(groupRefusal(id))
+  if (task?.group) refuseToTellGroup(task, groupKindOf(task))
   if (!task || !isActive(task) || !store.run(id)) throw endedError(services, id)
   if (store.isForeign(id))
     throw new CallError(`Task ${id} is run by another OpenCode process. Only the user can tell it anything, there.`)
@@ -139,8 +140,14 @@ function endedError({ store, options }: Pick<Services, "store" | "options">, id:
   return new CallError(now ? endedText(now, options.resumable) : `Task ${id} was cleared: it was told nothing.`)
 }
 
-const groupRefusal = (id: string): string =>
-  `No agent reads messages to a group. Cancel it, then superagents_task(resume="${id}", prompt) runs what is not done yet, with your text added.`
+/** Throws unless the group has ended with a chosen member, which a resume asks again. No model reads its session. */
+function refuseToTellGroup(task: Task, kind: GroupKind | undefined): void {
+  const isOver = !isActive(task)
+  if (isOver && chosenIn(task.group) !== undefined) return
+  const first = isOver ? "" : "Cancel it, then "
+  const resume = `No agent reads messages to a group. ${first}superagents_task(resume="${task.id}", prompt) runs what is not done yet, with your text added.`
+  throw new CallError((isOver && kind?.whyNothingRemains(task)) || resume)
+}
 
 function endedText({ id, status }: Task, resumable: readonly string[]): string {
   const next = resumable.includes(status)

@@ -38,7 +38,7 @@ const items: GroupKind<ItemsPlan, ItemsResult> = {
   whyNothingRemains({ id, outcome }) {
     const result = outcome?.group as ItemsResult | undefined
     if (!result || result.valid < result.total) return undefined
-    return `All ${result.total} items of task ${id} are valid: there is nothing to go on with. superagents_output(task_id="${id}") shows the rows; for other items or another prompt, launch a new task.`
+    return `Every item of task ${id} is valid: there is nothing to go on with. superagents_output(task_id="${id}") shows the rows; for other items or another prompt, launch a new task.`
   },
   texts: itemTexts,
   work: async () => (await import("./items.ts")).itemsWork,

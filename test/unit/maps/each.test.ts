@@ -135,7 +135,10 @@ describe("a map", () => {
     const task = await rig.endedBeside((await rig.launch(request({ each: ["a", "b"] }))).id)
     expect(task.status).toBe("completed")
     expect(rowsOf(task).map(({ value }) => value)).toEqual(["saw a", "saw b"])
-    await expect(rig.manager.resume(task.id, { prompt: "" }, rig.caller)).rejects.toThrow("All 2 items")
+    await expect(rig.manager.resume(task.id, { prompt: "" }, rig.caller)).rejects.toThrow(
+      `Every item of task ${task.id} is valid: there is nothing to go on with.`,
+    )
+    await expect(rig.manager.tell(task.id, "more", rig.caller)).rejects.toThrow("there is nothing to go on with")
   })
 
   test("a map runs its first item alone until the model answers, whatever else is launched meanwhile", async () => {
@@ -203,6 +206,9 @@ describe("a map", () => {
     const task = await rig.endedBeside(id)
     expect(sumsUp(task)).toMatchObject({ valid: 0, failed: 3, notBegun: 6 })
     expect(asked.size).toBe(3)
+    await expect(rig.manager.tell(id, "more", rig.caller)).rejects.toThrow(
+      `No agent reads messages to a group. superagents_task(resume="${id}", prompt) runs what is not done yet, with your text added.`,
+    )
   })
 
   test("a map of which no item is at work says what its items wait for", async () => {
