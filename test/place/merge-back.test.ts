@@ -123,7 +123,7 @@ describe("a check in a worktree", () => {
     agent("FIND", (child) => child.write("mine.txt", "x"))
     const { outcome } = await launch({ check })
     expect(outcome?.reason?.text).toMatch(
-      /^Its check `.*` did not pass \(run once; .*\)\. node_modules is not in the original folder.*worktree\.setup/,
+      /^Its check `.*` did not pass \(run once: .*\)\. node_modules is not in the original folder.*worktree\.setup/,
     )
   })
 })

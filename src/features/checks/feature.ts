@@ -1,4 +1,5 @@
 import { z } from "zod"
+import { listed } from "../../core/errors.ts"
 import type { Feature, Runtime, Submission } from "../../core/feature.ts"
 import type { CommandResult } from "../../core/ports.ts"
 import { type CheckResult, MOST_COMMAND_CHARS } from "../../core/receipt.ts"
@@ -22,16 +23,19 @@ export async function verify(
 ): Promise<Verdict | undefined> {
   const result = await resultOf(opencode, task, submission, options.checkTimeout || task.run.timeout)
   if (!result || result.passed) return result && { ok: true, finding: { check: result } }
-  const { command, how, runs, output = "" } = result
+  const { command, how, runs, guarded, output = "" } = result
   const lacks = NOT_FOUND.test(output) ? await submission.lacks() : undefined
   const retries = submission.isLast ? 0 : options.checkRetries
-  const times = runs === 1 ? "once" : `${runs} times`
+  const times = runs === 1 ? "once" : `${runs} times; the last time`
+  const [what, fix] = guarded
+    ? [`you changed what you may not: ${listed(guarded)}`, "Put that back as it was."]
+    : [how, "Find out why and fix it; do not weaken the check."]
   const ask = [
-    `${AUTOMATIC} The check of your work, \`${command}\`, did not pass: ${how}.`,
-    "Find out why and fix it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
-    inTagsWithID("check_output", task.id, output),
+    `${AUTOMATIC} The check of your work, \`${command}\`, did not pass: ${what}.`,
+    `${fix} Then answer again: this answer takes the place of the one before.${output === "" ? "" : " The end of its output:"}`,
+    ...(output === "" ? [] : [inTagsWithID("check_output", task.id, output)]),
   ].join("\n")
-  const text = `Its check \`${oneLine(command, MOST_COMMAND_CHARS)}\` did not pass (run ${times}; the last time: ${how}).${lacks ? ` ${lacks}` : ""}`
+  const text = `Its check \`${oneLine(command, MOST_COMMAND_CHARS)}\` did not pass (run ${times}: ${how}).${lacks ? ` ${lacks}` : ""}`
   return {
     ok: false,
     finding: { check: result },

@@ -53,6 +53,24 @@ describe("a check", () => {
     )
   })
 
+  test("an agent that changed a guarded file is told so, without the output of a command that passed", async () => {
+    const guarded = ["test/a.test.ts"]
+    const inspected: Submission["inspected"] = async (result) => ({
+      ...result,
+      passed: false,
+      how: "it changed what it may not: test/a.test.ts",
+      guarded,
+    })
+    const verdict = asksOf(await check({ exitCode: 0, output: "12 passed" }, { inspected }))
+    expect(verdict?.ask.text).toBe(
+      [
+        "Automatic message, not written by the user. The check of your work, `npm\n test`, did not pass: you changed what you may not: test/a.test.ts.",
+        "Put that back as it was. Then answer again: this answer takes the place of the one before.",
+      ].join("\n"),
+    )
+    expect(asksOf(await check(failed, { inspected }))?.ask.text).toContain("\n1 failed ")
+  })
+
   test("a run ends when its check has failed more often than it may be retried", async () => {
     const verdict = asksOf(await check(failed, { earlier: { check: before } }))
     expect(verdict?.again).toBe(false)
@@ -67,7 +85,7 @@ describe("a check", () => {
     const verdict = asksOf(await check({ exitCode: 127, output: "vitest: command not found" }, { lacks }))
     expect(verdict?.again).toBe(false)
     expect(verdict?.failure.text).toBe(
-      "Its check `npm test` did not pass (run once; the last time: exit code 127). The worktree has no node_modules.",
+      "Its check `npm test` did not pass (run once: exit code 127). The worktree has no node_modules.",
     )
     expect(asksOf(await check(failed, { lacks }))?.again).toBe(true)
   })
