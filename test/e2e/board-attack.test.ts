@@ -104,7 +104,7 @@ test.each([
       { since, what: "the user is told" },
     )
     expect(await callBoard(opencode, model, session, "list_tasks", {})).toContain(
-      `#${id} Tidy up no plan waiting for a person: changed outside; look at it and start it`,
+      `#${id} Tidy up no plan waits for the user, who alone can start it: changed outside the board`,
     )
     await expect(callBoard(opencode, model, session, "update_task", { task_id: id, status: "active" })).rejects.toThrow(
       "A person has to look at it and start it",

@@ -3,7 +3,7 @@ import { cut, oneLine } from "../../lib/text.ts"
 import { isAtWork, isIdle, isReady, isUsedUp, untilText } from "./rules/purse.ts"
 import type { RunView } from "./runs.ts"
 import { type BoardState, isUnverified, MOST_FAILURES, runStateOf, type TaskRunState, waitsFor } from "./state.ts"
-import { type BoardTask, shownStatus, type TaskState } from "./task.ts"
+import { type BoardTask, CHANGED_OUTSIDE, shownStatus, type TaskState } from "./task.ts"
 
 /** Facts at one time that decide about the states of tasks and are not stored on the board. */
 export type StatusContext = {
@@ -18,7 +18,6 @@ export type StatusContext = {
 }
 
 const MOST_REASON_CHARS = 160
-const CHANGED_OUTSIDE = "changed outside; look at it and start it"
 
 /** Whether a run is active or queued. */
 export const isInFlight = (run: RunView | undefined): boolean => run !== undefined && run.state !== "ended"

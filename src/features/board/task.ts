@@ -232,6 +232,12 @@ export type TaskState = {
   readonly text: string
 }
 
-/** State of a task as text for a model. The "you" of "needs you" is the user, so a model gets another text. */
-export const toModel = ({ state, reason, text }: TaskState): string =>
-  state === "needs you" ? `waits for the user, who alone can answer, in its thread: ${reason}` : text
+/** Reason of a state in which a task waits until a user has seen a change of its file. */
+export const CHANGED_OUTSIDE = "changed outside; look at it and start it"
+
+/** State of a task as text for a model, where the state's own text asks the user for something. */
+export function toModel({ state, reason, text }: TaskState): string {
+  if (state === "needs you") return `waits for the user, who alone can answer, in its thread: ${reason}`
+  if (reason !== CHANGED_OUTSIDE) return text
+  return `${state === "draft" ? "draft, " : ""}waits for the user, who alone can start it: changed outside the board`
+}

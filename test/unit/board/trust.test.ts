@@ -14,6 +14,8 @@ import { agent, boardTaskOf, RuledBoard } from "../../support/board-state.ts"
 
 const AT = "2026-03-02T08:00:00.000Z"
 const WAITS = "waiting for a person: changed outside; look at it and start it"
+/** A model cannot start such a task: its calls are refused. */
+const TO_MODEL = "waits for the user, who alone can start it: changed outside the board"
 const HOUR = 3_600_000
 
 describe("outside edits of the board", () => {
@@ -293,7 +295,7 @@ describe("an unknown board", () => {
     await everythingElse()
     expect(rig.runs.started).toEqual([])
     expect(await state("1")).toBe(WAITS)
-    expect(await rig.call("list_tasks", {}, agentIn(what === "owner" ? "tester" : "build"))).toContain(WAITS)
+    expect(await rig.call("list_tasks", {}, agentIn(what === "owner" ? "tester" : "build"))).toContain(TO_MODEL)
   })
 
   test("the thread of an unverified task sees the verified version, and its agent cannot change the task", async () => {
@@ -309,7 +311,7 @@ describe("an unknown board", () => {
     expect(block).toContain("Somebody has changed this task outside the board since.")
     const change = rig.call("update_step", { task_id: "1", step_index: 0, done: true }, agentIn("build", threadId))
     expect(await messageOf(change)).toContain("was changed outside the board")
-    expect(await rig.call("get_task", { task_id: "1" })).toContain(WAITS)
+    expect(await rig.call("get_task", { task_id: "1" })).toContain(TO_MODEL)
   })
 
   test("a running task continues after an outside edit, but no other run starts", async () => {
@@ -442,6 +444,8 @@ describe("an unknown board", () => {
     })
     expect((await rig.board.list()).map(({ title }) => title)).toEqual(["Much later", "Tidy up"])
     expect(await state("1")).toBe("draft: changed outside; look at it and start it")
+    expect(await rig.call("list_tasks", {})).toContain(`#1 Much later no plan draft, ${TO_MODEL}\n`)
+    expect(await rig.call("get_task", { task_id: "1" })).toContain(`\nStatus: draft, ${TO_MODEL}. Owner: build.`)
     await rig.board.update("1", { status: "active" }, USER)
     await rig.settle()
     expect(rig.runs.titles).toEqual(["#1 Much later"])

@@ -273,7 +273,9 @@ test("a user's run or cancel in the terminal is written to the board's files", a
   await vi.waitFor(() => expect(source.tasks()).toEqual([]))
   expect(readFileSync(join(folder, ".opencode/tasks/history.jsonl"), "utf8")).toContain('"status":"canceled"')
   expect(await source.act({ type: "complete", id: "5", by })).toBe(false)
-  expect(toasts).toEqual(["Task #5 is canceled and stands in history, which does not change. Make a new task instead."])
+  expect(toasts).toEqual([
+    "Task #5 is cancelled and stands in history, which does not change. Make a new task instead.",
+  ])
 })
 
 test("a board task that a user's edit changed waits until its user starts it", async () => {

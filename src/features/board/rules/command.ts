@@ -4,17 +4,18 @@ import { head } from "../../../lib/text.ts"
 import type { StoredReport } from "../purse/report.ts"
 import { type Actor, type Archived, BoardError } from "../service.ts"
 import { type BoardState, findTask, frozen, keeping, type PurseEnd, subtasksOf } from "../state.ts"
-import type {
-  ArchivedTask,
-  BoardStatus,
-  BoardTask,
-  NewStep,
-  NewSubtask,
-  NewTask,
-  PlanStep,
-  Resource,
-  StepPatch,
-  TaskPatch,
+import {
+  type ArchivedTask,
+  type BoardStatus,
+  type BoardTask,
+  type NewStep,
+  type NewSubtask,
+  type NewTask,
+  type PlanStep,
+  type Resource,
+  type StepPatch,
+  shownStatus,
+  type TaskPatch,
 } from "../task.ts"
 import { resetFailures } from "./archive.ts"
 
@@ -135,7 +136,7 @@ export function openTask(state: BoardState, id: string, { ended }: BoardFacts): 
   if (status === undefined) throw noSuchTask(id)
   throw new BoardError(
     "conflict",
-    `Task #${id} is ${status} and stands in history, which does not change. Make a new task instead.`,
+    `Task #${id} is ${shownStatus(status)} and stands in history, which does not change. Make a new task instead.`,
   )
 }
 

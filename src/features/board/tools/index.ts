@@ -268,7 +268,7 @@ async function renderWhole(
   const lines = [
     head,
     headOf(task),
-    `Status: ${shown}${state === shown ? "" : `, ${state}`}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
+    `Status: ${state.startsWith(shown) ? state : `${shown}, ${state}`}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
     ...(archivedAt === undefined ? [] : [`Archived: ${archivedAt}`]),
     ...(threadId === undefined ? [] : [`Thread: ${threadId}`]),
     ...(description === "" ? [] : [`Description:\n${beginning(description, most)}`]),
