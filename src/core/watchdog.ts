@@ -345,7 +345,9 @@ export const lastWordRefusal = (reason: Reason): string =>
  * Example: `You are near the session's budget: the session's tasks spent $0.0912 of $0.10 (option maxCostPerSession).`
  */
 const nearness = ({ text }: Reason): string =>
-  text.replace(/^Stopped at (its )?/, (_all, own) => `You are near ${own ? "your " : ""}`)
+  text
+    .replace(/^Stopped at (its )?/, (_all, own) => `You are near ${own ? "your " : ""}`)
+    .replace(/: it (?=spent|used)/, ": you ")
 
 /**
  * End of a run that was asked for its last word. If the agent answered, the limit is the reason of the end; if the run

@@ -88,7 +88,8 @@ export function renderCancelled(views: readonly TaskView[]): ToolResult {
 
 function cancelledLine({ task, elapsed }: TaskView): string {
   const isStranded = task.outcome?.reason?.code === "after"
-  return `- ${task.id} ${oneLine(task.description)} (${isStranded ? "it waited for one of these" : `after ${duration(elapsed)}`})`
+  const when = elapsed === 0 ? "before it began" : `after ${duration(elapsed)}`
+  return `- ${task.id} ${oneLine(task.description)} (${isStranded ? "it waited for one of these" : when})`
 }
 
 /** A completed task whose merge was stopped. */
@@ -106,7 +107,9 @@ export function renderCleared({ cleared, stopped, unmerged = [], left = 0 }: Cle
       ? ` Work that was not merged is kept in the repository: ${unmerged.map((id) => `refs/superagents/${id}`).join(", ")}.`
       : ""
   const others =
-    left > 0 ? ` Another OpenCode process looks after ${left} more: clear ${left === 1 ? "it" : "them"} there.` : ""
+    left > 0
+      ? ` ${left} more ${left === 1 ? "belongs" : "belong"} to another OpenCode process: only the user can clear ${left === 1 ? "it" : "them"}, there.`
+      : ""
   return {
     title: `Cleared ${cleared}`,
     output: `Cleared ${count(cleared, "background task")}.${extra}${kept}${others}`,

@@ -173,7 +173,7 @@ const unanswered = ({ refusedAt }: TaskView["asks"][number], now: number): strin
 const MOST_MEMBERS = 30
 
 /** Lines about members of an active group. Failed members come first, with their reasons. */
-function atWorkLines({ view: { task, at }, members = [] }: Report): string[] {
+function atWorkLines({ view: { task, at, groupKind: kind }, members = [] }: Report): string[] {
   if (!task.group) return []
   const newest = [...new Map(members.map((member) => [member.task.member?.nth ?? 0, member.task])).values()]
   const rank = ({ status }: Task) => (isActive(task) && status === "running" ? 1 : status === "completed" ? 2 : 0)
@@ -181,7 +181,7 @@ function atWorkLines({ view: { task, at }, members = [] }: Report): string[] {
     .toSorted((one, other) => rank(one) - rank(other))
     .slice(0, MOST_MEMBERS)
     .map((member) => {
-      const how = isActive(member) ? member.status : member.status === "completed" ? "valid" : failureOf(member)
+      const how = isActive(member) ? member.status : member.status === "completed" ? kind?.ends[0] : failureOf(member)
       return `${memberName(task.id, member.member?.nth ?? 0)}: ${how}, ${duration(elapsed(member, at))}`
     })
   const more = newest.length - lines.length

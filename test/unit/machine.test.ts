@@ -583,7 +583,10 @@ describe("supervising a group", () => {
       nth: 0,
       problem: "no host.",
     })
-    expect(shut.run?.closing?.ending.reason).toEqual({ code: "host", text: "Part 1 could not be begun: no host." })
+    expect(shut.run?.closing?.ending.reason).toEqual({
+      code: "host",
+      text: expect.stringMatching(/^bg_\w+\/1 could not be begun: no host\.$/),
+    })
     expect(leading(failed, { run: { creatingMembers: [1] } }).takes({ type: "member created", nth: 1 }).stage).toBe(
       "closing",
     )

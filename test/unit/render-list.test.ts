@@ -80,6 +80,9 @@ test("the result of a cancel names the cancelled tasks and stopped merges", () =
     title: "Cancelled 2",
     output: "Cancelled 2 tasks:\n- bg_aaaaaaaa find it (after 12.3s)\n- bg_aaaaaaaa find it (after 12.3s)",
   })
+  expect(renderCancelled([viewOf({ task: taskOf({ run: { startedAt: undefined } }), elapsed: 0 })]).output).toBe(
+    "Cancelled 1 task:\n- bg_aaaaaaaa find it (before it began)",
+  )
   const stranded = outcomeOf({ reason: { code: "after", text: "It never began." } })
   expect(renderCancelled([endedView({ status: "cancelled", outcome: stranded })]).output).toBe(
     "Cancelled 1 task:\n- bg_aaaaaaaa find it (it waited for one of these)",
@@ -96,7 +99,7 @@ test("the result of a cancel names the cancelled tasks and stopped merges", () =
 test("the result of a clear counts the cleared and the stopped tasks", () => {
   expect(renderCleared({ cleared: 0, stopped: 0 }).output).toBe("No background tasks found")
   expect(renderCleared({ cleared: 0, stopped: 0, left: 2 }).output).toBe(
-    "Cleared 0 background tasks. Another OpenCode process looks after 2 more: clear them there.",
+    "Cleared 0 background tasks. 2 more belong to another OpenCode process: only the user can clear them, there.",
   )
   expect(renderCleared({ cleared: 1, stopped: 0 }).output).toBe("Cleared 1 background task.")
   expect(renderCleared({ cleared: 3, stopped: 1 }).output).toBe(

@@ -1,5 +1,5 @@
 import { tail } from "../../lib/text.ts"
-import { winnerIn } from "../group.ts"
+import { memberName, winnerIn } from "../group.ts"
 import { factsOf } from "../outcome.ts"
 import { type CheckResult, NO_RECEIPT } from "../receipt.ts"
 import type { Ending, Outcome, Reason, Task } from "../task.ts"
@@ -237,5 +237,5 @@ export const members: Handler<"members"> = (run, _input, context) => superviseMe
 export const memberCreated: Handler<"member created"> = (given, { nth, problem }, context) => {
   const run = { ...given, creatingMembers: given.creatingMembers.filter((each) => each !== nth) }
   if (problem === undefined) return superviseMembers(run, context)
-  return fail(run, { code: "host", text: `Part ${nth + 1} could not be begun: ${problem}` }, context)
+  return fail(run, { code: "host", text: `${memberName(run.taskID, nth)} could not be begun: ${problem}` }, context)
 }
