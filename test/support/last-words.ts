@@ -82,7 +82,7 @@ export const fiveNearALimit = async (
   expect(await openAsks()).not.toContain(asks.child)
   const stopped = await outputOf(goesOn.id)
   expect(stopped).toMatch(limit)
-  expect(stopped).not.toContain("last word is below")
+  expect(stopped).not.toContain("last word, which is partial")
   expect(stopped).toContain("not yet")
   const refused = (await toolParts(opencode, goesOn.child)).filter(({ state }) => state.status === "error")
   expect(JSON.stringify(refused.map(({ state }) => state))).toContain("You are near the ")
