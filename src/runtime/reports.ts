@@ -53,7 +53,7 @@ export class Reports {
     const stored = this.#stored(group)
     const known = new Set(stored.map(({ id }) => id))
     const noted = (await this.#noted(group)).filter(({ id }) => !known.has(id))
-    const read = await Promise.all(noted.map((each) => this.#read(each)))
+    const read = await Promise.all(noted.map((each) => this.#read(group, each)))
     return [...stored, ...read.flatMap((task) => task ?? [])]
       .filter(({ status }) => status === "completed")
       .toSorted((one, other) => (one.member?.nth ?? 0) - (other.member?.nth ?? 0))
@@ -64,7 +64,7 @@ export class Reports {
     if (!team) throw new CallError(`Task ${id} is not a group of several: leave out what follows its id.`)
     const stored = this.#stored(group).findLast(({ member }) => member?.nth === nth)
     const noted = stored ? undefined : (await this.#noted(group)).find((each) => each.nth === nth)
-    const found = stored ?? (noted && (await this.#read(noted)))
+    const found = stored ?? (noted && (await this.#read(group, noted)))
     if (found) return found
     if (!noted && nth >= 0 && nth < plannedIn(team)) throw new CallError(`${memberName(id, nth)} has not begun yet.`)
     const why = noted ? "is gone with its session" : "is not there"
@@ -81,7 +81,7 @@ export class Reports {
     }
     for (const group of groups) {
       const noted = (await this.#noted(group)).find(is)
-      if (noted) return this.#read(noted)
+      if (noted) return this.#read(group, noted)
     }
     return undefined
   }
@@ -101,10 +101,13 @@ export class Reports {
     return (group && (await work?.rows?.(group, this.#ports.results)))?.members ?? named
   }
 
-  /** Reads the member's own record, if it is verified. */
-  async #read({ id, sessionID }: MemberName): Promise<Task | undefined> {
-    const session = await this.#services.opencode.session(sessionID)
-    return session?.record?.task.id === id ? session.record.task : undefined
+  /**
+   * Reads the member's own record, if it is verified. The record must name the group: anybody can write a group's file,
+   * and could name the task of another conversation there.
+   */
+  async #read(group: Task, { id, sessionID }: MemberName): Promise<Task | undefined> {
+    const { task } = (await this.#services.opencode.session(sessionID))?.record ?? {}
+    return task?.id === id && task.member?.of === group.id ? task : undefined
   }
 
   /**

@@ -121,6 +121,21 @@ describe("a map", () => {
     expect(await opened(`${id}/3`)).toEqual(['{"n": 2}'])
   })
 
+  test("a row of the ledger that names a task of another conversation opens and merges nothing", async () => {
+    agents((item) => `saw ${item}`)
+    const other = rig.openParent()
+    rig.onPrompt("SECRET", { text: "the treasure" })
+    const secret = await rig.launch({ prompt: "SECRET" }, other)
+    await rig.ended(secret.id, other)
+    const task = await rig.endedBeside((await rig.launch(request({ each: ["a", "b"] }))).id)
+    const forged = { index: 1, item: "b", state: "valid", task: secret.id, session: secret.sessionID }
+    appendFileSync(fileOf(task), `${JSON.stringify(forged)}\n`)
+    for (const name of [secret.id, secret.sessionID]) {
+      await expect(rig.manager.outputs(name, rig.caller)).rejects.toThrow(`No task "${name}"`)
+      await expect(rig.manager.merge(name, rig.caller)).rejects.toThrow(`No task "${name}"`)
+    }
+  })
+
   test("a map's row shows how often an item was asked when a valid value follows a refused one", async () => {
     rig = open({ schemaRetries: 1 })
     // The question that follows a refused answer names no item.
