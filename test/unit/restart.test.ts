@@ -614,3 +614,28 @@ test("the fake OpenCode's second process counts as a process of its own", () => 
   rig.opencode.kill()
   expect(opencode.ownership(rig.opencode.owner)).toBe("dead")
 })
+
+test.each([0, 1000])(
+  "after a restart, notifications come in the order of the ends, although the first claim takes %i ms longer",
+  async (slow) => {
+    const rig = new Rig({ options: { wake: "never" } })
+    rig.onPrompt("SLOW", { text: "slow", delay: 20_000 })
+    rig.onPrompt("QUICK", { text: "quick", delay: 5000 })
+    rig.onPrompt("TALK", { hang: true, text: "hm" })
+    await rig.launch({ prompt: "SLOW", description: "slow" })
+    const { sessionID } = await rig.launch({ prompt: "QUICK", description: "quick" })
+    await rig.clock.advance(100)
+    // While the parent works, messages that do not wake it wait.
+    rig.opencode.say(rig.parent, "TALK")
+    await rig.clock.advance(60_000)
+    expect(rig.notices()).toEqual([])
+    rig.restart()
+    rig.opencode.onCall = (method, of) => (method === "saveRecord" && of === sessionID ? { slow } : undefined)
+    await rig.manager.recover()
+    await rig.clock.advance(60_000)
+    expect(rig.notices().map(({ visible }) => visible.split("\n")[0])).toEqual([
+      '✓ **Agent "quick" finished in 5s.**',
+      '✓ **Agent "slow" finished in 20s.**',
+    ])
+  },
+)

@@ -151,7 +151,8 @@ export class Recovery {
   }
 
   /**
-   * Takes over orphans, members before their groups. Called once all records are read, so that all parents are known.
+   * Takes over orphans: ended ones in the order of their ends, and members before their groups. Called once all records
+   * are read, so that all parents are known.
    */
   #adopt(orphans: readonly TaskRecord[]): void {
     const { background } = this.#services

@@ -16,6 +16,7 @@ import {
 import { transition } from "../../core/transition.ts"
 import { endAfterCrash } from "../../core/watchdog.ts"
 import { sleepFor } from "../../lib/clock.ts"
+import { SerialQueue } from "../../lib/promises.ts"
 import type { Options } from "../../options/options.ts"
 import { answerBeforeNotice } from "../answers.ts"
 import type { CostLedger } from "../budgets.ts"
@@ -138,8 +139,9 @@ export function importRecords(
   })
 }
 
-/** Sort key that puts members before their groups. */
-export const rank = ({ task }: TaskRecord): number => (task.group ? 1 : 0)
+/** Sort key: ended tasks in the order of their ends, and the members of a group before the group. */
+export const rank = ({ task }: TaskRecord): number =>
+  isActive(task) ? (task.group ? Number.MAX_VALUE : 0) : (task.run.endedAt ?? 0)
 
 /** Drops a task whose session or record is gone. */
 export function remove({ store }: Services, taskID: string): void {
@@ -191,6 +193,8 @@ export class OrphanSettler {
   readonly #services: Services
   readonly #ports: SettlingPorts
   readonly #takeIn: (records: readonly TaskRecord[]) => void
+  /** Claims of ended tasks, by parent: notifications are sent in the order of the ends. */
+  readonly #ended = new SerialQueue()
 
   constructor(services: Services, ports: SettlingPorts, takeIn: (records: readonly TaskRecord[]) => void) {
     this.#services = services
@@ -207,10 +211,7 @@ export class OrphanSettler {
     const { seenAt = owner.seenAt } = handle.run.orphaned ?? {}
     handle.run = { ...handle.run, heldBy: "orphan", orphaned: { seenAt, settling: true } }
     try {
-      // Reading the session in its old folder would start an OpenCode instance there.
-      if (mayBeInOtherFolder(task) && !this.#ports.places.outlives(task))
-        await opencode.move(task.sessionID, parentFolderOf(this.#services, task))
-      const isMine = await this.#claim(task)
+      const isMine = await this.#claimInOrder(task)
       // Tasks that this task's agent launched are settled with it.
       if (isMine && mayLaunch(task, this.#services.options)) this.#takeIn(await opencode.recordsOf(task.sessionID))
       if (isMine && isActive(task)) await this.#settle(task, seenAt)
@@ -225,12 +226,24 @@ export class OrphanSettler {
     }
   }
 
+  /** Like `#claim`. For a task that has ended, resolves after all earlier calls for its parent's ended tasks. */
+  #claimInOrder(task: Task): Promise<boolean> {
+    const claim = this.#claim(task)
+    if (isActive(task)) return claim
+    // The queue looks at the result only later.
+    claim.catch(() => {})
+    return this.#ended.take(() => claim, task.parentID)
+  }
+
   /**
    * Records this process as the task's owner, and returns whether it is. If two processes do so at once, the last
    * writer wins: each reads the record again a moment later.
    */
   async #claim(task: Task): Promise<boolean> {
     const { opencode, clock } = this.#services
+    // Reading the session in its old folder would start an OpenCode instance there.
+    if (mayBeInOtherFolder(task) && !this.#ports.places.outlives(task))
+      await opencode.move(task.sessionID, parentFolderOf(this.#services, task))
     await opencode.saveRecord(task.sessionID, task)
     await sleepFor(clock, CLAIM_MS)
     const record = (await opencode.session(task.sessionID))?.record
