@@ -10,7 +10,7 @@ import type { Actions } from "./actions.ts"
 import { createClock } from "./clock.ts"
 import type { Settings } from "./settings.ts"
 import type { TaskSource } from "./source.ts"
-import { inOrder, type ObservedTask, readable, rowOf, stateText } from "./view-model.ts"
+import { inOrder, type ObservedTask, readable, rowOf, stateText, titleOf } from "./view-model.ts"
 
 type Words = {
   readonly title: string
@@ -266,7 +266,7 @@ function openChoices(companion: TasksDialogPorts, sessionID: string) {
   const choices = choicesFor(companion, seen)
   api.ui.dialog.replace(() => (
     <api.ui.DialogSelect
-      title={seen.task.description}
+      title={titleOf(seen.task)}
       placeholder={stateText(seen, source.all(), Date.now())}
       options={choices.map(({ title, description }, value) => ({ title, description, value }))}
       onSelect={(option) => choices[option.value]?.run()}
@@ -324,7 +324,7 @@ type Asking = Pick<TasksDialogPorts, "api" | "actions">
 export const answerChoices = (companion: Asking, asks: readonly Ask[]): readonly Choice[] =>
   asks.map((ask) => ({
     title: ask.kind === "permission" ? "Answer its permission question" : "Answer its question",
-    description: ask.what,
+    description: oneLine(ask.what),
     run: () => openAsk(companion, ask),
   }))
 
@@ -338,7 +338,7 @@ function openAsk({ api, actions }: Asking, ask: Ask) {
   ] as const
   api.ui.dialog.replace(() => (
     <api.ui.DialogSelect
-      title={`Permission: ${ask.what}`}
+      title={`Permission: ${oneLine(ask.what)}`}
       options={[...replies]}
       onSelect={(option) => {
         api.ui.dialog.clear()
@@ -352,7 +352,7 @@ function openAsk({ api, actions }: Asking, ask: Ask) {
 async function readAnswer({ api, actions }: TasksDialogPorts, seen: ObservedTask) {
   const text = await actions.textOf(seen)
   if (text === undefined) return
-  api.ui.dialog.replace(() => <AnswerDialog api={api} title={seen.task.description} text={text} />)
+  api.ui.dialog.replace(() => <AnswerDialog api={api} title={titleOf(seen.task)} text={text} />)
   api.ui.dialog.setSize("xlarge")
 }
 
@@ -360,7 +360,7 @@ function openPrompt({ api, actions }: TasksDialogPorts, { task }: ObservedTask, 
   const [title, placeholder] =
     action === "resume" ? ["Resume", "What it shall do next"] : ["Say to", "What it shall know now"]
   askForWords(api, {
-    title: `${title}: ${task.description}`,
+    title: `${title}: ${titleOf(task)}`,
     placeholder,
     send: (prompt) => actions.request(task.sessionID, { action, prompt }),
   })

@@ -118,19 +118,23 @@ export function rowOf(seen: ObservedTask, all: readonly ObservedTask[], now: num
   const { task } = seen
   const phase = phaseIn(seen, all, now)
   const tone = toneOf(task, phase)
+  const detail = phase ? detailOf(seen, phase, all) : seen.fetches && FETCHING_WORK
   return {
     sessionID: task.sessionID,
     tone,
     icon: phase ? ICONS[tone] : ENDS[endOf(task)].mark,
-    title: oneLine(task.description),
+    title: titleOf(task),
     facts: [timeOf(task, now), ...(phase ? [] : [...groupTexts(seen, all), ...callsText(seen, all)])].join(" · "),
-    detail: phase ? detailOf(seen, phase, all) : seen.fetches && FETCHING_WORK,
+    detail: detail && oneLine(detail),
   }
 }
 
+/** Title of a task in rows and dialogs. */
+export const titleOf = ({ description }: Task): string => oneLine(description)
+
 /** Agent and state or phase: `general, waiting for permission`. */
 export const stateText = (seen: ObservedTask, all: readonly ObservedTask[], now: number): string =>
-  [agentName(seen.task), ...stateIn(seen, all, now), ...groupTexts(seen, all)].join(", ")
+  oneLine([agentName(seen.task), ...stateIn(seen, all, now), ...groupTexts(seen, all)].join(", "))
 
 function stateIn(seen: ObservedTask, all: readonly ObservedTask[], now: number): readonly string[] {
   const phase = phaseIn(seen, all, now)
@@ -168,7 +172,7 @@ function batchesOf(tasks: readonly Task[]): Batch[] {
   if (keys.size === 0 && latest) keys.add(latest.batch)
   return [...keys].flatMap((key) => {
     const { done, total } = batchProgress(key, tasks)
-    return total < 2 ? [] : { label: batchName(key) ?? "", done, total }
+    return total < 2 ? [] : { label: oneLine(batchName(key) ?? ""), done, total }
   })
 }
 

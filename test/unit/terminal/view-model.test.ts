@@ -235,6 +235,16 @@ describe("a task's row", () => {
       detail: "retrying (1): slow ]0;x down",
     })
     expect(row(seen(task(), { asks })).detail).toBe("waiting for permission: bash: ls [2J")
+    const recentTools = ["look\u001b[2J\u0007"]
+    expect(row(seen(task(), { recentTools })).detail).toBe("working · look [2J")
+    const batch = "name:sweep\u001b[2J"
+    const section = sectionOf([seen(task({ batch })), seen(task({ batch }))], START)
+    expect(section?.batches).toEqual([{ label: "sweep [2J", done: 0, total: 2 }])
+  })
+
+  test("the state of a task with any agent's name contains no terminal control characters", () => {
+    const each = seen(task({ agent: "gene\u001b]0;x\u0007ral" }))
+    expect(stateText(each, [each], START)).toBe("gene ]0;x ral, working")
   })
 
   test("a task's row says when the task waits for its own tasks", () => {
