@@ -2,6 +2,7 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { JSX } from "@opentui/solid"
 import type { createAttention } from "./attention.ts"
 import type { TasksDialogPorts } from "./dialogs.tsx"
+import { withValues } from "./view-model.ts"
 
 /** Services for the parts that other features add. */
 export type Terminal = Omit<TasksDialogPorts, "source"> & { readonly attention: ReturnType<typeof createAttention> }
@@ -44,14 +45,14 @@ export function choose(api: TuiPluginApi, title: string, placeholder: string, ch
     <api.ui.DialogSelect
       title={title}
       placeholder={placeholder}
-      options={choices().map(({ run: _run, opensAlone: _opensAlone, ...choice }) => ({
+      options={withValues(choices()).map(({ row: { run: _run, opensAlone: _opensAlone, ...choice }, value }) => ({
         ...choice,
-        value: choice.title,
+        value,
       }))}
       onSelect={({ value }) =>
-        choices()
-          .find((choice) => choice.title === value)
-          ?.run()
+        withValues(choices())
+          .find((choice) => choice.value === value)
+          ?.row.run()
       }
     />
   ))

@@ -230,6 +230,16 @@ export function cut(text: string, columns: number): string {
   return columns < 1 ? "" : `${trimTo(text, columns - 1)}…`
 }
 
+/** Rows of a menu, each with a value of its own: several questions of one task have the same title. */
+export function withValues<Row extends { readonly title: string }>(rows: readonly Row[]) {
+  const counts = new Map<string, number>()
+  return rows.map((row) => {
+    const earlier = counts.get(row.title) ?? 0
+    counts.set(row.title, earlier + 1)
+    return { row, value: `${earlier} ${row.title}` }
+  })
+}
+
 /** Text of an agent without control characters, because OpenCode would pass them on to the terminal. */
 export const readable = (text: string): string => text.replace(/\r\n?/g, "\n").replace(CONTROL, "")
 

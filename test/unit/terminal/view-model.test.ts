@@ -15,6 +15,7 @@ import {
   sectionOf,
   stateText,
   timeOf,
+  withValues,
 } from "../../../src/features/terminal/view-model.ts"
 import { outcomeOf } from "../../support/tasks.ts"
 
@@ -379,6 +380,14 @@ describe("a cut text", () => {
       }),
     )
   })
+})
+
+test("each row of a menu has a value of its own, which stays the same when other rows come and go", () => {
+  const rows = ["Answer", "Look", "Answer", "Answer"].map((title) => ({ title }))
+  const valued = withValues(rows)
+  expect(valued.map(({ row }) => row)).toEqual(rows)
+  expect(new Set(valued.map(({ value }) => value)).size).toBe(4)
+  expect(withValues(rows.slice(0, 1).concat(rows.slice(2)))).toEqual(valued.filter(({ row }) => row !== rows[1]))
 })
 
 test("a readable text keeps its lines and loses terminal control characters", () => {
