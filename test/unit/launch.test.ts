@@ -308,6 +308,30 @@ describe("a refused launch", () => {
     },
   )
 
+  test.each(["the user is asked", "its session is created"])(
+    "a launch leaves no session when the calling session is deleted while %s",
+    async (when) => {
+      const rig = new Rig()
+      await rig.manager.ready(rig.parent)
+      if (when !== "the user is asked")
+        rig.opencode.onCall = (method) => (method === "createSession" ? { slow: 1000 } : undefined)
+      let allow = () => {}
+      const asked = new Promise<void>((resolve) => {
+        allow = resolve
+      })
+      const caller = { ...rig.caller, authorize: () => (when === "the user is asked" ? asked : Promise.resolve()) }
+      const request = { description: "find it", prompt: "FIND", agent: "general", fork: false }
+      const refused = expect(rig.manager.launch(request, caller)).rejects.toThrow("Nothing was launched.")
+      await rig.clock.advance(500)
+      await rig.opencode.deleteSession(rig.parent)
+      allow()
+      await rig.clock.advance(1000)
+      await refused
+      expect(rig.opencode.database.sessions.size).toBe(0)
+      expect(rig.timers.pending).toBe(0)
+    },
+  )
+
   test("a refused launch does not count against the launch rate", async () => {
     const rig = new Rig({ options: { maxLaunchesPerMinute: 1 } })
     await expect(rig.launch({ agent: "nobody" })).rejects.toThrow()

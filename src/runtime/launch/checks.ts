@@ -48,13 +48,14 @@ const USELESS_AT_LIMIT = [
 export const QUESTIONS = "question"
 
 /**
- * True where nobody would look after a new task: the caller's turn was stopped, or the task of the calling session has
- * ended.
+ * True where nobody would look after a new task: the caller's turn was stopped, its session was deleted, or the task of
+ * the calling session has ended.
  */
 export function isStopped({ store }: Pick<CheckPorts, "store">, { sessionID, abort }: Caller): boolean {
   const task = store.bySession(sessionID)
   const run = task && store.run(task.id)
-  return abort?.aborted === true || (run !== undefined && hasEnded(run) && run.calls > 0)
+  if (abort?.aborted || store.wasDeleted(sessionID)) return true
+  return run !== undefined && hasEnded(run) && run.calls > 0
 }
 
 /** Model named by a call. Rejects where it does not exist. */

@@ -34,6 +34,8 @@ export class TaskStore {
    * Ids of cleared tasks and of their sessions. They are kept until the process ends, so that no task appears again.
    */
   readonly #cleared = new Set<string>()
+  /** Deleted sessions that had called tools, since a call may still be running. */
+  readonly #deleted = new Set<string>()
   /** Sessions below a task's own session, with the id of that task. Activity in them is a sign that the task works. */
   readonly #descendants = new Map<string, string>()
   readonly #listeners = new Set<(id: string) => void>()
@@ -75,8 +77,14 @@ export class TaskStore {
   forgetSession(sessionID: string): void {
     this.#descendants.delete(sessionID)
     const parentState = this.#parents.get(sessionID)
+    if (parentState) this.#deleted.add(sessionID)
     if (parentState && parentState.children.size === 0) this.#parents.delete(sessionID)
     else parentState?.reset()
+  }
+
+  /** Whether a session that had called tools was deleted. */
+  wasDeleted(sessionID: string): boolean {
+    return this.#deleted.has(sessionID)
   }
 
   bySession(sessionID: string): Task | undefined {
