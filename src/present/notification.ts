@@ -69,7 +69,7 @@ export function compose(facts: NotificationFacts, options: NoticeOptions): Notif
   const visible = `${headline(task)}\nTask Progress: ${done}/${total}`
   const shown = development ? `${visible}\n[hint attached]` : visible
   if (isOwnCancel(task)) {
-    const hidden = automatic(task, "cancelled, by your own call.")
+    const hidden = automatic(task, OWN_CANCEL)
     return { visible: shown, hidden, handsOver: false }
   }
   const answer = answerOf(facts, notifyAnswerChars)
@@ -83,6 +83,8 @@ export function compose(facts: NotificationFacts, options: NoticeOptions): Notif
 }
 
 const progressOf = ({ delivery }: Task) => (delivery.state === "none" ? { done: 0, total: 0 } : delivery)
+
+const OWN_CANCEL = "cancelled, by your own call."
 
 const isOwnCancel = ({ outcome }: Task): boolean => outcome?.reason?.code === "cancelled"
 
@@ -175,7 +177,9 @@ const STILL_RUNNING = /(?:\n(?:Still running|Also ended, messages follow): [^\n]
 
 /** Status that is named in the hidden part of this task's notification; undefined for any other text. */
 export const toldStatus = (task: Task, hidden: string): Status | undefined =>
-  STATUSES.find((status) => hidden.startsWith(automatic(task, `${status}.`)))
+  hidden === automatic(task, OWN_CANCEL)
+    ? "cancelled"
+    : STATUSES.find((status) => hidden.startsWith(automatic(task, `${status}.`)))
 
 /**
  * True for the hidden part of a notification. False for the single line about a task that its parent cancelled, because

@@ -639,3 +639,16 @@ test.each([0, 1000])(
     ])
   },
 )
+
+test("after a restart, a cancel whose record could not be written is the end that its parent was told", async () => {
+  const { rig, id } = await running()
+  rig.opencode.onCall = (method) => (method === "saveRecord" ? { fail: new OpencodeError("no") } : undefined)
+  const cancelling = rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+  await rig.clock.advance(60_000)
+  await cancelling
+  expect(rig.notices()[0]?.hidden).toContain("cancelled, by your own call.")
+  rig.restart()
+  await rig.manager.recover()
+  expect((await rig.ended(id)).status).toBe("cancelled")
+  expect(rig.notices()).toHaveLength(1)
+})
