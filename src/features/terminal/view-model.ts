@@ -195,8 +195,24 @@ function usageOf({ task, progress }: ObservedTask): Usage {
 /** Number of tool calls in all runs of a task and of its children. The list for models counts in this way, too. */
 function toolCallsOf({ task, progress }: ObservedTask, all: readonly ObservedTask[]): number {
   const own = task.earlier.toolCalls + ((isActive(task) ? progress?.toolCalls : task.outcome?.toolCalls) ?? 0)
-  const launched = all.filter((other) => other.task.parentID === task.sessionID)
+  const launched = childrenIn(all).get(task.sessionID) ?? []
   return launched.reduce((sum, each) => sum + toolCallsOf(each, all), own)
+}
+
+const children = new WeakMap<readonly ObservedTask[], ReadonlyMap<string, readonly ObservedTask[]>>()
+
+/** The tasks by their parents' sessions. Kept for each list, because every row of a list asks for it. */
+function childrenIn(all: readonly ObservedTask[]): ReadonlyMap<string, readonly ObservedTask[]> {
+  const known = children.get(all)
+  if (known) return known
+  const found = new Map<string, ObservedTask[]>()
+  for (const each of all) {
+    const siblings = found.get(each.task.parentID)
+    if (siblings) siblings.push(each)
+    else found.set(each.task.parentID, [each])
+  }
+  children.set(all, found)
+  return found
 }
 
 /** Tasks that have no row but whose usage counts for the session: descendants and cleared tasks. */

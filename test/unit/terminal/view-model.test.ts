@@ -255,6 +255,21 @@ describe("a task's row", () => {
     expect(sectionOf([parent], START, undefined, [child])?.rows[0]?.detail).toBe("waiting for its own tasks")
   })
 
+  test("the row of a task that launched a thousand tasks reads each of them a few times", () => {
+    let reads = 0
+    const counted = (each: ObservedTask): ObservedTask => ({
+      ...each,
+      get task() {
+        reads++
+        return each.task
+      },
+    })
+    const map = seen(ended({ sessionID: "ses_map" }))
+    const items = Array.from({ length: 1000 }, () => counted(seen(ended({ parentID: "ses_map" }))))
+    row(map, START, [map, ...items])
+    expect(reads).toBeLessThan(10 * items.length)
+  })
+
   test("a task's row counts the calls of the tasks that it launched, as superagents_list does", () => {
     const top = seen(ended({ sessionID: "ses_p" }))
     const middle = seen(ended({ parentID: "ses_p" }))
