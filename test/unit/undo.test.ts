@@ -41,6 +41,14 @@ describe("a parent's undone messages", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
+  test("a notification that waits for an undo wakes OpenCode a few times a minute", async () => {
+    const { rig } = await undone()
+    await rig.clock.advance(10_000)
+    const before = rig.opencode.calls.length
+    await rig.clock.advance(600_000)
+    expect(rig.opencode.calls.length - before).toBeLessThanOrEqual(60)
+  })
+
   test("a hint about an open question waits while the parent has undone messages", async () => {
     const rig = new Rig({ options: { permissionTimeout: 0 } })
     rig.opencode.asking.add("bash")

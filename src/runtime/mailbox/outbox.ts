@@ -26,8 +26,8 @@ function* retryDelays(): Iterable<number> {
 const GATHER_STEP_MS = 250
 /** Interval for checking again a parent that accepts no message now, in case the event about its change is missed. */
 const HELD_LOOK_MS = 2000
-/** Interval where only notes wait. */
-const NOTE_LOOK_MS = 10_000
+/** Interval where only notes wait, or a user has undone messages: the user may be away. */
+const SLOW_LOOK_MS = 10_000
 /** Most times that a message is sent again because the parent did not answer it. */
 const MOST_REPEATS = 3
 
@@ -271,11 +271,11 @@ export class Outbox {
     try {
       const composed = note.compose()
       if (composed === undefined) return false
-      if (composed === "later") return NOTE_LOOK_MS
+      if (composed === "later") return SLOW_LOOK_MS
       const persona = await this.#sender.persona(sessionID, note.attempts)
       const isIdle = await this.#isIdle(sessionID)
       // No await may come between this test and the send.
-      if (!isIdle || !this.#isQuiet(sessionID, lane)) return NOTE_LOOK_MS
+      if (!isIdle || !this.#isQuiet(sessionID, lane)) return SLOW_LOOK_MS
       note.sent ??= composed
       const prompt = notePrompt(opencode.messageID, sessionID, note.sent, persona)
       await this.#exclusively(sessionID, lane, () => this.#sender.send(prompt, lane))
@@ -384,7 +384,7 @@ export class Outbox {
       } catch {
         lane.state = "until idle"
       }
-      await this.#pauses.in(lane, HELD_LOOK_MS)
+      await this.#pauses.in(lane, lane.state === "until redone" ? SLOW_LOOK_MS : HELD_LOOK_MS)
       lane.state = "sending"
     }
   }
