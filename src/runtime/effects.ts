@@ -128,11 +128,11 @@ export class Effects {
     }
   }
 
-  /** Writes the task's record, reads the answers that the task waited for, and prepares the task's place. */
+  /** Reads the answers that the task waited for, writes the task's record, and prepares the task's place. */
   async #prepare(handle: TaskHandle, task: Task, { save, again }: Of<"prepare">): Promise<Input> {
-    if (save) await this.#services.journal.save(task)
-    // Read the answers before the place is prepared: the tasks that gave them may be cleared meanwhile.
+    // Read the answers before anything else: the tasks that gave them may be cleared meanwhile.
     const answers = await this.#answersFor(task)
+    if (save) await this.#services.journal.save(task)
     // Members prepare places of their own. A group that waited for tasks must capture what those tasks changed.
     if (task.group && task.place && task.run.after)
       await this.#ports.places.capture(task, parentFolderOf(this.#services, task))

@@ -222,6 +222,21 @@ test("a waiting task gets the answers even when the other tasks are dropped befo
   expect(promptOf(rig, b.sessionID)).toContain("answer of DOES a")
 })
 
+test("a queued task gets the answers even when the other tasks are dropped while its record is written", async () => {
+  const rig = rigged({ maxHistory: 1, maxConcurrentTasks: 1 })
+  const a = await rig.launch({ prompt: "DOES a" })
+  await rig.ended(a.id)
+  const c = await rig.launch({ prompt: "DOES c" })
+  const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
+  rig.opencode.onCall = (method, session) =>
+    method === "saveRecord" && session === b.sessionID ? { slow: 2000 } : undefined
+  await rig.ended(c.id)
+  await rig.launch({ prompt: "DOES d" })
+  expect(rig.manager.list(rig.parent).map(({ task }) => task.id)).not.toContain(a.id)
+  await rig.ended(b.id)
+  expect(promptOf(rig, b.sessionID)).toContain("answer of DOES a")
+})
+
 test("the refusal to wait for a failed task says what can be done", async () => {
   const rig = rigged()
   const failed = await rig.launch({ prompt: "FAILS" })
