@@ -128,7 +128,8 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   })
   const dependencies = new TaskDependencies(services, dispatcher)
   const own = { ...ports, bodies: [...bodies.values()], pauser, answers, ledger, allowance, foreignCosts, places }
-  const known = { ...own, archive, groups, verifiers, outbox, dispatcher, dependencies, watch: () => poller.wake() }
+  const watching = { watch: () => poller.wake(), noticeSleep: () => poller.noticeSleep() }
+  const known = { ...own, archive, groups, verifiers, outbox, dispatcher, dependencies, ...watching }
   const scheduler: Scheduler = new Scheduler(services, { ...known, sources: [dependencies, ...own.bodies, outbox] })
   const queue: Queue = new Queue(services, { ...known, scheduler })
   const launching = { ...known, queue, scheduler }

@@ -23,6 +23,8 @@ export type AdmissionPorts = {
   readonly outbox: Pick<Outbox, "hasPending">
   /** Called when a run was admitted, so that it is watched from then on. */
   readonly watch: () => void
+  /** Called before a run takes a slot: sleep of the process, or a clock that was set back, concerns earlier runs only. */
+  readonly noticeSleep: () => void
 }
 
 const STOPPING: Block = { by: "stopping", behind: "the end of its last turn" }
@@ -61,6 +63,7 @@ export class Scheduler {
   /** Takes a slot for a task that is about to be made, or leaves the task queued. */
   reserve(task: Task): Task {
     const { store, clock } = this.#services
+    this.#ports.noticeSleep()
     const now = clock.now()
     let reserved = task
     for (const [each, block] of this.#walk(this.#slots(), [task]))
@@ -112,6 +115,7 @@ export class Scheduler {
 
   #pass(): void {
     this.#isAsked = false
+    this.#ports.noticeSleep()
     const { store, groupKindOf } = this.#services
     for (const source of this.#ports.sources) source.review?.()
     for (const [task, block] of this.#walk(this.#slots())) this.#settle(task, block)

@@ -64,6 +64,16 @@ describe("a machine that sleeps", () => {
   })
 })
 
+test("a task launched right after the clock was set back has its whole time limit", async () => {
+  const { rig } = await running({ taskTimeout: 1_800_000, stallTimeout: 0, lastWord: 0 })
+  await rig.clock.advance(13_000)
+  rig.clock.setBack(3_600_000)
+  const { id } = await rig.launch({ prompt: "FIND more" })
+  await rig.clock.advance(1_700_000)
+  expect(rig.task(id).status).toBe("running")
+  expect((await rig.ended(id)).outcome?.reason?.code).toBe("timeout")
+})
+
 test("a clock that is set back does not prolong any limit", async () => {
   const { rig, id } = await running({ taskTimeout: 60_000, stallTimeout: 0, lastWord: 3000 })
   await rig.clock.advance(30_000)

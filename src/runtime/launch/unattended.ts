@@ -82,6 +82,7 @@ export class Unattended {
     if (earlier && (!isUnattended(earlier) || isActive(earlier))) return
     if (earlier) await this.#ports.dispatcher.over(earlier)
     if (this.#ports.allowance.refusal(NOBODY, earlier?.id) !== undefined) return
+    this.#ports.poller.noticeSleep()
     const asked = { promptID: messageID, startedAt: clock.now() }
     await this.#ports.queue.adopt(this.#begin(sessionID, { agent, description }, asked))
   }
