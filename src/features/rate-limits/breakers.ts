@@ -205,7 +205,9 @@ export class Breakers implements FeatureBody, Pauser {
    */
   #restore(task: Task, { at, until, model, why, kind = "limit" }: Parked): void {
     if (modelKeyOf(task) !== model) return this.#switched(task)
-    const breaker = recordRefusal(this.#breakers.get(model), { kind, why, until }, at, at)
+    const before = this.#breakers.get(model)
+    // The runs of one breaker were parked one after the other: that is no series of refusals.
+    const breaker = recordRefusal(before && at <= before.closedAt ? before : undefined, { kind, why, until }, at, at)
     this.#breakers.set(model, breaker)
     this.#notices.recordReport(model, { at, opensAt: breaker.opensAt })
     this.#runtime.wakeAt(breaker.opensAt)

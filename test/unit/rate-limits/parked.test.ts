@@ -993,6 +993,27 @@ describe("parked tasks after a restart", () => {
     expect(calls()).toBe(2)
   })
 
+  test("the tasks of one breaker, parked one after the other, are no series of refusals after a restart", async () => {
+    const rig = new Rig({ options: settings })
+    let isOpen = true
+    rig.script(({ sessionID, toolResults, prompt }) => {
+      if (sessionID === rig.parent) return undefined
+      if (!isOpen) return { status: 429, body: { error: { message: "Rate limit reached." } } }
+      if (toolResults.length > 0) return { text: "done" }
+      return { tools: [{ name: "read", args: { ms: 1000 + 300 * Number(prompt.replace("FIND ", "")) } }] }
+    })
+    const numbers = Array.from({ length: 8 }, (_, at) => at)
+    const tasks = await Promise.all(numbers.map((at) => rig.launch({ prompt: `FIND ${at}` })))
+    await rig.clock.advance(900)
+    isOpen = false
+    await rig.clock.until(() => tasks.every(({ id }) => isParkedNow(rig, id)))
+    isOpen = true
+    rig.restart()
+    await rig.manager.recover()
+    await rig.clock.advance(MINUTE_MS / 2)
+    expect(tasks.map(({ id }) => rig.task(id).status)).toEqual(tasks.map(() => "completed"))
+  })
+
   test("a parked task continues after a restart days later if its provider has opened", async () => {
     const provider = new Provider({ bucket: 2, shutMs: 30 * MINUTE_MS }, settings)
     const { rig } = provider
