@@ -66,6 +66,23 @@ export function recordRefusal(
   return { closedAt: now, opensAt: now + wait, stated: false, kind, why, refused }
 }
 
+/**
+ * The breaker with its times moved by a system clock that was set back since it tripped: otherwise it would stay open
+ * until the clock is there again.
+ */
+export function inPresent(breaker: Breaker, now: number): Breaker {
+  const { closedAt, opensAt, probe, recovery } = breaker
+  const ms = closedAt - now
+  if (ms <= 0) return breaker
+  return {
+    ...breaker,
+    closedAt: now,
+    opensAt: opensAt - ms,
+    ...(probe && { probe: { ...probe, at: probe.at - ms } }),
+    ...(recovery && { recovery: { ...recovery, at: recovery.at - ms } }),
+  }
+}
+
 /** Counts a run as sent: as the probe, or in the current wave. */
 export function sentThrough(breaker: Breaker, taskID: string, now: number): Breaker {
   const { recovery } = breaker

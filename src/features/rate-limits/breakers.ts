@@ -11,6 +11,7 @@ import {
   answered,
   type Breaker,
   freeRequests,
+  inPresent,
   isClosedFor,
   mustWaitForBreaker,
   nextProbe,
@@ -239,8 +240,11 @@ export class Breakers implements FeatureBody, Pauser {
    * did not run in between.
    */
   #breakerOf(key: string): Breaker | undefined {
-    const breaker = this.#breakers.get(key)
-    if (!breaker?.deserted || freeRequests(breaker, this.#runtime.clock.now()) === 0) return breaker
+    const now = this.#runtime.clock.now()
+    const found = this.#breakers.get(key)
+    const breaker = found && inPresent(found, now)
+    if (breaker && breaker !== found) this.#breakers.set(key, breaker)
+    if (!breaker?.deserted || freeRequests(breaker, now) === 0) return breaker
     this.#breakers.delete(key)
     return undefined
   }

@@ -124,7 +124,8 @@ export class UnpaidModels {
   /** Why a model is not used now; undefined where it may be. */
   reason(model: string, now: number): string | undefined {
     const { at, why } = this.#refusals.get(model) ?? { at: Number.NEGATIVE_INFINITY, why: "" }
-    if (now - at < UNPAID_MS) return `${model} refused another task ${duration(Math.max(0, now - at))} ago: ${why}`
+    // A time in the future is from before the system clock was set back.
+    if (at <= now && now - at < UNPAID_MS) return `${model} refused another task ${duration(now - at)} ago: ${why}`
     this.#refusals.delete(model)
     return undefined
   }

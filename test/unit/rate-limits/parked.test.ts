@@ -1014,6 +1014,18 @@ describe("parked tasks after a restart", () => {
     expect(tasks.map(({ id }) => rig.task(id).status)).toEqual(tasks.map(() => "completed"))
   })
 
+  test("a parked task continues in time although the system clock is set back", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 8000, tells: false }, settings)
+    const { rig } = provider
+    const [task] = await provider.launchAll(1)
+    if (!task) throw new Error("not launched")
+    await rig.clock.until(() => isParkedNow(rig, task.id))
+    rig.clock.setBack(60 * MINUTE_MS)
+    rig.script(() => ({ text: "done" }))
+    await rig.clock.advance(MINUTE_MS)
+    expect(rig.task(task.id).status).toBe("completed")
+  })
+
   test("a parked task continues after a restart days later if its provider has opened", async () => {
     const provider = new Provider({ bucket: 2, shutMs: 30 * MINUTE_MS }, settings)
     const { rig } = provider
