@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { CallError } from "../core/errors.ts"
 import type { ResultFiles } from "../core/feature.ts"
 import { chosenIn } from "../core/group.ts"
-import { answerText, classify, valueIn } from "../core/outcome.ts"
+import { answerText, classify, isByOpencode, valueIn } from "../core/outcome.ts"
 import type { Message, OpencodeApi } from "../core/ports.ts"
 import { type Ending, isActive, type Task } from "../core/task.ts"
 import { appendPlain, NoFile, readPlain, replaceFile } from "../lib/atomic-file.ts"
@@ -56,8 +56,7 @@ export class Answers {
     const kept = this.#services.store.handle(task.id)?.answer
     if (kept?.generation === task.run.generation && kept.until > clock.now()) return { answer: kept, closed: true }
     const since = await opencode.messagesSince(task.sessionID, task.run.promptID)
-    const end = since.findIndex(({ id }) => id === next)
-    const messages = end < 0 ? since : since.slice(0, end)
+    const messages = ofRun(opencode, task, since, next)
     const gone = messages.length === 0 && (await opencode.session(task.sessionID)) === undefined
     // The session was deleted: use the cached answer, even after its time in the cache.
     if (gone && kept?.generation === task.run.generation)
@@ -102,6 +101,21 @@ export class Answers {
       handle.answer = undefined
     }
   }
+}
+
+/** The run's messages, without a conversation that somebody else begins in its session after its end. */
+function ofRun(
+  opencode: OpencodeApi,
+  { run: { endedAt = Number.POSITIVE_INFINITY } }: Task,
+  since: readonly Message[],
+  next: string | undefined,
+): readonly Message[] {
+  const isOthers = (message: Message) =>
+    message.role === "user" && !isByOpencode(message) && opencode.taskOf(message.id) === undefined
+  const end = since.findIndex(
+    (message, at) => message.id === next || (at > 0 && message.createdAt > endedAt && isOthers(message)),
+  )
+  return end < 0 ? since : since.slice(0, end)
 }
 
 /** `reportedEnding`: the end that the notification told the parent, set where the messages no longer prove that end. */

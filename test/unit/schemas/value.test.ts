@@ -39,6 +39,23 @@ describe("a task with a schema", () => {
     expect(rig.notices()[0]?.hidden).not.toContain("Here it is")
   })
 
+  test("a conversation in the task's session after its end changes neither its answer nor its value", async () => {
+    for (const [text, more] of [
+      [`Here it is: ${VALID}`, { schema: SCHEMA }],
+      ["FOUND", {}],
+    ] as const) {
+      const rig = new Rig({ options: { resultCacheTTL: 0, notifyAnswerChars: 0 } })
+      rig.onPrompt("FIND", { text })
+      rig.onPrompt("THANKS", { text: "You are welcome. Is there anything else?" })
+      const { id, sessionID } = await rig.launch(more)
+      await rig.ended(id)
+      rig.opencode.say(sessionID, "THANKS", { agent: "general" })
+      await rig.clock.advance(5000)
+      expect(rig.answers(sessionID)).toHaveLength(2)
+      expect((await rig.manager.output(id, rig.caller)).answer).toBe("schema" in more ? VALID : text)
+    }
+  })
+
   test("a task with an invalid answer is asked again with the wrong places, not the schema or value", async () => {
     const { asked, task, rig } = await withAnswersOf(['{"verdict":"secret"}', VALID])
     expect(asked[1]).toMatch(/^Automatic message, not written by the user\. Your answer is not valid: at \/verdict: /)
