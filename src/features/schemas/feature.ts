@@ -18,7 +18,8 @@ export const validator = (runtime: Runtime, validate: Validate): FeatureBody => 
     if (!schema) return undefined
     const found = await validate(schema, text).catch(unchecked)
     if (signal.aborted) return undefined
-    const asked = (value?.asked ?? 0) + 1
+    // After a valid answer the agent was asked again by another verifier, not for a valid value.
+    const asked = value?.valid ? value.asked : (value?.asked ?? 0) + 1
     const longest = Math.max(value?.refused ?? 0, found.valid ? 0 : text.length)
     const counted = { asked, ...(longest > 0 && { refused: longest }) }
     if (!found.valid)

@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from "nod
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { describe, expect, test } from "vitest"
+import type { Feature } from "../../../src/core/feature.ts"
 import { renderOutput } from "../../../src/present/output.ts"
 import { Rig } from "../../support/rig.ts"
 
@@ -100,6 +101,31 @@ describe("a task with a schema", () => {
     expect(rig.notices()).toHaveLength(1)
     expect(rig.notices()[0]?.hidden).toContain("Schema: not valid, asked 3 times")
     expect((await rig.manager.output(id, rig.caller, 0)).answer).toBe("All is well.")
+  })
+
+  test("answers that another verifier refuses take no attempt from those for a valid answer", async () => {
+    let refusals = 2
+    const picky: Feature = {
+      name: "picky",
+      verifies: () => true,
+      body: () => ({
+        verify: async () =>
+          refusals-- <= 0
+            ? { ok: true, finding: {} }
+            : {
+                ok: false,
+                finding: {},
+                again: true,
+                ask: { kind: "check", text: "NOT YET" },
+                failure: { code: "check", text: "" },
+              },
+      }),
+    }
+    const rig = new Rig({ features: [picky] })
+    const answers = [VALID, VALID, "no", VALID]
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: answers.shift() ?? "" }))
+    const { id } = await rig.launch({ schema: SCHEMA })
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { value: { valid: true, asked: 2 } } })
   })
 
   test("a task that is cancelled while it is asked for a valid answer ends as cancelled", async () => {
