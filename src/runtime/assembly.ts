@@ -249,6 +249,9 @@ function servicesOf(
     const task = store.get(id)
     const run = task && isActive(task) ? store.run(id) : undefined
     store.disown(id)
+    // Tell the senders of pending messages now: results of calls no longer reach the run.
+    for (const { reply, taken } of run?.sentMessages ?? [])
+      if (!taken) reply?.({ problem: "another OpenCode process has taken it over." })
     // Show the task's new state at once.
     if (task) tookOver(task)
     // The parent is told that the run was interrupted, so the run must stop here.

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
 import { messageID } from "../../src/opencode/messages.ts"
-import { Rig } from "../support/rig.ts"
+import { Rig, running } from "../support/rig.ts"
 
 /** Prompts that begin with MORE are answered by saying them again. */
 const rigged = (options: object = {}) => {
@@ -284,4 +284,17 @@ test("a message reaches its task unchanged, whatever it contains", async () => {
   await rig.ended(id)
   const texts = rig.opencode.stored(sessionID).messages.flatMap(({ role, parts }) => (role === "user" ? parts : []))
   expect(texts.at(-1)).toMatchObject({ text: word })
+})
+
+test("a message to a task that another process takes over meanwhile is refused", async () => {
+  const { rig, id } = await running()
+  const lost = new OpencodeError("another process has it", { takenOver: true })
+  rig.opencode.onCall = (method) =>
+    method === "saveRecord" ? { fail: lost } : method === "prompt" ? { slow: 600_000 } : undefined
+  let refusal = ""
+  rig.manager.tell(id, "HELLO", rig.caller).catch((error) => {
+    refusal = error.message
+  })
+  await rig.clock.advance(900_000)
+  expect(refusal).toMatch(/^Task \S+ was not told: another OpenCode process has taken it over\./)
 })
