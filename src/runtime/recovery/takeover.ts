@@ -3,6 +3,7 @@ import { isBegunIn, type MemberState, sizeOf, winnerIn } from "../../core/group.
 import { answerText, classify, keptTodos, lastAnswerAt } from "../../core/outcome.ts"
 import type { Message, TaskRecord } from "../../core/ports.ts"
 import { newRun } from "../../core/run/active-run.ts"
+import { withMessages, withoutOpenCalls } from "../../core/run/progress.ts"
 import { constraintsOf } from "../../core/spending.ts"
 import {
   type Ending,
@@ -350,8 +351,10 @@ export class OrphanSettler {
     if (unfinishedAnswer(messages)) await deleteRefusedStep(this.#services, task)
     if (!this.#own(task)) return false
     const handle = store.handle(task.id)
-    if (handle)
-      handle.run = { ...newRun(task, "parked", clock.now()), ...asked, ...(task.place && { preparesAgain: true }) }
+    const run = newRun(task, "parked", clock.now())
+    // What the run has spent before counts for its limits.
+    const observed = withoutOpenCalls(withMessages(run.observed, messages))
+    if (handle) handle.run = { ...run, observed, ...asked, ...(task.place && { preparesAgain: true }) }
     resumePause()
     return true
   }

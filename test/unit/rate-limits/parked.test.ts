@@ -1014,6 +1014,29 @@ describe("parked tasks after a restart", () => {
     expect(tasks.map(({ id }) => rig.task(id).status)).toEqual(tasks.map(() => "completed"))
   })
 
+  test("what a parked task has spent before a restart counts for its budget", async () => {
+    const rig = new Rig({ options: { maxCostPerTask: 0.05, lastWord: 0 } })
+    let isOpen = true
+    rig.script(({ sessionID }) => {
+      if (sessionID === rig.parent) return undefined
+      if (!isOpen) return { status: 429, body: { error: { message: "Rate limit reached. Try again in 60s" } } }
+      return { tools: [{ name: "read", args: { ms: 100 } }], usage: { input: 10_000 } }
+    })
+    const { id } = await rig.launch()
+    await rig.clock.until(() => rig.view(id).whole.usage.cost > 0.025)
+    isOpen = false
+    await rig.clock.until(() => isParkedNow(rig, id))
+    const { usage } = rig.view(id).whole
+    rig.restart()
+    await rig.manager.recover()
+    await rig.clock.advance(10_000)
+    expect(rig.view(id)).toMatchObject({ phase: expect.stringMatching(/^parked/), whole: { usage } })
+    isOpen = true
+    const { outcome } = await rig.ended(id)
+    expect(outcome).toMatchObject({ reason: { code: "budget" } })
+    expect(outcome?.usage.cost).toBeLessThan(0.07)
+  })
+
   test("a parked task continues in time although the system clock is set back", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 8000, tells: false }, settings)
     const { rig } = provider
