@@ -72,8 +72,13 @@ export function whyNeverCompletes(task: Task | undefined): string | undefined {
 
 const nameOf = (id: string, task: Task | undefined): string => (task ? named(task) : id)
 
-/** `rows`: file with all rows, where the text consists of rows. */
-export type DependencyAnswer = { readonly task: Task; readonly text: string; readonly rows?: string }
+/** `gone`: the answer was deleted with its session. `rows`: file with all rows, where the text consists of rows. */
+export type DependencyAnswer = {
+  readonly task: Task
+  readonly text: string
+  readonly gone?: boolean
+  readonly rows?: string
+}
 
 /**
  * Prompt of a run that waited for other tasks, after the answers of these tasks. Each answer is data between tags that
@@ -82,7 +87,7 @@ export type DependencyAnswer = { readonly task: Task; readonly text: string; rea
 export function withAnswers(prompt: string, answers: readonly DependencyAnswer[]): string {
   if (answers.length === 0) return prompt
   const share = shareOf(answers.map(({ text }) => text.length))
-  const pieces = answers.map(({ task, text, rows }) => {
+  const pieces = answers.map(({ task, text, gone, rows }) => {
     const { value, group } = task.outcome ?? {}
     const isKept = isUnmerged(task) || group?.unmerged !== undefined
     const unmerged = isKept ? " (its changes are not merged: you do not have them)" : ""
@@ -93,7 +98,8 @@ export function withAnswers(prompt: string, answers: readonly DependencyAnswer[]
     const before =
       endedUnanswered(task) && text !== "" ? " (it ended without an answer; this is earlier text of it)" : ""
     const cut = shown.length < text.length ? ` (the first ${shown.length} of ${text.length} characters)` : ""
-    const body = text === "" ? "(it ended without any text)" : inTagsWithID("task_answer", task.id, shown)
+    const nothing = gone ? "(its session was deleted, and its answer with it)" : "(it ended without any text)"
+    const body = text === "" ? nothing : inTagsWithID("task_answer", task.id, shown)
     return `${named(task)}${unmerged}${before}${cut}:\n${body}`
   })
   return `The answers of ${count(answers.length, "agent")} that worked before you, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`

@@ -154,11 +154,13 @@ export class Effects {
 
   /** The answers that a task has waited for. */
   #answersFor({ run }: Task): Promise<readonly DependencyAnswer[]> {
-    const others = (run.after ?? []).flatMap((id) => this.#services.store.get(id) ?? [])
+    const { clock, stopped, store, groupKindOf } = this.#services
+    const others = (run.after ?? []).flatMap((id) => store.get(id) ?? [])
     return Promise.all(
       others.map(async (task) => {
-        const rows = task.group && this.#services.groupKindOf(task)?.rows?.(task.group)
-        return { task, text: (await this.#ports.answers.of(task)).text, rows }
+        const rows = task.group && groupKindOf(task)?.rows?.(task.group)
+        const { text, gone } = await retry(clock, stopped, () => this.#ports.answers.of(task))
+        return { task, text, gone, rows }
       }),
     )
   }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { Rig } from "../support/rig.ts"
 
 /** Tasks that wait for others, through the manager. */
@@ -235,6 +236,30 @@ test("a queued task gets the answers even when the other tasks are dropped while
   expect(rig.manager.list(rig.parent).map(({ task }) => task.id)).not.toContain(a.id)
   await rig.ended(b.id)
   expect(promptOf(rig, b.sessionID)).toContain("answer of DOES a")
+})
+
+test("a waiting task begins although the first read of an answer fails", async () => {
+  const rig = rigged({ maxConcurrentTasks: 0, resultCacheTTL: 0, notifyAnswerChars: 0 })
+  const a = await rig.launch({ prompt: "DOES a" })
+  await rig.ended(a.id)
+  let failures = 1
+  rig.opencode.onCall = (method, session) =>
+    method === "messagesSince" && session === a.sessionID && failures-- > 0
+      ? { fail: new OpencodeError("busy") }
+      : undefined
+  const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
+  expect((await rig.ended(b.id)).status).toBe("completed")
+  expect(promptOf(rig, b.sessionID)).toContain("answer of DOES a")
+})
+
+test("a waiting task is told that an answer was deleted with its session", async () => {
+  const rig = rigged({ maxConcurrentTasks: 0, resultCacheTTL: 0, notifyAnswerChars: 0 })
+  const a = await rig.launch({ prompt: "DOES a" })
+  await rig.ended(a.id)
+  await rig.opencode.deleteSession(a.sessionID)
+  const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
+  await rig.ended(b.id)
+  expect(promptOf(rig, b.sessionID)).toContain("(its session was deleted, and its answer with it)")
 })
 
 test("the refusal to wait for a failed task says what can be done", async () => {
