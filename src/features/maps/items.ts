@@ -148,6 +148,8 @@ async function leastCost(
 
 type ItemsAtWork = GroupAtWork<ItemsPlan>
 
+const MOST_ERROR_CHARS = 100
+
 /**
  * Items of an active map; absent where a restart has lost them. `hashes`: of the ledger's rows that this process wrote,
  * by index. Others can write to the file, too: a row with another hash is not trusted.
@@ -223,7 +225,7 @@ async function finalRows(group: ItemsAtWork, members: readonly Task[]): Promise<
       // Without hashes, this process wrote no rows: the row comes from an earlier process and is trusted.
       const isOurs = row && (!state?.hashes || state.hashes.get(index) === hashOf(row))
       if (isOver && isOurs && (member === undefined || row.task === member.id)) return row
-      if (member) return rowOf(group, member, index, item)
+      if (member) return rowOf(group, member, index, item).catch((error) => unreadable(member, index, item, error))
       if (state?.hashes?.has(index))
         return { index, item, state: "failed", reason: "Its row was changed by another hand." }
       const wasRunning = row?.state === "running" && isOurs
@@ -245,6 +247,12 @@ async function rowOf(group: ItemsAtWork, given: Task, index: number, item: unkno
   const text = await group.answer(task)
   const asked = value && value.asked > 1 ? { asked: value.asked } : {}
   return { index, item, state: "valid", value: value?.valid ? JSON.parse(text) : text, ...asked, ...figures }
+}
+
+/** Row of an item whose answer cannot be read: the rows of the others count all the same. */
+const unreadable = ({ id: task, sessionID: session }: Task, index: number, item: unknown, error: unknown): ItemRow => {
+  const reason = `Its answer could not be read: ${oneLine(messageOf(error), MOST_ERROR_CHARS)}`
+  return { index, item, state: "failed", reason, task, session }
 }
 
 const hashOf = (row: ItemRow): string => createHash("sha256").update(JSON.stringify(row)).digest("hex")

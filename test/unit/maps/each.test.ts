@@ -3,6 +3,7 @@ import { appendFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "
 import { join } from "node:path"
 import { encode } from "gpt-tokenizer/encoding/o200k_base"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { OpencodeError } from "../../../src/core/ports.ts"
 import type { Task } from "../../../src/core/task.ts"
 import type { ItemRow, ItemsPlan, ItemsResult } from "../../../src/features/maps/results.ts"
 import { stateText } from "../../../src/features/terminal/view-model.ts"
@@ -143,6 +144,25 @@ describe("a map", () => {
     const task = await rig.endedBeside((await rig.launch(request({ each: numbers(2), schema: SCHEMA }))).id)
     expect(rowsOf(task).map((row) => row.asked)).toEqual([undefined, 2])
     expect(rig.notices()[0]?.hidden).toContain('"value":{"n":1},"asked":2}')
+  })
+
+  test("a map counts its other items although the answer of one cannot be read", async () => {
+    const other = open()
+    other.script(({ sessionID }) => (sessionID === other.parent ? undefined : { text: '{"n": 1}' }))
+    const { id } = await other.launch(request({ each: numbers(3), schema: SCHEMA }))
+    const isOver = (session = "") =>
+      JSON.stringify(other.opencode.database.sessions.get(session)?.metadata ?? {}).includes("completed")
+    other.opencode.onCall = (method, session) =>
+      method === "messagesSince" && other.opencode.stored(session ?? "").title.includes("item 2") && isOver(session)
+        ? { fail: new OpencodeError("busy") }
+        : undefined
+    const task = await other.endedBeside(id)
+    expect(sumsUp(task)).toMatchObject({
+      valid: 2,
+      failed: 1,
+      groups: [{ why: "Its answer could not be read: busy", first: [1] }],
+    })
+    expect(rowsOf(task).map(({ state }) => state)).toEqual(["valid", "failed", "valid"])
   })
 
   test("a map with only valid items completes, and without a schema each value is the text", async () => {
