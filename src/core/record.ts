@@ -230,6 +230,8 @@ export const groupResult = (z: Zod) =>
   z.looseObject({
     kind: z.string(),
     cost: z.number(),
+    /** The cost is a lower bound: an answer was cut off. */
+    atLeast: z.boolean().optional(),
     /** Members whose changes are not merged. */
     unmerged: z.number().optional(),
     /** One row for each planned member, where the result names members. */

@@ -244,6 +244,10 @@ export const lessUsage = (usage: Usage, before: Usage): Usage => ({
 export const usageSince = (usage: Usage, before: Usage): Usage =>
   usage.cost < before.cost ? NO_USAGE : lessUsage(usage, before)
 
+/** Usage of all runs of an ended task, without the tasks that it launched. */
+export const wholeUsage = ({ earlier, outcome }: Pick<Task, "earlier" | "outcome">): Usage =>
+  addUsage(earlier.usage, outcome?.usage ?? NO_USAGE)
+
 export const addFigures = (a: Figures, b: Figures): Figures => ({
   toolCalls: a.toolCalls + b.toolCalls,
   usage: addUsage(a.usage, b.usage),

@@ -3,7 +3,18 @@ import { CallError, messageOf } from "../../core/errors.ts"
 import type { GroupAtWork, GroupWork, ResultFiles } from "../../core/feature.ts"
 import { modelKey } from "../../core/limits.ts"
 import type { ModelFacts } from "../../core/ports.ts"
-import { elapsed, isActive, isUnmerged, type Model, NO_FIGURES, type Outcome, type Task } from "../../core/task.ts"
+import {
+  addUsage,
+  elapsed,
+  isActive,
+  isUnmerged,
+  type Model,
+  NO_FIGURES,
+  NO_USAGE,
+  type Outcome,
+  type Task,
+  wholeUsage,
+} from "../../core/task.ts"
 import { dollars } from "../../lib/format.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { jsonIn, type MayRead, textInFile } from "../../runtime/launch/argument-file.ts"
@@ -196,9 +207,9 @@ export const itemsWork: GroupWork<ItemsPlan> = {
     const rows = await finalRows(group, members)
     await writeRows(files, plan.file, rows)
     memory.groupState = undefined
-    const cost = members.reduce((sum, { earlier, outcome }) => sum + earlier.usage.cost + (outcome?.usage.cost ?? 0), 0)
+    const { cost, atLeast } = members.map(wholeUsage).reduce(addUsage, NO_USAGE)
     const unmerged = members.filter((member) => member.status === "completed" && isUnmerged(member)).length
-    return { found: { group: itemsResult(plan, rows, cost, unmerged) } }
+    return { found: { group: { ...itemsResult(plan, rows, cost, unmerged), ...(atLeast && { atLeast }) } } }
   },
   async rows({ file }, files) {
     const rows = await readRows(files, file)

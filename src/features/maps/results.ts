@@ -85,10 +85,10 @@ export function itemsResult(
 
 /** Counts, cost, reasons of failures, path of the rows. */
 export function itemLines(result: ItemsResult): readonly string[] {
-  const { file, cost, groups, valid, failed, notBegun, total } = result
+  const { file, cost, atLeast, groups, valid, failed, notBegun, total } = result
   const listedCount = groups.reduce((sum, group) => sum + group.count, 0)
   return [
-    `Items: ${formatInteger(valid)} valid, ${formatInteger(failed)} failed, 0 running, ${formatInteger(notBegun)} not begun, of ${formatInteger(total)}. ${dollars(cost)} in all.`,
+    `Items: ${formatInteger(valid)} valid, ${formatInteger(failed)} failed, 0 running, ${formatInteger(notBegun)} not begun, of ${formatInteger(total)}. ${atLeast ? "At least " : ""}${dollars(cost)} in all.`,
     ...groups.map(({ why, count: many, first }) => {
       const numbers = first.map((index) => `${index + 1}`)
       return `- ${formatInteger(many)} failed (item ${listed(numbers, MOST_INDICES, many - first.length)}): ${why}`

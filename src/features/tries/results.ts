@@ -4,7 +4,7 @@ import { chosenIn, failureOf, type MemberState, memberName, newest, STOPPED } fr
 import { modelKey } from "../../core/limits.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { groupPlan, groupResult, type Inferred, memberRow, type Zod } from "../../core/record.ts"
-import { elapsed, type Task } from "../../core/task.ts"
+import { addUsage, elapsed, NO_USAGE, type Task, wholeUsage } from "../../core/task.ts"
 import { dollars, duration } from "../../lib/format.ts"
 import { count, inTagsWithID, oneLine, tail } from "../../lib/text.ts"
 
@@ -70,7 +70,7 @@ export function triesResult(
       ...(model && { model }),
       how: task.id === plan.winner ? "won" : tryEndText(task),
       ms: elapsed(task, 0),
-      cost: costOf(task),
+      cost: wholeUsage(task).cost,
       task: task.id,
       session: task.sessionID,
       ...(ref && { ref }),
@@ -78,8 +78,8 @@ export function triesResult(
     }
   })
   const at = rows.findIndex(({ how }) => how === "won")
-  const cost = members.reduce((sum, { task }) => sum + costOf(task), 0)
-  return { kind: "tries", ...(at >= 0 && { won: nameIn(rows, at) }), cost, rows }
+  const { cost, atLeast } = members.map(({ task }) => wholeUsage(task)).reduce(addUsage, NO_USAGE)
+  return { kind: "tries", ...(at >= 0 && { won: nameIn(rows, at) }), cost, ...(atLeast && { atLeast }), rows }
 }
 
 /** Name of a try: its model where no other try had that model, else its number. */
@@ -94,13 +94,10 @@ function guardOf({ run }: Task, check: CheckResult | undefined): Pick<TryRow, "g
   return run.guard && check && check.runs > 0 ? { guard: check.guarded ? "broken" : "held" } : {}
 }
 
-/** Cost of all runs of the try: an earlier winner may have been resumed. */
-const costOf = ({ earlier, outcome }: Task): number => earlier.usage.cost + (outcome?.usage.cost ?? 0)
-
 /** `Tries: 2 of 3, won by mock/two; $0.0930 in all. Its work is the task's result.` */
-function triesLine({ rows, won, cost }: TriesResult): string {
+function triesLine({ rows, won, cost, atLeast }: TriesResult): string {
   const begun = rows.filter(({ task }) => task !== undefined).length
-  const line = `Tries: ${begun} of ${rows.length}, ${won === undefined ? "none passed" : `won by ${oneLine(won)}`}; ${dollars(cost)} in all`
+  const line = `Tries: ${begun} of ${rows.length}, ${won === undefined ? "none passed" : `won by ${oneLine(won)}`}; ${dollars(cost, atLeast)} in all`
   return won === undefined ? line : `${line}. Its work is the task's result.`
 }
 

@@ -206,6 +206,9 @@ describe("a map", () => {
     })
     await Promise.all([rig.manager.cancel({ type: "task", reference: id }, rig.caller), rig.clock.advance(6000)])
     const task = await rig.endedBeside(id)
+    // OpenCode does not know what an answer cost that was cut off.
+    expect(rig.view(id).whole.usage.atLeast).toBe(true)
+    expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).toContain("of 2. At least $0.0000 in all.")
     const why = "Stopped with all of its task: It was cancelled by the agent that launched it."
     expect(rowsOf(task).map(({ reason }) => reason)).toEqual([why, why])
     expect(sumsUp(task).groups).toEqual([{ why, count: 2, first: [0, 1] }])
