@@ -77,9 +77,6 @@ export const pauseTextAtEnd = ({ waitsFor, kind, until }: PauseView, now: number
 
 export const mayResumeBefore = ({ until = 0 }: PauseView, time: number): boolean => until < time
 
-/** Total of earlier pauses, in ms. */
-export const pausedTime = ({ parkedMs = 0 }: PauseFields): number => parkedMs
-
 export const paused = <Run extends PauseFields>(run: Run, parked: Parked): Run => ({
   ...run,
   parked,

@@ -134,9 +134,9 @@ const run = (z: Zod) =>
     parked: parked(z).optional(),
     parkedMs: z.number().optional(),
     parkedTimes: z.number().optional(),
-    /** All active children have been paused since then: the run's time does not count. */
+    /** The run's clock is stopped since then: it waits for paused children, for its model, or for a person. */
     stillSince: z.number().optional(),
-    /** Total of earlier times that did not count for this reason, in ms. */
+    /** Total of other times that did not count, in ms: a stopped clock, and sleep of the run's process. */
     stillMs: z.number().optional(),
     /** The user has stopped the session that gets the notification: it must not be woken until the user goes on. */
     parentStopped: z.literal(true).optional(),

@@ -1,5 +1,4 @@
 import { oneLine } from "../lib/text.ts"
-import { pausedTime } from "./pause.ts"
 import type { Figures, Model, Reason, Run, Task, Usage } from "./record.ts"
 
 /**
@@ -125,7 +124,10 @@ export type Progress = {
   readonly preparing?: Preparing
 }
 
-/** State of the last word: `requested`, `speaking` during a request that asks for it, `done` after that step. */
+/**
+ * State of the last word: `requested`, `speaking` during a request that asks for it, `done` after that step. Times are
+ * those of the run (`elapsed`).
+ */
 export type LastWord = {
   readonly state: "requested" | "speaking" | "done"
   readonly reason: Reason
@@ -178,15 +180,21 @@ export const endedUnanswered = ({ status, outcome }: Task): boolean =>
 
 export const isPaused = (task: Task): boolean => isActive(task) && task.run.parked !== undefined
 
-/** Time since admission up to the end, without pauses; 0 while queued. */
+/**
+ * Clock of the run, in which its time limit and its last word are kept: time since admission up to the end, without
+ * `uncounted`; 0 while queued.
+ */
 export function elapsed({ run }: Pick<Task, "run">, now: number): number {
-  const { startedAt, endedAt, parked, stillSince } = run
+  const { startedAt, endedAt } = run
   if (startedAt === undefined) return 0
-  return Math.max(0, (endedAt ?? parked?.at ?? stillSince ?? now) - startedAt - uncounted(run))
+  return Math.max(0, (endedAt ?? stoppedSince(run) ?? now) - startedAt - uncounted(run))
 }
 
-/** Total time that did not count, because the run or all that it waited for was paused. */
-export const uncounted = (run: Run): number => pausedTime(run) + (run.stillMs ?? 0)
+/** Time since when the run's clock is stopped, by a pause or because all that the run waits for is paused. */
+export const stoppedSince = ({ parked, stillSince }: Run): number | undefined => parked?.at ?? stillSince
+
+/** Total time that did not count: pauses, a stopped clock, and sleep of the run's process. */
+export const uncounted = ({ parkedMs = 0, stillMs = 0 }: Run): number => parkedMs + stillMs
 
 export function waited(task: Task, now: number): number {
   return Math.max(0, (task.run.startedAt ?? task.run.endedAt ?? now) - task.run.createdAt)

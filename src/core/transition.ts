@@ -56,6 +56,8 @@ export type TaskEvent =
   | { readonly type: "unparked"; readonly generation: number; readonly at: number }
   /** Since `at`, all that the run waits for is paused (`clock stopped`), or no longer is (`clock running`). */
   | { readonly type: "clock stopped" | "clock running"; readonly generation: number; readonly at: number }
+  /** The process of the run has slept; negative where its clock was set back. */
+  | { readonly type: "slept"; readonly generation: number; readonly ms: number }
   /** A user has stopped the parent session, or goes on with it. */
   | { readonly type: "parent stopped" | "parent continued" }
   /** The agent has given another answer after its run, because somebody asked for one. */
@@ -112,6 +114,8 @@ export function transition(task: Task, event: TaskEvent): Task {
     case "clock stopped":
     case "clock running":
       return count(task, event)
+    case "slept":
+      return sleep(task, event)
     case "parent stopped":
     case "parent continued":
       return ofParent(task, event.type === "parent stopped")
@@ -152,6 +156,10 @@ function park(task: Task, { type: _type, generation, ...parked }: Extract<TaskEv
   return { ...task, run: paused(counting(run, parked.at), parked) }
 }
 
+/** True while the task's run has begun and is not parked. */
+const isUnderWay = (task: Task, generation: number): boolean =>
+  isActive(task) && task.run.generation === generation && task.run.startedAt !== undefined && !task.run.parked
+
 /** Stops or restarts the run's clock at `at`. */
 function count(
   task: Task,
@@ -159,15 +167,19 @@ function count(
 ): Task {
   const { run } = task
   const isPausedByChildren = type === "clock stopped"
-  const applies = isActive(task) && run.generation === generation && run.startedAt !== undefined && !run.parked
-  if (!applies || isPausedByChildren === (run.stillSince !== undefined)) return task
+  if (!isUnderWay(task, generation) || isPausedByChildren === (run.stillSince !== undefined)) return task
   return { ...task, run: isPausedByChildren ? { ...run, stillSince: at } : counting(run, at) }
 }
 
 /** Restarts the run's clock. */
-function counting({ stillSince, ...run }: Run, at: number): Run {
-  return stillSince === undefined ? run : { ...run, stillMs: (run.stillMs ?? 0) + Math.max(0, at - stillSince) }
-}
+const counting = ({ stillSince, ...run }: Run, at: number): Run =>
+  stillSince === undefined ? run : leavingOut(run, Math.max(0, at - stillSince))
+
+/** Leaves a sleep out of the run's time. A stopped clock leaves it out anyway. */
+const sleep = (task: Task, { generation, ms }: Extract<TaskEvent, { type: "slept" }>): Task =>
+  isUnderWay(task, generation) && task.run.stillSince === undefined ? { ...task, run: leavingOut(task.run, ms) } : task
+
+const leavingOut = (run: Run, ms: number): Run => ({ ...run, stillMs: (run.stillMs ?? 0) + ms })
 
 function unpark(task: Task, { generation, at }: Extract<TaskEvent, { type: "unparked" }>): Task {
   if (!isActive(task) || task.run.generation !== generation || !task.run.parked) return task

@@ -22,9 +22,9 @@ import {
   type Reason,
   type Repeated,
   type Run,
+  stoppedSince,
   type Task,
   type Usage,
-  uncounted,
 } from "./task.ts"
 
 /** Limits that end a run; 0 turns one off. Times in ms. */
@@ -246,7 +246,7 @@ function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly R
   const other = passed.find(endsLastWord)
   if (other) return { action: "stop", reason: reasonOf(other, run) }
   const { state, againAt, reason } = lastWord
-  const isOver = run.now >= lastWordEnds(run, lastWord)
+  const isOver = lastWordLeft(run, lastWord) <= 0
   const isSpent = passed.some(({ byClock }) => !byClock)
   if (!isOver && !isSpent) return undefined
   if (state === "requested" && againAt === undefined && hasOpenCalls(run.progress))
@@ -262,12 +262,13 @@ const endsLastWord = ({ reserve, isWalls }: Rule): boolean => !reserve || isWall
 export const finalReason = ({ task, progress, limits, spent }: Watched, reason: Reason): Reason =>
   withFinalSpending(reason, limits, spent, { task, progress })
 
-function lastWordEnds({ task, limits }: Watched, { at, againAt, reason }: LastWord): number {
-  if (task.run.stillSince !== undefined) return Number.POSITIVE_INFINITY
-  if (againAt !== undefined) return againAt + Math.min(limits.lastWord, MOST_OWN_TIME_MS)
-  const { startedAt = at, timeout } = task.run
-  const timeEnds = timeout > 0 ? startedAt + timeout + uncounted(task.run) : Number.POSITIVE_INFINITY
-  return reason.code === "timeout" ? timeEnds : Math.min(timeEnds, at + limits.lastWord)
+function lastWordLeft({ task, limits, now }: Watched, { at, againAt, reason }: LastWord): number {
+  if (stoppedSince(task.run) !== undefined) return Number.POSITIVE_INFINITY
+  const { timeout } = task.run
+  const used = elapsed(task, now)
+  if (againAt !== undefined) return againAt + Math.min(limits.lastWord, MOST_OWN_TIME_MS) - used
+  const left = timeout > 0 ? timeout - used : Number.POSITIVE_INFINITY
+  return reason.code === "timeout" ? left : Math.min(left, at + limits.lastWord - used)
 }
 
 /**
@@ -279,7 +280,7 @@ export function nextLimitAt(run: Watched, settled = Number.NEGATIVE_INFINITY): n
   const { lastWord, asks, away } = progress
   const questions = away ? [] : asks.map((ask) => askTimeoutAt(ask, limits.permissionTimeout, run.presence))
   const rules = rulesFor(run).flatMap((rule) => dueOf(rule, run) ?? [])
-  const word = lastWord && !away ? [lastWordEnds(run, lastWord)] : []
+  const word = lastWord && !away ? [run.now + lastWordLeft(run, lastWord)] : []
   const coming = [...rules, ...word].filter((at) => at > settled)
   return Math.min(Number.POSITIVE_INFINITY, ...questions, ...coming)
 }
@@ -353,7 +354,11 @@ const nearness = ({ text }: Reason): string =>
  * End of a run that was asked for its last word. If the agent answered, the limit is the reason of the end; if the run
  * ended before the agent read the request, the run ended by itself.
  */
-export function endAfter(ending: Ending, lastWord: LastWord | undefined, messages: readonly Message[]): Ending {
+export function endAfter(
+  ending: Ending,
+  lastWord: Pick<LastWord, "state" | "reason"> | undefined,
+  messages: readonly Message[],
+): Ending {
   if (!lastWord || lastWord.state === "requested" || ending.type !== "completed") return ending
   // Text from before the request is not the run's last word.
   const last = withoutCompaction(messages).filter(({ role }) => role === "assistant")
@@ -368,5 +373,5 @@ export function endAfterCrash(ending: Ending, run: Run, messages: readonly Messa
   const { lastWordAt: at, lastWordFor: reason } = run
   const answer = withoutCompaction(messages).findLast(({ role }) => role === "assistant")
   if (at === undefined || !reason || !answer || answer.createdAt < at) return ending
-  return endAfter(ending, { state: "done", reason, at }, messages)
+  return endAfter(ending, { state: "done", reason }, messages)
 }

@@ -1,5 +1,4 @@
 import type { FeatureBody } from "../core/feature.ts"
-import { pausedTime } from "../core/pause.ts"
 import { type Activity, LEASE_MS } from "../core/ports.ts"
 import { type ActiveRun, isWithoutAgent } from "../core/run/active-run.ts"
 import { isPaused, isQueued, type Task } from "../core/task.ts"
@@ -215,7 +214,7 @@ export class Poller {
     this.#wokenAt = now
     for (const { id, run } of store.active()) {
       // Limit the sleep to the run's age without its pauses: a run that started after the wake-up has not slept.
-      const age = now - (run.startedAt ?? run.createdAt) - pausedTime(run)
+      const age = now - (run.startedAt ?? run.createdAt) - (run.parkedMs ?? 0)
       this.#ports.dispatcher.deliver(id, { type: "slept", ms: Math.min(ms, Math.max(0, age)) })
     }
     if (now - this.#leasesRenewedAt >= LEASE_MS) this.#takeUpLeases()

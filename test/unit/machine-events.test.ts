@@ -95,10 +95,10 @@ describe("an event of the run's session", () => {
     const state = (lastWord: object | undefined, observed = NOTHING_OBSERVED) =>
       working({
         observed,
-        ...(lastWord && { lastWord: { reason: timeout, at: NOW, ...lastWord } as never }),
+        ...(lastWord && { lastWord: { reason: timeout, at: 1000, ...lastWord } as never }),
       }).takes(answered).run?.lastWord?.state
     expect(state({ state: "speaking" })).toBe("done")
-    expect(state({ state: "requested", againAt: NOW })).toBe("done")
+    expect(state({ state: "requested", againAt: 1000 })).toBe("done")
     expect(state({ state: "requested" })).toBe("requested")
     expect(state(undefined)).toBeUndefined()
     const usage = BILLED
@@ -113,7 +113,7 @@ describe("an event of the run's session", () => {
   test("a summary of the conversation makes the last word come with the next request", () => {
     const summed = heard({ type: "answered", messageID: "msg_s", usage: BILLED, finish: "done", summary: true })
     const state = (lastWord: object | undefined) =>
-      working({ ...(lastWord && { lastWord: { reason: timeout, at: NOW, ...lastWord } as never }) }).takes(summed).run
+      working({ ...(lastWord && { lastWord: { reason: timeout, at: 1000, ...lastWord } as never }) }).takes(summed).run
         ?.lastWord?.state
     expect([state({ state: "requested" }), state({ state: "done" }), state(undefined)]).toEqual([
       "speaking",
@@ -249,7 +249,7 @@ describe("the deadlines of a run", () => {
     expect(due("working", limits(0, 1200))).toBe(NOW + 200)
     expect(due("working", limits(6000, 500))).toBe(NOW + 5000)
     expect(due("working", { ...limits(0, 500), run: { ...confirming.run, confirming: false } })).toBe(NOW + 100)
-    const lastWord = { state: "done", reason: { code: "tokens", text: "" }, at: NOW - 1000 } as const
+    const lastWord = { state: "done", reason: { code: "tokens", text: "" }, at: 0 } as const
     const spoke = { ...limits(0, 0), run: { ...confirming.run, lastWord } }
     expect(due("working", { ...spoke, options: { lastWord: 500 } })).toBe(NEVER)
     expect(due("working", { ...spoke, options: { lastWord: 1500 } })).toBe(NOW + 500)

@@ -46,11 +46,11 @@ describe("a passed limit", () => {
     const empties = { reason: { code: "empty" }, by: "messages", since: "msg_0" }
     expect(nothing.commands).toMatchObject([{ do: "confirm", ...empties }])
     expect(working({ observed: emptyOnes(2) }).takes(tick()).does).toEqual([])
-    const lastWord = { state: "done", reason: timeout, at: NOW - 500 } as const
+    const lastWord = { state: "done", reason: timeout, at: 500 } as const
     const spoke = working({ lastWord }, { task: lasting(1000) }).takes(tick())
     expect(spoke.commands).toEqual([{ do: "confirm", reason: timeout, by: "messages" }])
     // It may have said its last word while nothing was heard of it.
-    const both = working({ ...silent, lastWord: { ...lastWord, at: NOW } }, { options: stall }).takes(tick())
+    const both = working({ ...silent, lastWord: { ...lastWord, at: 1000 } }, { options: stall }).takes(tick())
     expect(both.commands).toMatchObject([{ do: "confirm", reason: { code: "silence" }, by: "messages" }])
   })
 
@@ -72,12 +72,6 @@ describe("a passed limit", () => {
     working({}, { options: { ...off, maxCostPerDay: 1 }, context: { spent } }).takes(tick())
     expect(sums).not.toEqual([])
   })
-
-  test("a time limit does not count the time in which this process slept", () => {
-    const scene = { task: lasting(1000), options: { lastWord: 0 } }
-    expect(working({ sleptMs: 1 }, scene).takes(tick()).stage).toBe("working")
-    expect(working({ sleptMs: 0 }, scene).takes(tick()).stage).toBe("closing")
-  })
 })
 
 describe("a run near a limit", () => {
@@ -87,7 +81,7 @@ describe("a run near a limit", () => {
   test("a run near a limit is asked for its last word, and that is recorded", () => {
     const { run, stage, commands } = working({}, near).takes(tick())
     expect(stage).toBe("working")
-    expect(run?.lastWord).toEqual({ state: "requested", reason, at: NOW })
+    expect(run?.lastWord).toEqual({ state: "requested", reason, at: 1000 })
     expect(commands).toEqual([
       { do: "record", event: { type: "warned", generation: 0, at: NOW, reason }, write: true },
       { do: "log", what: "task asked for its last word", fields: { generation: 0, reason: "timeout" } },
@@ -114,7 +108,7 @@ describe("a run near a limit", () => {
       message: { kind: "last-word", text: lastWordRequest(reason) },
       interrupts: asks,
     })
-    expect(run).toMatchObject({ calls: 1, lastWord: { state: "requested", reason, at: NOW, againAt: NOW } })
+    expect(run).toMatchObject({ calls: 1, lastWord: { state: "requested", reason, at: 1000, againAt: 1000 } })
   })
 
   test("a run near a limit that waits for its own tasks is asked whether it is idle", () => {
@@ -127,7 +121,7 @@ describe("a run near a limit", () => {
 })
 
 describe("a requested last word", () => {
-  const told = { state: "requested", reason: timeout, at: NOW - 300 } as const
+  const told = { state: "requested", reason: timeout, at: 700 } as const
   const over = { task: lasting(1000), options: { lastWord: 300 } }
 
   test("a run that cannot read the request for its last word in time is interrupted and asked again", () => {
@@ -135,8 +129,8 @@ describe("a requested last word", () => {
     const { run, commands, stage } = working({ lastWord: told, asks }, over).takes(tick())
     expect(stage).toBe("working")
     expect(commands).toMatchObject([{ do: "send", message: { kind: "last-word" }, interrupts: asks }])
-    expect(run?.lastWord).toEqual({ ...told, againAt: NOW })
-    const again = working({ lastWord: { ...told, againAt: NOW - 300 }, asks }, over)
+    expect(run?.lastWord).toEqual({ ...told, againAt: 1000 })
+    const again = working({ lastWord: { ...told, againAt: 700 }, asks }, over)
     expect(again.takes(tick()).stage).toBe("closing")
   })
 
@@ -153,7 +147,7 @@ describe("a requested last word", () => {
     expect(request(told).run).toMatchObject({ requestedAt: NOW })
     expect(request(told).run?.lastWord).toEqual({ ...told, state: "speaking" })
     expect(request({ ...told, state: "done" }).run?.lastWord).toEqual({ ...told, state: "done" })
-    const again = { ...told, againAt: NOW - 5 }
+    const again = { ...told, againAt: 995 }
     expect(request(again).run?.lastWord).toEqual({ ...again, state: "speaking", askedAgain: true })
     expect(request(undefined).run).toMatchObject({ requestedAt: NOW, lastWord: undefined })
   })
@@ -213,7 +207,7 @@ describe("the verification of a passed limit", () => {
   })
 
   test("a run that spoke its last word ends at its limit unless its messages already end it", () => {
-    const lastWord = { state: "done", reason: timeout, at: NOW } as const
+    const lastWord = { state: "done", reason: timeout, at: 1000 } as const
     const ended = verified({ lastWord }, silence, { messages: [asked(), answer()] })
     expect(ended).toMatchObject({ stage: "working", does: ["look"] })
     const open = [asked(), answer({ finish: "called", completedAt: undefined })]
@@ -269,28 +263,6 @@ describe("a stopped clock", () => {
     const still = working({ idle: true, lastSignAt: since }, scene).takes({ type: "spending" })
     expect(still).toMatchObject({ stage: "working", does: ["record"] })
     expect(working({ idle: false }, scene).takes({ type: "spending" }).stage).toBe("closing")
-  })
-
-  test("time with a stopped clock does not count for the last word, nor for its second request", () => {
-    const lastWord = { state: "requested", reason: timeout, at: NOW - 900, againAt: NOW - 850 } as const
-    const scene = { options: { lastWord: 100 }, task: { run: { stillSince: since } } }
-    const { stage, run } = working({ lastWord }, scene).takes({ type: "spending" })
-    expect(stage).toBe("working")
-    expect(run?.lastWord).toEqual({ ...lastWord, at: NOW - 100, againAt: NOW - 50 })
-    const begins = working({ idle: true, lastWord }, { options: { lastWord: 100 }, context: pausedSince(NOW) })
-    expect(begins.takes({ type: "spending" }).run?.lastWord).toEqual(lastWord)
-    const parked = { at: since, model: "mock/one", why: "its limit" }
-    const on = at("parked", { task: { run: { parked } }, run: { lastWord } }).takes({
-      type: "admitted",
-    })
-    expect(on.run?.lastWord).toEqual({ ...lastWord, at: NOW - 100, againAt: NOW - 50 })
-  })
-
-  test("a sleep of the machine does not count, but is not subtracted twice while the clock is stopped", () => {
-    const slept = (scene: Scene) => working({ sleptMs: 5 }, scene).takes({ type: "slept", ms: 100 }).run
-    expect(slept({})).toMatchObject({ sleptMs: 105, lastSignAt: NOW - 900 })
-    expect(slept({ task: { run: { stillSince: since } } })?.sleptMs).toBe(5)
-    expect(slept({})).toMatchObject({ stuckSince: undefined, lookAt: undefined, hintAt: undefined })
   })
 })
 

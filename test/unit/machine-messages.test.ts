@@ -276,7 +276,7 @@ describe("a turn ended by a refusal", () => {
   })
 
   test("a turn that ended at the plugin's own refusal continues with the last word if that was requested", () => {
-    const lastWord = { state: "requested", reason: { code: "timeout", text: "x" }, at: NOW } as const
+    const lastWord = { state: "requested", reason: { code: "timeout", text: "x" }, at: 1000 } as const
     const { commands } = looked({ messages }, { refused: { after: 0, asks: [] }, lastWord })
     expect(command(commands, "send")?.message.kind).toBe("last-word")
   })
@@ -352,7 +352,7 @@ describe("a requested last word", () => {
   const scene = { options, context: { spent } }
 
   test("a run that spoke its last word ends at its limit, with what was spent by then", () => {
-    const lastWord = { state: "done", reason, at: NOW } as const
+    const lastWord = { state: "done", reason, at: 1000 } as const
     const { run } = looked({}, { lastWord }, scene)
     expect(run?.closing?.ending).toMatchObject({ type: "failed", saidLastWord: true })
     expect(run?.outcome?.reason).toEqual({
@@ -362,12 +362,12 @@ describe("a requested last word", () => {
   })
 
   test("a run that ended before it read the request for its last word has completed", () => {
-    const lastWord = { state: "requested", reason, at: NOW } as const
+    const lastWord = { state: "requested", reason, at: 1000 } as const
     expect(looked({}, { lastWord }, scene).run?.closing?.ending).toMatchObject({ type: "completed" })
   })
 
   test("a run asked for its last word while its own tasks run is asked whether it is idle", () => {
-    const lastWord = { state: "requested", reason, at: NOW } as const
+    const lastWord = { state: "requested", reason, at: 1000 } as const
     expect(looked({}, { lastWord }, scene, true).does).toEqual(["check idle"])
   })
 })

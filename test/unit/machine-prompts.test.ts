@@ -12,7 +12,7 @@ import { askOf } from "../support/tasks.ts"
 const reply = () => {}
 const tell = (text = "MORE"): Input => ({ type: "tell", text, reply })
 const timeout: Reason = { code: "timeout", text: "Stopped at its time limit." }
-const lastWord = { state: "requested", reason: timeout, at: NOW } as const
+const lastWord = { state: "requested", reason: timeout, at: 1000 } as const
 const found: SessionRead = { messages: [], gone: false, busy: false, openTodos: 0 }
 const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
 const saidTo = (commands: readonly MachineCommand[]) => command(commands, "send")?.message

@@ -43,7 +43,6 @@ describe("a new run", () => {
       lookAgain: false,
       lookedAt: 0,
       confirming: false,
-      sleptMs: 0,
       calls: 0,
       creatingMembers: [],
       done: [],
@@ -82,7 +81,7 @@ describe("the progress of a run", () => {
       usage: BILLED,
     }
     const retry = { attempt: 2, message: "wait" }
-    const lastWord = { state: "requested", reason: { code: "timeout", text: "x" }, at: NOW } as const
+    const lastWord = { state: "requested", reason: { code: "timeout", text: "x" }, at: 1000 } as const
     const asks = [askOf()]
     expect(seen({ observed: told, retry, lastWord, asks, idle: true })).toEqual({
       toolCalls: 1,

@@ -74,7 +74,7 @@ describe.each(AT_WORK)("a run in the stage %s", (stage) => {
     })
   })
 
-  test("the time that the computer slept shifts all waits and counts towards no limit", () => {
+  test("the time that the computer slept moves all waits", () => {
     const waits = {
       asks: [askOf({ askedAt: 5 })],
       hintAt: 6,
@@ -83,20 +83,17 @@ describe.each(AT_WORK)("a run in the stage %s", (stage) => {
       missingSince: 9,
       lookAt: 10,
     }
-    const lastWord = { state: "requested", reason: timeout, at: 1, againAt: 2 } as const
-    const { run } = here({ run: { ...waits, todosSince: 11, lastWord } }).takes({ type: "slept", ms: 1000 })
+    const { run, commands } = here({ run: { ...waits, todosSince: 11 } }).takes({ type: "slept", ms: 1000 })
+    expect(commands).toEqual([{ do: "record", event: { type: "slept", generation: 0, ms: 1000 }, write: false }])
     expect(run).toMatchObject({
-      sleptMs: 1000,
       hintAt: 1006,
       lastSignAt: 1007,
       stuckSince: 1008,
       missingSince: 1009,
       lookAt: 1010,
       todosSince: 1011,
-      lastWord: { at: 1001, againAt: 1002 },
     })
     expect(run?.asks[0]?.askedAt).toBe(1005)
-    expect(here(LATE).takes({ type: "slept", ms: 800 }).run).toMatchObject({ stage, sleptMs: 800 })
   })
 
   test("questions are announced once, refused after their timeout, and open again when the refusal fails", () => {
@@ -120,7 +117,7 @@ describe.each(AT_WORK)("a run in the stage %s", (stage) => {
   })
 
   test("a last word begins with its request, and an idle run near its limit is asked for it", () => {
-    const lastWord = { state: "requested", reason: timeout, at: NOW } as const
+    const lastWord = { state: "requested", reason: timeout, at: 1000 } as const
     expect(here({ run: { lastWord } }).takes({ type: "request" }).run?.lastWord?.state).toBe("speaking")
     expect(here().takes({ type: "request" })).toMatchObject({ stage, does: [] })
     expect(here({ run: { lastWord } }).takes({ type: "idle" })).toMatchObject({ stage, does: ["send"] })
@@ -128,7 +125,7 @@ describe.each(AT_WORK)("a run in the stage %s", (stage) => {
   })
 
   test("a rejected request for the last word ends the run, while any other rejected message is only reported", () => {
-    const lastWord = { state: "requested", reason: timeout, at: NOW } as const
+    const lastWord = { state: "requested", reason: timeout, at: 1000 } as const
     const problem = "no"
     const message = wordOf({ kind: "last-word" })
     expect(here({ run: { lastWord, calls: 1 } }).takes({ type: "sent", message, problem }).stage).toBe("closing")
@@ -379,16 +376,14 @@ describe("a parked run", () => {
     expect(takes({ type: "prompted" }).run).toMatchObject({ stage: "parked", calls: -1 })
   })
 
-  test("a parked run continues with the same prompt, and its last word keeps its remaining time", () => {
-    const lastWord = { state: "requested", reason: timeout, at: NOW - 6000 } as const
-    const { takes } = at("parked", { ...scene, run: { lastWord } })
+  test("a parked run continues with the same prompt", () => {
+    const { takes } = at("parked", scene)
     const on = takes({ type: "admitted" })
     expect(on).toMatchObject({
       stage: "prompting",
       does: ["record", "prompt"],
       run: { lastSignAt: NOW },
     })
-    expect(on.run?.lastWord?.at).toBe(NOW - 1000)
     expect(command(on.commands, "record")?.event).toMatchObject({ type: "unparked", at: NOW })
   })
 
@@ -409,7 +404,7 @@ describe("a parked run", () => {
   })
 
   test("a parked run ends when OpenCode rejects the request for its last word", () => {
-    const lastWord = { state: "requested", reason: timeout, at: NOW - 6000 } as const
+    const lastWord = { state: "requested", reason: timeout, at: 1000 } as const
     const { takes } = at("parked", { ...scene, run: { lastWord, calls: 1 } })
     const word = { ...wordOf(), kind: "last-word" } as const
     expect(takes({ type: "sent", message: word, problem: "no" }).stage).toBe("closing")
@@ -601,7 +596,7 @@ describe("supervising a group", () => {
     const bought = { maxCostPerTask: 0, maxCostPerSession: 1 }
     const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 2 } })
     expect(leading({}, { options: bought, context: { spent } }).takes({ type: "spending" }).stage).toBe("closing")
-    expect(leading().takes({ type: "slept", ms: 7 }).run).toMatchObject({ stage: "supervising", sleptMs: 7 })
+    expect(leading().takes({ type: "slept", ms: 7 })).toMatchObject({ stage: "supervising", does: ["record"] })
     const ended = leading().takes(end)
     expect(ended).toMatchObject({ stage: "closing", does: ["end", "close", "write", "ended"] })
     expect(command(ended.commands, "close")).toEqual({ do: "close", read: false })

@@ -134,6 +134,22 @@ describe("a clock stopped by parked tasks", () => {
     ["that counts", transition(running, { type: "clock running", generation: 0, at: 3000 })],
   ])("the clock of a waiting task does not change by an event %s", (_name, task) => expect(task).toBe(running))
 
+  test("a sleep of the run's process is left out of its time, once, while it runs", () => {
+    const sleep = { type: "slept", generation: 0, ms: 700 } as const
+    const slept = transition(transition(running, sleep), sleep)
+    expect([slept.run.stillMs, elapsed(slept, 9000)]).toEqual([1400, 6600])
+    expect(elapsed(transition(slept, { ...sleep, ms: -5000 }), 4000)).toBe(6600)
+    const refused = { type: "parked", generation: 0, at: 5000, model: "mock/one", why: "its limit" } as const
+    for (const task of [
+      still,
+      transition(running, refused),
+      taskOf({ run: { startedAt: undefined } }),
+      taskOf({ status: "completed" }),
+      taskOf({ run: { startedAt: 1000, generation: 1 } }),
+    ])
+      expect(transition(task, sleep)).toBe(task)
+  })
+
   test("the clock of a task that has not begun or has ended is not paused", () => {
     const queued = taskOf({ run: { startedAt: undefined } })
     expect(transition(queued, { type: "clock stopped", generation: 0, at: 3000 })).toBe(queued)

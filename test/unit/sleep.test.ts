@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { NO_USAGE } from "../../src/core/task.ts"
+import { flush } from "../support/fake-clock.ts"
 import { Rig, running } from "../support/rig.ts"
 
 const NIGHT_MS = 8 * 3_600_000
@@ -61,6 +62,27 @@ describe("a machine that sleeps", () => {
     await rig.clock.sleep(NIGHT_MS)
     await rig.ended(id)
     expect(rig.task(id).outcome?.saidLastWord).toBe(true)
+  })
+
+  test("a machine's sleep counts towards no limit of a parked task that continues after a restart", async () => {
+    const rig = new Rig({ options: { taskTimeout: 120_000, stallTimeout: 0 } })
+    let refuses = true
+    rig.script(({ sessionID, toolResults }) => {
+      if (sessionID === rig.parent) return undefined
+      if (toolResults.length === 0) return { tools: [{ name: "read", args: { ms: 20_000 } }] }
+      if (!refuses) return { text: "done", delay: 5000 }
+      return { status: 429, body: { error: { message: "Rate limit reached. Try again in 60s" } } }
+    })
+    const { id } = await rig.launch()
+    await rig.clock.advance(10_000)
+    await rig.clock.sleep(NIGHT_MS)
+    await rig.clock.until(() => rig.view(id).phase?.startsWith("parked") === true)
+    refuses = false
+    rig.restart()
+    await rig.manager.recover()
+    await flush()
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(rig.view(id).elapsed).toBeLessThan(120_000)
   })
 })
 

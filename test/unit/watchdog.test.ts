@@ -103,7 +103,7 @@ test("a run whose model answered only with errors names them in its reason at an
   expect(demand({ ...late, progress: {} })?.reason.text).not.toContain("Since")
   const lastWord = {
     state: "requested",
-    at: since,
+    at: 1000,
     reason: { code: "timeout", text: "Stopped at its time limit." },
   } as const
   expect(demand({ ...late, progress: { failing, lastWord } })).toEqual({
@@ -115,7 +115,7 @@ test("a run whose model answered only with errors names them in its reason at an
 })
 
 test("a last word's time stops while its task is paused, but the purse's deadline does not", () => {
-  const lastWord = { state: "requested", at: 1200, reason: { code: "budget", text: "" } } as LastWord
+  const lastWord = { state: "requested", at: 200, reason: { code: "budget", text: "" } } as LastWord
   const endOf = (purse?: PurseLimit) =>
     nextLimitAt(
       watched({
@@ -137,7 +137,7 @@ describe("the end of the purse", () => {
   test.each(["requested", "speaking", "done"] as const)(
     "the end of the purse stops a last word whose time was moved past it (%s)",
     (state) => {
-      const progress = { lastWord: { state, at: 9500, reason }, openCalls: 1 }
+      const progress = { lastWord: { state, at: 8500, reason }, openCalls: 1 }
       expect(demand({ task: timed(0), limits, progress, now: 9999 })).toBeUndefined()
       expect(nextLimitAt(watched({ task: timed(0), limits, progress, now: 9999 }))).toBe(10_000)
       expect(demand({ task: timed(0), limits, progress, now: 10_000 })).toMatchObject(stop)
@@ -331,7 +331,7 @@ describe("a requested last word", () => {
       now: 2000,
       spent: { session: cost(0.095) },
       ...given,
-      progress: { lastWord: { state: "requested", reason, at: 2000, ...word }, ...given.progress },
+      progress: { lastWord: { state: "requested", reason, at: 1000, ...word }, ...given.progress },
     })
   const SPENT = { session: cost(0.11) }
 
@@ -343,11 +343,11 @@ describe("a requested last word", () => {
   })
 
   test("a last word ends at the run's time limit at the latest", () => {
-    expect(asked({ at: 590_000 }, { now: 600_999 })).toBeUndefined()
-    expect(asked({ at: 590_000 }, { now: 601_000 })).toEqual({ action: "stop", reason })
+    expect(asked({ at: 589_000 }, { now: 600_999 })).toBeUndefined()
+    expect(asked({ at: 589_000 }, { now: 601_000 })).toEqual({ action: "stop", reason })
     const time = { code: "timeout", text: "Stopped at its time limit." } as const
-    expect(asked({ at: 541_000, reason: time }, { now: 600_999 })).toBeUndefined()
-    expect(asked({ at: 541_000, reason: time }, { now: 601_000 })).toEqual({ action: "stop", reason: time })
+    expect(asked({ at: 540_000, reason: time }, { now: 600_999 })).toBeUndefined()
+    expect(asked({ at: 540_000, reason: time }, { now: 601_000 })).toEqual({ action: "stop", reason: time })
     const endless = { task: timed(0), now: 61_999 }
     expect(asked({}, endless)).toBeUndefined()
     expect(asked({}, { ...endless, now: 62_000 })?.action).toBe("stop")
@@ -368,7 +368,7 @@ describe("a requested last word", () => {
     expect(asked({}, { progress, now: 62_000 })).toEqual({ action: "interrupt", reason })
     expect(asked({}, { progress, spent: SPENT })).toEqual({ action: "interrupt", reason })
     expect(asked({ state: "speaking" }, { progress, now: 62_000 })?.action).toBe("stop")
-    const again = { againAt: 601_000 }
+    const again = { againAt: 600_000 }
     expect(asked(again, { spent: SPENT, now: 660_999 })).toBeUndefined()
     expect(asked({ ...again, state: "speaking" }, { spent: SPENT, now: 660_999 })).toBeUndefined()
     expect(asked({ ...again, state: "done" }, { spent: SPENT, now: 660_999 })?.action).toBe("stop")
@@ -409,11 +409,11 @@ describe("a requested last word", () => {
           limits: LIMITS,
           task: timed(600_000),
           now: 3000,
-          progress: { lastWord: { state: "requested", reason, at: 2000, ...word } },
+          progress: { lastWord: { state: "requested", reason, at: 1000, ...word } },
         }),
       )
     expect(due({})).toBe(62_000)
-    expect(due({ againAt: 601_000 })).toBe(661_000)
+    expect(due({ againAt: 600_000 })).toBe(661_000)
   })
 })
 
@@ -452,7 +452,7 @@ describe("a run waiting for place or check", () => {
 
   test("a run that waits for its place or check is stopped at its limit without being interrupted first", () => {
     const reason = { code: "timeout", text: "Stopped at its time limit." } as const
-    const lastWord = { state: "requested", reason, at: 3500 } as const
+    const lastWord = { state: "requested", reason, at: 2500 } as const
     expect(limitActionOf(at(4000))?.action).toBe("stop")
     expect(limitActionOf(at(4000, { ...held, lastWord }))).toEqual({ action: "stop", reason })
     expect(limitActionOf(at(4000, { openCalls: 1, lastWord }))?.action).toBe("interrupt")

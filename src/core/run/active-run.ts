@@ -166,8 +166,6 @@ export type ActiveRun = {
   readonly confirming: boolean
   /** Digest of the session at the last check for silence. */
   readonly lastLook?: string
-  /** Sleep of this process during the run, in ms: no limit counts it. */
-  readonly sleptMs: number
   /** Number of pending calls to the run's session. Another run may begin in this session only at 0. */
   readonly calls: number
   readonly check?: CheckResult
@@ -216,7 +214,6 @@ export const newRun = (task: Task, stage: Stage, now: number, heldBy: ActiveRun[
   lookAgain: false,
   lookedAt: 0,
   confirming: false,
-  sleptMs: 0,
   calls: 0,
   creatingMembers: [],
   done: [],

@@ -1,7 +1,7 @@
 import { classify } from "../outcome.ts"
 import type { Message } from "../ports.ts"
 import { NOTHING_SPENT, needsBill } from "../spending.ts"
-import { type Ask, type LostContact, NOBODY, type Reason, slotSessionOf, type Task } from "../task.ts"
+import { type Ask, elapsed, type LostContact, NOBODY, type Reason, slotSessionOf } from "../task.ts"
 import { transition } from "../transition.ts"
 import {
   askTimeoutAt,
@@ -18,7 +18,6 @@ import { askLastWord, unansweredAskText } from "./prompts.ts"
 import {
   andThen,
   type Confirmed,
-  extendLastWord,
   type Handler,
   type MachineCommand,
   type MachineStep,
@@ -27,7 +26,6 @@ import {
   readMessages,
   recordActivity,
   recordRetry,
-  shiftTime,
   stay,
   waitsForOwn,
 } from "./steps.ts"
@@ -60,16 +58,10 @@ export function watchedAs(run: ActiveRun, context: RunContext): Watched {
   const { presence } = context
   // A run at work gets no notification before its turn has ended: only an idle run waits for one.
   const ownTasks = context.ownTasks || (context.hasPendingMessage && run.idle)
-  return { task: awake(task, run), progress: progressOf(run), limits, spent: bill, ownTasks, presence, now }
+  return { task, progress: progressOf(run), limits, spent: bill, ownTasks, presence, now }
 }
 
 const limitsOf = ({ options, purse }: RunContext): RunLimits => ({ ...options, purse })
-
-/** The task with times shifted by the process's sleep. */
-const awake = (task: Task, { sleptMs: asleep }: ActiveRun): Task => ({
-  ...task,
-  run: { ...task.run, startedAt: shiftTime(task.run.startedAt, asleep) },
-})
 
 export function checkLimits(run: ActiveRun, context: RunContext): MachineStep {
   // A group with a winner does not end by a limit that its members may have used up.
@@ -113,14 +105,13 @@ function withClock(
   const type = since === undefined ? "clock running" : "clock stopped"
   const at = since === undefined ? now : Math.min(now, Math.max(since, given.lastSignAt))
   const event = { type, generation, at } as const
-  const lastWord = extendLastWord(given.lastWord, now - (stillSince ?? now))
-  const { run, commands } = next({ ...given, lastWord }, { ...context, task: transition(task, event) })
+  const { run, commands } = next(given, { ...context, task: transition(task, event) })
   return { run, commands: [{ do: "record", event, write: true }, ...commands] }
 }
 
 /** Asks for the last word at the next request, or refuses an open question to do so. */
 function warn(run: ActiveRun, reason: Reason, context: RunContext): MachineStep {
-  const { now } = context
+  const { now, task } = context
   const { generation, asks } = run
   const event = { type: "warned", generation, at: now, reason } as const
   const fields = { generation, reason: reason.code }
@@ -128,7 +119,7 @@ function warn(run: ActiveRun, reason: Reason, context: RunContext): MachineStep 
     { do: "record", event, write: true },
     { do: "log", what: "task asked for its last word", fields },
   ]
-  const next: ActiveRun = { ...run, lastWord: { state: "requested", reason, at: now } }
+  const next: ActiveRun = { ...run, lastWord: { state: "requested", reason, at: elapsed(task, now) } }
   // Dismissing a question ends the turn of the agent that asked it, so the agent needs a message of its own.
   if (asks.some(({ kind, sessionID }) => kind === "question" && sessionID === run.sessionID)) {
     const step = interrupt(next, context)
@@ -142,7 +133,8 @@ function warn(run: ActiveRun, reason: Reason, context: RunContext): MachineStep 
 /** Stops the turn and asks for the last word again. The agent then has time of its own for the answer. */
 function interrupt(run: ActiveRun, context: RunContext): MachineStep {
   const { lastWord, asks } = run
-  return askLastWord({ ...run, lastWord: lastWord && { ...lastWord, againAt: context.now } }, context, asks)
+  const againAt = elapsed(context.task, context.now)
+  return askLastWord({ ...run, lastWord: lastWord && { ...lastWord, againAt } }, context, asks)
 }
 
 /** Asks an idle run that waits for children for its last word, unless a message is on its way. */
@@ -248,19 +240,24 @@ export const hintDropped: Handler<"hint dropped"> = (run, _input, { now }) =>
 /** Keeps a question open that could not be refused. */
 export const refuseFailed: Handler<"refuse failed"> = (run, { ask }) => stay({ ...run, asks: [...run.asks, ask] })
 
-/** Shifts all deadlines by a sleep of this process; negative where its clock was set back. */
-export const slept: Handler<"slept"> = (run, { ms }, { task }) =>
-  stay({
+/**
+ * Leaves a sleep of this process out of the run's time, and moves the deadlines that run on while the run's clock is
+ * stopped. `ms` is negative where this process's clock was set back.
+ */
+export const slept: Handler<"slept"> = (run, { ms }) => {
+  const later = (time: number | undefined) => (time === undefined ? undefined : time + ms)
+  const next: ActiveRun = {
     ...run,
-    sleptMs: task.run.stillSince === undefined ? run.sleptMs + ms : run.sleptMs,
     lastSignAt: run.lastSignAt + ms,
-    stuckSince: shiftTime(run.stuckSince, ms),
-    todosSince: shiftTime(run.todosSince, ms),
-    missingSince: shiftTime(run.missingSince, ms),
-    lookAt: shiftTime(run.lookAt, ms),
-    warmUpUntil: shiftTime(run.warmUpUntil, ms),
-    hintAt: shiftTime(run.hintAt, ms),
+    stuckSince: later(run.stuckSince),
+    todosSince: later(run.todosSince),
+    missingSince: later(run.missingSince),
+    lookAt: later(run.lookAt),
+    warmUpUntil: later(run.warmUpUntil),
+    hintAt: later(run.hintAt),
     away: run.away && { ...run.away, since: run.away.since + ms },
-    lastWord: extendLastWord(run.lastWord, ms),
     asks: run.asks.map((ask) => ({ ...ask, askedAt: ask.askedAt + ms })),
-  })
+  }
+  const event = { type: "slept", generation: run.generation, ms } as const
+  return { run: next, commands: [{ do: "record", event, write: false }] }
+}

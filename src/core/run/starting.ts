@@ -8,7 +8,6 @@ import { withoutOpenCalls } from "./progress.ts"
 import { release } from "./prompts.ts"
 import {
   andThen,
-  extendLastWord,
   type Handler,
   type MachineCommand,
   type MachineStep,
@@ -132,10 +131,9 @@ function pauseBeforeStart(run: ActiveRun, parked: Parked, now: number): MachineS
 
 /** Continues a run after a pause, with the same prompt under the same ids. */
 const continueAfterPause: Handler<"admitted"> = (run, _input, context) => {
-  const { now, task } = context
-  const { at = now } = task.run.parked ?? {}
+  const { now } = context
   const event = { type: "unparked", generation: run.generation, at: now } as const
-  const on = { ...recordActivity(run, now), continuedAt: now, lastWord: extendLastWord(run.lastWord, now - at) }
+  const on = { ...recordActivity(run, now), continuedAt: now }
   const record = { do: "record", event, write: true } as const
   if (run.preparesAgain)
     return { run: moved(on, "preparing"), commands: [record, { do: "prepare", save: false, again: true }] }

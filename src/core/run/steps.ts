@@ -5,18 +5,7 @@ import type { Parked } from "../pause.ts"
 import type { Activity, Message, OpencodeEvent } from "../ports.ts"
 import type { CheckResult } from "../receipt.ts"
 import type { PurseLimit, Spent } from "../spending.ts"
-import type {
-  Ask,
-  Delivery,
-  Ending,
-  LastWord,
-  MessageIDFactory,
-  MessageKind,
-  Outcome,
-  Preparing,
-  Reason,
-  Task,
-} from "../task.ts"
+import type { Ask, Delivery, Ending, MessageIDFactory, MessageKind, Outcome, Preparing, Reason, Task } from "../task.ts"
 import type { TaskEvent } from "../transition.ts"
 import type { Presence } from "../watchdog.ts"
 import type { ActiveRun, EndOptions, MessageCallback, MessageResult, SentMessage, Stage } from "./active-run.ts"
@@ -232,14 +221,6 @@ export function recordRetry(run: ActiveRun, activity: Activity, now: number): Ac
   const { attempt, message } = activity
   return { ...run, retry: activity, failing: { since: run.failing?.since ?? now, attempt, message } }
 }
-
-/** Shifts a time by a period in which the run's clock was stopped. */
-export const shiftTime = (time: number | undefined, ms: number): number | undefined =>
-  time === undefined ? undefined : time + ms
-
-/** Extends the time for the last word. */
-export const extendLastWord = (lastWord: LastWord | undefined, ms: number): LastWord | undefined =>
-  lastWord && { ...lastWord, at: lastWord.at + ms, againAt: shiftTime(lastWord.againAt, ms) }
 
 /** Applies a second step unless the first ended the run. */
 export function andThen({ run, commands }: MachineStep, next: (run: ActiveRun) => MachineStep): MachineStep {
