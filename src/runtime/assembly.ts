@@ -124,6 +124,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     places,
     settled: (member) => groups.note(member),
     freed,
+    noticeSleep: () => poller.noticeSleep(),
     at,
   })
   const dependencies = new TaskDependencies(services, dispatcher)

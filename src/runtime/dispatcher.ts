@@ -31,6 +31,8 @@ export type DispatcherPorts = {
   readonly settled: (member: Task) => void
   /** Called when a slot may be free, or when a task has ended for which other tasks may wait. */
   readonly freed: () => void
+  /** Called before each input of a run: no sleep of the process counts, whatever comes first after it. */
+  readonly noticeSleep: () => void
   /** Requests a tick at this time at the latest. */
   readonly at: (time: number) => void
 }
@@ -68,7 +70,9 @@ export class Dispatcher {
   /** Gives an input to a task's run. Without a run, nothing happens. */
   deliver(taskID: string, input: Input, token?: Token): void {
     const handle = this.#services.store.handle(taskID)
-    if (handle && !this.#services.stopped.aborted) this.#take(handle, () => this.#advance(handle, input, token))
+    if (!handle || this.#services.stopped.aborted) return
+    this.#ports.noticeSleep()
+    this.#take(handle, () => this.#advance(handle, input, token))
   }
 
   /**

@@ -6,7 +6,6 @@ import { hasPendingNotification, isActive, isQueued, type Task } from "../core/t
 import { type Dispatcher, PARENT_ENDED } from "./dispatcher.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import type { Places } from "./places/places.ts"
-import type { Poller } from "./poller.ts"
 import type { Requests } from "./requests.ts"
 import type { Services } from "./services.ts"
 
@@ -16,7 +15,6 @@ type EventRouterPorts = {
   /** Bodies of the features, which receive the events, too. */
   readonly bodies: readonly FeatureBody[]
   readonly requests: Requests
-  readonly poller: Poller
   readonly places: Places
   readonly forget: (task: Task) => Promise<void>
 }
@@ -55,7 +53,6 @@ export class EventRouter {
     // A session that only represents a remote session runs nothing, so its events do not reach the run.
     const isHere = isOurs && !this.#ports.places.outlives(task)
     if (isHere && !isQueued(task) && (isActive(task) || event.type === "asked")) {
-      this.#ports.poller.noticeSleep()
       this.#ports.dispatcher.deliver(task.id, { type: "event", event })
       if (event.type === "began" && task.member) this.#ports.dispatcher.deliver(task.member.of, { type: "members" })
       store.noticed(task.id)

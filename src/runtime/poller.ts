@@ -112,8 +112,6 @@ export class Poller {
       const looks = running.length > 0 && (options.pollInterval !== 0 || this.#hasRemoteActivity)
       const activity = looks ? await this.#look(running) : undefined
       if (stopped.aborted) return
-      // The process may have slept during the call to OpenCode.
-      if (looks) this.noticeSleep()
       this.#ports.ledger.once(() => {
         for (const { id, sessionID } of running)
           this.#ports.dispatcher.deliver(id, {

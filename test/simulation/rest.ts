@@ -1,4 +1,4 @@
-import { type Ask, hasPendingNotification, isActive, type Task, uncounted } from "../../src/core/task.ts"
+import { type Ask, elapsed, hasPendingNotification, isActive, type Task } from "../../src/core/task.ts"
 import { FAR } from "./far.ts"
 import { FULL, STEP_USD } from "./kinds.ts"
 import { isToldAs, says, type Watch } from "./watch.ts"
@@ -77,7 +77,7 @@ function checkTask(world: World, task: Task): void {
   const { watch, history } = world
   const name = history.nameOf(task.id)
   if (isActive(task)) return watch.breach(`${name} never ended: ${task.status}`)
-  const { generation, startedAt = 0, endedAt = 0, timeout } = task.run
+  const { generation, startedAt = 0, timeout, stillMs = 0 } = task.run
   if (!["confirmed", "none"].includes(task.delivery.state) && world.hasSession(task.parentID))
     watch.breach(`${name} was never told: ${task.delivery.state}`)
   const told = watch.told(task)
@@ -91,15 +91,16 @@ function checkTask(world: World, task: Task): void {
   const right = watch.restarts > 0 ? told.length <= generation + 1 : told.length === generation + 1
   if (!right) watch.breach(`${name} was told of ${told.length} runs of ${generation + 1}`)
   if (last) checkAnswer(world, task, last.hidden)
-  const took = endedAt - startedAt - watch.slept - uncounted(task.run)
-  // A call that takes long may be what makes its session: that time counts.
-  // Nor does the time for which it, or all that it waited for, stood still; near its end it is asked for its last word,
+  const took = elapsed(task, 0)
+  // A call that takes long may be what makes its session: that time counts. Near its end it is asked for its last word,
   // and may say that at once.
-  if (task.outcome?.reason?.code === "timeout" && took + watch.slept < timeout * SOONEST)
+  if (task.outcome?.reason?.code === "timeout" && took < timeout * SOONEST)
     watch.breach(`${name} ended at its time limit of ${timeout} after ${took} ms`)
   // Nobody looks after what goes on elsewhere, or what a dead process has left, before the lease of its owner is over.
   const isUnwatched = world.endOptions.strangers && (task.place?.kind === FAR || watch.restarts > 0)
-  if (timeout > 0 && startedAt > 0 && took > timeout + OVERTIME_MS + watch.held && !isUnwatched)
+  // A sleep while its session was made, which nobody noticed, counts.
+  const unnoticed = Math.max(0, watch.slept - stillMs)
+  if (timeout > 0 && startedAt > 0 && took > timeout + OVERTIME_MS + watch.held + unnoticed && !isUnwatched)
     watch.breach(`${name} ran for ${took} ms with a limit of ${timeout}`)
 }
 

@@ -36,6 +36,15 @@ describe("a machine that sleeps", () => {
     expect(rig.task(id).status).toBe("running")
   })
 
+  test("a machine's sleep is noticed by a cancel that comes before the next tick", async () => {
+    const { rig, id } = await running({ taskTimeout: 120_000, stallTimeout: 0 })
+    await rig.clock.advance(60_000)
+    const late = rig.clock.now() + NIGHT_MS
+    rig.timers.now = () => late
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    expect(rig.view(id).elapsed).toBeLessThan(75_000)
+  })
+
   test("an open question keeps its remaining time to be answered while the machine sleeps", async () => {
     const rig = new Rig({ options: { permissionTimeout: 60_000 } })
     rig.opencode.asking.add("bash")
