@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest"
+import type { Feature } from "../../src/core/feature.ts"
 import { OpencodeError } from "../../src/core/ports.ts"
 import { ANSWER_GRACE_MS } from "../../src/core/run/events.ts"
+import { sleepFor } from "../../src/lib/clock.ts"
 import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
@@ -411,4 +413,27 @@ test("a run whose last message holds only thoughts has ended without an answer",
   const [notice] = rig.notices()
   expect(notice?.visible).toMatch(/^⊖ .* ended without an answer after /)
   expect(notice?.hidden).toContain("Its whole earlier text:\n<task_output>\nLet me look at it\n")
+})
+
+test("a message that a user writes while an answer is verified is answered before the run ends", async () => {
+  const slow: Feature = {
+    name: "slow",
+    verifies: () => true,
+    body: ({ clock }) => ({
+      verify: async () => {
+        await sleepFor(clock, 3000)
+        return { ok: true, finding: {} }
+      },
+    }),
+  }
+  const rig = new Rig({ features: [slow] })
+  rig.onPrompt("FIND", { text: "found" })
+  rig.onPrompt("HELLO", { text: "found more", delay: 5000 })
+  const { id, sessionID } = await rig.launch()
+  await rig.clock.advance(1000)
+  rig.opencode.say(sessionID, "HELLO", { agent: "general" })
+  expect((await rig.ended(id)).status).toBe("completed")
+  expect(rig.opencode.stored(sessionID).messages.at(-1)?.finish).toBe("stop")
+  expect((await rig.manager.output(id, rig.caller)).answer).toBe("found more")
+  expect(rig.notices()[0]?.hidden).toContain("found more")
 })

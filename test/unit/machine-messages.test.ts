@@ -379,7 +379,8 @@ describe("an answer to be verified", () => {
   const value = { valid: true, at: 4, length: 2, asked: 1 } as const
   const check = { command: "npm test", passed: false, runs: 1, how: "exit code 1" }
   const task = { run: { schema, check: "npm test" } }
-  const checking = (run: Partial<ActiveRun> = {}) => at("verifying", { task, run: { pendingEnding: answered, ...run } })
+  const checking = (run: Partial<ActiveRun> = {}) =>
+    at("verifying", { task, run: { idle: true, pendingEnding: answered, ...run } })
   const by = (name: string, verdict?: Verdict) => ({ type: "verified", by: name, verdict }) as const
 
   test("an answer that has to be verified goes to the first verifier and is kept meanwhile", () => {

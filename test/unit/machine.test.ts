@@ -300,6 +300,7 @@ describe("a run's verifiers", () => {
     at("verifying", {
       task: { run: { check: "npm test" } },
       run: {
+        idle: true,
         pendingEnding: { ending: { type: "completed", proven: true }, messages: [asked(), answer()], openTodos: 2 },
         ...more,
       },
@@ -331,7 +332,10 @@ describe("a run's verifiers", () => {
 
   test("a run's verifiers work one after the other", () => {
     const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
-    const both = at("verifying", { task: { run: { schema: {}, check: "true" } }, run: { pendingEnding: answered } })
+    const both = at("verifying", {
+      task: { run: { schema: {}, check: "true" } },
+      run: { idle: true, pendingEnding: answered },
+    })
     const value = { valid: true, asked: 1, at: 0, length: 1 } as const
     const next = both.takes({ type: "verified", by: "schemas", verdict: passing({ value }) })
     expect(next).toMatchObject({ stage: "verifying", does: ["verify"], run: { value } })
