@@ -10,7 +10,7 @@ bucketScene()
 test("a task that is parked when OpenCode is killed continues at its time without repeating a step", async () => {
   const opencode = await start()
   const sessionID = await openSession(opencode)
-  const log = bucketOf(1, 12_000)
+  const log = bucketOf(1, 7000)
   const [task] = await launchSome(sessionID, 1)
   await eventually(async () => {
     if (log.refused.length === 0) return false

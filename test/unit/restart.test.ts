@@ -307,6 +307,9 @@ describe("another process on the project", () => {
       await expect(other.manager.cancel(selector, rig.caller)).rejects.toThrow(
         "is run by another OpenCode process. Only the user can cancel it, there.",
       )
+    await expect(other.manager.resume(id, { prompt: "more" }, rig.caller)).rejects.toThrow(
+      "is run by another OpenCode process. It can be resumed once it has ended there",
+    )
     expect(await other.manager.clear(rig.parent)).toEqual({ cleared: 0, stopped: 0, left: 1 })
     await rig.clock.advance(30_000)
     expect(rig.task(id).status).toBe("running")

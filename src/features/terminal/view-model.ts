@@ -192,11 +192,18 @@ function usageOf({ task, progress }: ObservedTask): Usage {
   return addUsage(task.earlier.usage, task.outcome?.usage ?? NO_USAGE)
 }
 
-/** Number of tool calls in all runs of a task and of its children. The list for models counts in this way, too. */
-function toolCallsOf({ task, progress }: ObservedTask, all: readonly ObservedTask[]): number {
-  const own = task.earlier.toolCalls + ((isActive(task) ? progress?.toolCalls : task.outcome?.toolCalls) ?? 0)
-  const launched = childrenIn(all).get(task.sessionID) ?? []
-  return launched.reduce((sum, each) => sum + toolCallsOf(each, all), own)
+/**
+ * Number of tool calls in all runs of a task and of those below it. The list for models counts in this way, too. Anybody
+ * can write a record of which two tasks are each other's parent, so each counts once.
+ */
+function toolCallsOf(seen: ObservedTask, all: readonly ObservedTask[]): number {
+  const counted = new Set([seen])
+  let calls = 0
+  for (const { task, progress } of counted) {
+    calls += task.earlier.toolCalls + ((isActive(task) ? progress?.toolCalls : task.outcome?.toolCalls) ?? 0)
+    for (const below of childrenIn(all).get(task.sessionID) ?? []) counted.add(below)
+  }
+  return calls
 }
 
 const children = new WeakMap<readonly ObservedTask[], ReadonlyMap<string, readonly ObservedTask[]>>()

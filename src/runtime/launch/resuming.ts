@@ -120,6 +120,10 @@ export class TaskResumer {
     const isUnfinished = isUnfinishedGroup(task)
     const whyNot = isUnfinished && this.#services.groupKindOf(task)?.whyNothingRemains(task)
     if (whyNot) throw new CallError(whyNot)
+    if (store.isForeign(task.id) && task.status === "running")
+      throw new CallError(
+        `Task ${task.id} is run by another OpenCode process. It can be resumed once it has ended there and its message has come.`,
+      )
     if (!isUnfinished) refuseUnlessResumable(task, options.resumable)
     if (store.isForeign(task.id))
       throw new CallError(

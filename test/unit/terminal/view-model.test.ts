@@ -278,6 +278,12 @@ describe("a task's row", () => {
     expect(row(middle, START, [top, middle, low]).facts).toBe("12.3s · 10 calls")
   })
 
+  test("forged records of tasks that are each other's parent are counted once each", () => {
+    const one = seen(task({ sessionID: "ses_one", parentID: "ses_two" }), { toolCalls: 1 })
+    const two = seen(task({ sessionID: "ses_two", parentID: "ses_one" }), { toolCalls: 2 })
+    expect(row(one, START, [one, two]).detail).toContain("3 calls")
+  })
+
   test.each([
     ["completed", "✓"],
     ["error", "✗"],
