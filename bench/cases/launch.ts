@@ -62,7 +62,7 @@ const ASKED = "child's end → the parent's model asked"
 const GOALS = {
   [FIRST]: atMostTimes(3),
   [FURTHER]: atMostTimes(3),
-  [TURN]: atMostTimes(1.1),
+  [TURN]: atMostTimes(1.15),
   [STEP]: undefined,
   [CHILD]: atMostTimes(1.1),
   [STORED]: atMostPlus(12, "ms"),

@@ -44,7 +44,7 @@ export const silentCase: Case = async ({ runs, short, built, progress }) => {
       plugin: found.of("calls").plugin,
       goal: { ...under(MOST_CALLS, "calls"), text: `at most ${MOST_CALLS} calls` },
     },
-    { case: "silent", figure: `${title}: server CPU`, unit: "s", ...found.of("cpu"), goal: atMostPlus(0.1, "s") },
+    { case: "silent", figure: `${title}: server CPU`, unit: "s", ...found.of("cpu"), goal: atMostPlus(0.03, "s") },
   ]
 }
 

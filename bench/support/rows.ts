@@ -19,16 +19,16 @@ export type Row = {
   readonly goal?: Goal
 }
 
-/** The same figure beside that of the least that any plugin does (`bench/least-plugin.ts`), of which nothing is wanted. */
-export const againstLeast = (row: Row, least: readonly number[]): Row => ({
+/** The same figure beside that of the least that any plugin does (`bench/least-plugin.ts`). */
+export const againstLeast = (row: Row, least: readonly number[], goal?: Goal): Row => ({
   ...row,
   against: "the least that a plugin can do",
   native: least,
-  goal: undefined,
+  goal,
 })
 
-export const atMostTimes = (factor: number): Goal => ({
-  text: factor === 1 ? "at most native" : `at most ${factor} × native`,
+export const atMostTimes = (factor: number, of = "native"): Goal => ({
+  text: factor === 1 ? `at most ${of}` : `at most ${factor} × ${of}`,
   limit: (native) => native * factor,
 })
 
