@@ -125,7 +125,7 @@ function checkAnswer({ watch, history, opencode }: World, task: Task, told: stri
   }
   const answer = told.includes("You have fetched its answer already.") ? watch.fetched.get(task.id) : told
   // Of an answer that could not be read, nothing is told.
-  const isUntold = told.includes("Use superagents_output tools to see agent responses.")
+  const isUntold = !told.includes("<task_output>")
   if (isFull && task.status === "completed" && answer !== undefined && !isUntold && !answer.includes(FULL))
     watch.breach(`${name} had answered before its session was compacted, and was told otherwise`)
 }
