@@ -180,7 +180,7 @@ async function checkQuiet(world: World): Promise<void> {
     // In a group's own session only its user has a turn, which may hang.
     const groups = new Set(world.tasks.flatMap(({ sessionID, group }) => (group ? sessionID : [])))
     for (const [session] of each.opencode.activityNow)
-      if (each.opencode.database.sessions.has(session) && !groups.has(session))
+      if (each.opencode.database.sessions.has(session) && !groups.has(session) && !watch.crossed.has(session))
         watch.breach(`${history.nameOf(session)} is still at work`)
     for (const ask of watch.lostQuestion ? [] : each.opencode.questions)
       if (isRuns(each.manager.taskIn(ask.sessionID)?.task, ask))

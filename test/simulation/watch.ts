@@ -7,6 +7,8 @@ import type { Rig } from "../support/rig.ts"
 import { WRONG } from "./kinds.ts"
 import type { World } from "./world.ts"
 
+/** OpenCode's time to store a message, in ms. */
+const CROSSING_MS = 5
 /** How long a run that has ended may be asked for something more after the last thing that went wrong, in ms. */
 const SETTLING_MS = 6000
 /** How soon a user may write after they have pressed ESC, in ms. */
@@ -35,6 +37,9 @@ export class Watch {
   readonly stoppedLate = new Set<string>()
   readonly figures = { inputs: 0, calls: 0, requests: 0 }
   restarts = 0
+  /** Sessions that two processes woke before either could see the other's message: their turns never end. */
+  readonly crossed = new Set<string>()
+  readonly #wokenBy = new Map<string, { readonly rig: Rig; readonly at: number }>()
   /** Events were lost or came late: what they tell is known when somebody looks. */
   lostEvents = false
   /** One of them told of a question: nobody knows of that but OpenCode. */
@@ -160,7 +165,10 @@ export class Watch {
     this.figures.calls++
     this.#checkCircles()
     if (method !== "prompt" || !sessionID || (about as Prompt).noReply) return
-    const { history } = this.#world
+    const { history, clock } = this.#world
+    const last = this.#wokenBy.get(sessionID)
+    if (last && last.rig !== rig && clock.now() - last.at < CROSSING_MS) this.crossed.add(sessionID)
+    this.#wokenBy.set(sessionID, { rig, at: clock.now() })
     if (this.isSilent(sessionID) && this.#heardIt(rig) && !this.stoppedLate.has(sessionID))
       this.breach(`${history.nameOf(sessionID)} is woken after its user's ESC`)
     const task = manager.taskIn(sessionID)?.task
@@ -238,7 +246,8 @@ export class Watch {
     if (this.#happenings !== MOST_HAPPENINGS) return
     const { rig, other, far, endOptions } = this.#world
     // Where nobody knows that a process died, what it left on another machine goes on until its lease is over.
-    if (!(far && endOptions.strangers && this.restarts > 0)) this.breach("it goes round in circles")
+    const isLeft = far && endOptions.strangers && this.restarts > 0
+    if (!isLeft && this.crossed.size === 0) this.breach("it goes round in circles")
     for (const each of [rig, other]) each.crash()
   }
 
