@@ -180,8 +180,8 @@ export class Watch {
   requested(rig: Rig, sessionID: string): void {
     this.figures.requests++
     this.#checkCircles()
-    // Another machine goes on while the process that would stop its agents is dead.
-    if (rig.opencode.isDead) return
+    // Another machine goes on while the process that would stop its agents is dead, or nobody knows that it is.
+    if (rig.opencode.isDead || this.#isLeftAlone) return
     const { clock, history } = this.#world
     const now = clock.now()
     if (this.isHeld) this.#troubleAt = Math.max(this.#troubleAt, now)
@@ -239,15 +239,19 @@ export class Watch {
       this.breach(`the model of ${history.nameOf(sessionID)} is asked after it was cleared`)
   }
 
+  /** Where nobody knows that a process died, what it left on another machine goes on until its lease is over. */
+  get #isLeftAlone(): boolean {
+    const { far, endOptions } = this.#world
+    return far !== undefined && endOptions.strangers === true && this.restarts > 0
+  }
+
   #checkCircles(): void {
     this.#happenings++
     // While a call is held back, what it was to stop may go on and on.
     if (this.#happenings === MOST_HAPPENINGS / 2) this.letGo()
     if (this.#happenings !== MOST_HAPPENINGS) return
-    const { rig, other, far, endOptions } = this.#world
-    // Where nobody knows that a process died, what it left on another machine goes on until its lease is over.
-    const isLeft = far && endOptions.strangers && this.restarts > 0
-    if (!isLeft && this.crossed.size === 0) this.breach("it goes round in circles")
+    const { rig, other } = this.#world
+    if (!this.#isLeftAlone && this.crossed.size === 0) this.breach("it goes round in circles")
     for (const each of [rig, other]) each.crash()
   }
 
