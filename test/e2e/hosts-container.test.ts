@@ -72,7 +72,7 @@ test("a full disk on the host is reported, leaves no files behind, and can be us
   writeFileSync(join(opencode.directory, "large.bin"), randomBytes(2 * DISK_MB * 1_000_000))
   launchedFrom(await launch("large"))
   const [{ hidden } = { hidden: "" }] = await notified(opencode, session, 1, 120_000)
-  expect(hidden).toMatch(/The disk of box is full: .*[Nn]o space left on device. Make room there, then try again./)
+  expect(hidden).toMatch(/The disk of box is full: .*[Nn]o space left on device.*\. Make room there, then try again\./)
   rmSync(join(opencode.directory, "large.bin"))
   user.commit("small again")
   launchedFrom(await launch("small"))
