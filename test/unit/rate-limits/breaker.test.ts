@@ -3,6 +3,7 @@ import {
   answered,
   type Breaker,
   freeRequests,
+  inPresent,
   isClosedFor,
   mustWaitForBreaker,
   nextProbe,
@@ -51,6 +52,18 @@ describe("an open breaker", () => {
       opensAt: 56_000,
       stated: false,
     })
+  })
+
+  test("a clock that is set back moves all times of a breaker, and one that goes on moves none", () => {
+    const HOUR = 3_600_000
+    const tripped = recordRefusal(undefined, LIMIT, HOUR)
+    const probed = sentThrough(tripped, "bg_a", HOUR + 5000)
+    const resets = whole(probed, "bg_a", HOUR + 5000)
+    expect(inPresent(tripped, HOUR + 1)).toBe(tripped)
+    expect(inPresent(tripped, 0)).toMatchObject({ closedAt: 0, opensAt: tripped.opensAt - HOUR })
+    expect(inPresent(probed, 0).probe).toEqual({ taskID: "bg_a", at: 5000 })
+    expect(inPresent(resets, 0).recovery).toEqual({ ...resets.recovery, at: (resets.recovery?.at ?? 0) - HOUR })
+    expect(resets.recovery).toBeDefined()
   })
 
   test("a refusal of an older request does not trip the breaker again, but may postpone its reset", () => {
