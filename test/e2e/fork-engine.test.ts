@@ -195,15 +195,16 @@ describe("a fork of a long history", () => {
     expect(request.messages.filter(({ role }) => role === "tool")).toHaveLength(info.messages / 2)
   })
 
-  test("a fork respects the context size of the child's model and the provider's token counts", async () => {
-    const counted = past.slice(0, 80).map((message, index): PastMessage => {
+  test("a fork respects the context size of the child's model, and copies no token counts", async () => {
+    const counted = past.slice(0, 160).map((message, index): PastMessage => {
       return message.role === "assistant" ? { ...message, counted: (index + 1) * 2000 } : message
     })
     const { id, messageIDs } = await openWithPast(opencode, [...counted, { role: "assistant", text: "calling" }])
     const { sessionID, info } = await fork(id, String(messageIDs.at(-1)), { limits: { ...LIMITS, maxTokens: 500_000 } })
     expect(info.tokens).toBeLessThanOrEqual(120_000)
-    expect(info.messages).toBeGreaterThan(52)
-    expect(info.messages).toBeLessThan(60)
+    expect(info.tokens).toBeGreaterThan(110_000)
+    expect(info.droppedMessages).toBeGreaterThan(0)
+    expect(info.droppedMessages + info.messages).toBe(160)
     const last = (await messages(opencode, sessionID))
       .map(({ info: each }) => each)
       .findLast((each) => each.role === "assistant")
