@@ -3,22 +3,24 @@ import { basename } from "node:path"
 import { pathToFileURL } from "node:url"
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Agent, Config, Session } from "@opencode-ai/sdk/v2/types"
-import type {
-  Activity,
-  AgentInfo,
-  Clock,
-  LogFields,
-  LogLevel,
-  Message,
-  NewSession,
-  OpencodeApi,
-  Owner,
-  Persona,
-  Prompt,
-  SessionInfo,
-  TaskRecord,
-  Toast,
-  UnverifiedRecord,
+import {
+  type Activity,
+  type AgentInfo,
+  ANSWERING_MS,
+  BEGIN_MS,
+  type Clock,
+  type LogFields,
+  type LogLevel,
+  type Message,
+  type NewSession,
+  type OpencodeApi,
+  type Owner,
+  type Persona,
+  type Prompt,
+  type SessionInfo,
+  type TaskRecord,
+  type Toast,
+  type UnverifiedRecord,
 } from "../core/ports.ts"
 import type { GroupSchemas } from "../core/record.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
@@ -39,10 +41,6 @@ import { OpencodeRecords } from "./records.ts"
 const KEEP_MS = 300_000
 /** Longest wait for OpenCode's event about a message that was just stored, in ms. */
 const HEARD_MS = 50
-/** Longest time in which another process may begin to answer a message that it has stored, in ms. */
-const BEGIN_MS = 2000
-/** Longest time for which an open answer counts as being written, in ms: the process that wrote it may have died. */
-const ANSWERING_MS = 300_000
 /** Most sessions that a search for records reads. */
 const MOST_SESSIONS = 5000
 

@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { CallError } from "../core/errors.ts"
 import type { ResultFiles } from "../core/feature.ts"
 import { chosenIn } from "../core/group.ts"
-import { answerText, classify, isByOpencode, valueIn } from "../core/outcome.ts"
+import { answerText, classify, valueIn } from "../core/outcome.ts"
 import type { Message, OpencodeApi } from "../core/ports.ts"
 import { type Ending, isActive, type Task } from "../core/task.ts"
 import { appendPlain, NoFile, readPlain, replaceFile } from "../lib/atomic-file.ts"
@@ -12,6 +12,7 @@ import { keepOutOfGit } from "../lib/repository.ts"
 import { type Answer, toldStatus } from "../present/notification.ts"
 import { notificationID } from "./mailbox/sender.ts"
 import type { Services } from "./services.ts"
+import { isByOthers } from "./sessions.ts"
 
 /** Delays between checks whether OpenCode has closed the message of an aborted turn. */
 const CLOSING_DELAYS_MS = [20, 100, 400] as const
@@ -110,10 +111,8 @@ function ofRun(
   since: readonly Message[],
   next: string | undefined,
 ): readonly Message[] {
-  const isOthers = (message: Message) =>
-    message.role === "user" && !isByOpencode(message) && opencode.taskOf(message.id) === undefined
   const end = since.findIndex(
-    (message, at) => message.id === next || (at > 0 && message.createdAt > endedAt && isOthers(message)),
+    (message, at) => message.id === next || (at > 0 && message.createdAt > endedAt && isByOthers(opencode, message)),
   )
   return end < 0 ? since : since.slice(0, end)
 }

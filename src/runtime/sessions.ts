@@ -182,6 +182,10 @@ export const followUpPrompt = (task: Task, { id, text }: Pick<SentMessage, "id" 
   parts: [{ text }],
 })
 
+/** True for a user message that neither OpenCode nor the plugin wrote. */
+export const isByOthers = ({ taskOf }: Pick<OpencodeApi, "taskOf">, message: Message): boolean =>
+  message.role === "user" && !isByOpencode(message) && taskOf(message.id) === undefined
+
 /**
  * Finds the message by which the session's user has replaced the run's prompt; other messages may follow it. Undefined
  * while the prompt may still be on its way.
@@ -190,11 +194,9 @@ export async function replacingPrompt(
   opencode: OpencodeApi,
   { sessionID, run: { startedAt = Number.POSITIVE_INFINITY } }: Task,
 ): Promise<string | undefined> {
-  const asked = await opencode.lastMessage(sessionID, (message) => {
-    const { role, createdAt } = message
-    return (
-      createdAt < startedAt || (role === "user" && !isByOpencode(message) && opencode.taskOf(message.id) === undefined)
-    )
-  })
+  const asked = await opencode.lastMessage(
+    sessionID,
+    (message) => message.createdAt < startedAt || isByOthers(opencode, message),
+  )
   return asked && asked.createdAt >= startedAt ? asked.id : undefined
 }

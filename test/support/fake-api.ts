@@ -1,6 +1,8 @@
 import {
   type Activity,
   type AgentInfo,
+  ANSWERING_MS,
+  BEGIN_MS,
   LEASE_MS,
   type LogFields,
   type LogLevel,
@@ -157,7 +159,7 @@ export class FakeApi extends FakeProcess implements OpencodeApi {
       const last = this.database.sessions.get(sessionID)?.messages.at(-1)
       if (!last || last.createdAt < this.startedAt || last.finish || last.error) return false
       if (this.working.has(sessionID) || this.storedHere.has(last.id)) return false
-      return this.clock.now() - last.createdAt < (last.role === "user" ? 2000 : 300_000)
+      return this.clock.now() - last.createdAt < (last.role === "user" ? BEGIN_MS : ANSWERING_MS)
     })
   }
 
