@@ -101,10 +101,12 @@ async function pastOf(start: Start, count: number, progress: (text: string) => v
     let record = (await recordOf()) as { task: Task; owner: Parameters<typeof encodeRecord>[1] }
     while (record.task.delivery.state !== "confirmed") record = (await recordOf()) as typeof record
     const signer = installationSigner(join(home, "data", "opencode", "superagents"))
-    const make = (index: number) => {
+    const make = async (index: number) => {
       const id = newTaskID(() => index.toString(36).padStart(8, "0"))
-      const metadata = { [RECORD_KEY]: encodeRecord({ ...record.task, id }, record.owner, signer) }
-      return unwrap(opencode.client.session.create({ parentID, title: id, metadata }))
+      const { id: sessionID } = await unwrap(opencode.client.session.create({ parentID, title: id }))
+      // As that of each task that has ended, the record names its session.
+      const metadata = { [RECORD_KEY]: encodeRecord({ ...record.task, id, sessionID }, record.owner, signer) }
+      await unwrap(opencode.client.session.update({ sessionID, metadata }))
     }
     for (let at = 0; at < count; at += AT_ONCE)
       await Promise.all(Array.from({ length: Math.min(AT_ONCE, count - at) }, (_, index) => make(at + index)))

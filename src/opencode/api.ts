@@ -43,6 +43,8 @@ const KEEP_MS = 300_000
 const HEARD_MS = 50
 /** Most sessions that a search for records reads. */
 const MOST_SESSIONS = 5000
+/** Sessions that are read with one call: OpenCode builds each answer in one piece, and nothing else runs meanwhile. */
+const PAGE = 100
 
 /** OpenCode's project id for folders outside repositories, which share nothing. */
 const NO_PROJECT = "global"
@@ -395,16 +397,36 @@ export class OpencodeHttpApi implements OpencodeApi {
   async recordsSince(since: number, whose?: "project"): Promise<readonly TaskRecord[]> {
     const { folder, mayHaveOtherFolders } = this.#surroundings
     const scope = whose ?? (mayHaveOtherFolders() ? "project" : undefined)
-    const sessions = await call(
-      "list sessions",
-      this.#client.session.list({ scope, start: since, limit: MOST_SESSIONS }),
-    )
+    const sessions = scope
+      ? await call("list sessions", this.#client.session.list({ scope, start: since, limit: MOST_SESSIONS }))
+      : await this.#changedSince(since)
     // A session in the folder of another instance is left to that instance, unless the whole project is asked for.
     const isAsked = (row: Session, keptIn = row.directory) =>
       scope === undefined || keptIn === folder || (whose === "project" && row.projectID !== NO_PROJECT)
     return (await this.#records.amongSome(sessions, (row) => isAsked(row))).flatMap(({ row, record }) =>
       isAsked(row, record.owner.folder) ? [{ ...record, cost: row.cost }] : [],
     )
+  }
+
+  /** The folder's sessions that changed since then, read in pages, the newest first. */
+  async #changedSince(since: number): Promise<readonly Session[]> {
+    const found = new Map<string, Session>()
+    const beganAt = this.#clock.now()
+    let [limit, cursor] = [PAGE, undefined as number | undefined]
+    while (found.size < MOST_SESSIONS) {
+      const before = found.size
+      const page = this.#client.experimental.session.list({ start: since, limit, cursor })
+      const rows = await call("list sessions", page)
+      for (const row of rows) found.set(row.id, row)
+      const oldest = rows.at(-1)
+      if (!oldest || rows.length < limit) break
+      // More sessions may have changed at the time of the oldest: the next page begins with all of them.
+      if (found.size === before) limit *= 2
+      cursor = oldest.time.updated + 1
+    }
+    // A session that changed meanwhile has left the pages that were still to come.
+    if (cursor !== undefined) for (const row of await this.#changedSince(beganAt)) found.set(row.id, row)
+    return [...found.values()]
   }
 
   unverified(): readonly UnverifiedRecord[] {

@@ -41,6 +41,7 @@ const LIMIT_MS = 10_000
 
 /** Routes without which the plugin cannot work, with calls that change nothing. */
 const NEEDED = [
+  "GET /experimental/session",
   "GET /session/status",
   "GET /session/:id/children",
   "GET /session/:id/message",

@@ -151,7 +151,7 @@ test("the day's budget reads the records of the whole project, and recovery thos
       left: () => {},
       mayHaveOtherFolders: () => mayHaveOtherFolders,
     }
-    const client = { session: { list } } as unknown as OpencodeClient
+    const client = { session: { list }, experimental: { session: { list } } } as unknown as OpencodeClient
     const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock(), surroundings)
     const ids = async (scope?: "project") => (await opencode.recordsSince(0, scope)).map(({ task }) => task.sessionID)
     expect(await ids()).toEqual(["ses_here"])
@@ -223,7 +223,7 @@ test("each record of a long list is verified once, with pauses for other work", 
       return SIGNER.isSigned(...given)
     },
   }
-  const client = { session: { list: async () => ({ data: rows }) } } as unknown as OpencodeClient
+  const client = { experimental: { session: { list: async () => ({ data: rows }) } } } as unknown as OpencodeClient
   const opencode = new OpencodeHttpApi(client, registerInstance(), signer, new FakeClock())
   const found = opencode.recordsSince(0)
   const others = (async () => {
@@ -240,6 +240,39 @@ test("each record of a long list is verified once, with pauses for other work", 
   expect(longest).toBeLessThanOrEqual(2)
 })
 
+test("a long list of one folder is read in pages, also where sessions changed at one time or while it is read", async () => {
+  const rowOf = (nth: number, updated: number) => ({
+    id: `ses_${nth}`,
+    parentID: "ses_parent",
+    directory: "/project",
+    time: { created: nth, updated },
+    metadata: {
+      [RECORD_KEY]: encodeRecord(
+        taskOf({ id: `bg_${nth}`, sessionID: `ses_${nth}`, parentID: "ses_parent" }),
+        ownerNow("x"),
+        SIGNER,
+      ),
+    },
+  })
+  // Sessions 100 to 349 changed in the same millisecond, so no page ends where this time does.
+  const rows = Array.from({ length: 600 }, (_, nth) => rowOf(nth, nth < 100 ? 10 : nth < 350 ? 20 : nth))
+  const clock = new FakeClock()
+  const pages: number[] = []
+  const list = async ({ start, cursor, limit }: { start: number; cursor?: number; limit: number }) => {
+    const found = rows.filter(({ time }) => time.updated >= start && (cursor === undefined || time.updated < cursor))
+    const page = found.toSorted((one, other) => other.time.updated - one.time.updated).slice(0, limit)
+    pages.push(page.length)
+    // A session that was to come in a later page changes.
+    if (pages.length === 2) rows[0] = rowOf(0, clock.now() + 1)
+    return { data: structuredClone(page) }
+  }
+  const client = { experimental: { session: { list } } } as unknown as OpencodeClient
+  const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
+  const found = (await opencode.recordsSince(10)).map(({ task }) => task.sessionID)
+  expect(found.toSorted()).toEqual(rows.map(({ id }) => id).toSorted())
+  expect(Math.max(...pages)).toBeLessThan(rows.length)
+})
+
 test("a copy of a task's first record is not taken for the task when the original is unlisted", async () => {
   const { sessionID: _none, ...draft } = taskOf({ id: "bg_copied00", parentID: "ses_parent" })
   const metadata = { [RECORD_KEY]: encodeRecord(draft, ownerNow("a dead one"), SIGNER) }
@@ -249,7 +282,7 @@ test("a copy of a task's first record is not taken for the task when the origina
     sessionID === "ses_task" ? { data: { info: {}, parts: [] } } : { error: "none", response: { status: 404 } }
   const list = async () => ({ data: [copy] })
   const children = async () => ({ data: [copy, task] })
-  const client = { session: { list, children, message } } as unknown as OpencodeClient
+  const client = { session: { children, message }, experimental: { session: { list } } } as unknown as OpencodeClient
   const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
   expect(await opencode.recordsSince(0)).toEqual([])
   expect((await opencode.recordsOf("ses_parent")).map((record) => record.task.sessionID)).toEqual(["ses_task"])

@@ -51,6 +51,6 @@ test("a tested OpenCode version is only asked for its version, and others are as
   expect(transport.asked).toEqual(["GET /global/health"])
   const later = transportOf(() => JSON_ANSWER(200, { version: "1.20.0" }))
   expect(await examine(later)).toEqual({ version: "1.20.0", note: expect.stringContaining("this is 1.20.0") })
-  expect(later.asked).toHaveLength(7)
+  expect(later.asked).toHaveLength(8)
   expect((await examine(transportOf(PAGE))).refusal).toContain("offers no tools")
 })
