@@ -43,7 +43,7 @@ import { Recovery } from "./recovery/recovery.ts"
 import { Reports } from "./reports.ts"
 import { Requests, tellTask } from "./requests.ts"
 import { Scheduler } from "./scheduler.ts"
-import { Journal, PresenceTracker, type Services } from "./services.ts"
+import { Journal, type JournalPorts, PresenceTracker, type Services } from "./services.ts"
 import { stopSession } from "./sessions.ts"
 import { TaskStore } from "./tasks/store.ts"
 import { Verifiers } from "./verifiers.ts"
@@ -84,6 +84,7 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
 function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const services = servicesOf(ports, stopped, {
     isTelling: (parentID) => outbox.isTelling(parentID),
+    isUnread: (task) => outbox.isUnread(task),
     tookOver: ({ parentID }) => lost(parentID, dispatcher, recovery),
   })
   const { results } = ports
@@ -221,7 +222,7 @@ function lost(parentID: string, { announcing }: Dispatcher, recovery: Recovery):
 function servicesOf(
   { opencode, clock, options, features, commands, isTerminal }: ManagerPorts,
   stopped: AbortSignal,
-  { isTelling, tookOver }: { isTelling: (parentID: string) => boolean; tookOver: (task: Task) => void },
+  { tookOver, ...mailbox }: Pick<JournalPorts, "isTelling" | "isUnread"> & { tookOver: (task: Task) => void },
 ): Services {
   const logged: ConstructorParameters<typeof TaskStore>[0] = (before, after, { type }) =>
     opencode.log("info", "transition", {
@@ -235,7 +236,7 @@ function servicesOf(
   const background = new Background((what, error) => {
     if (!stopped.aborted) opencode.log("error", `${what} failed`, { error: String(error) })
   })
-  const journal = new Journal({ opencode, clock, stopped, store, isTelling, takenOver })
+  const journal = new Journal({ opencode, clock, stopped, store, ...mailbox, takenOver })
   const toaster = new Toaster({ opencode, clock, options })
   const presence = new PresenceTracker(clock, options.permissionTimeout, isTerminal)
   const kinds = groupKinds(features)
@@ -301,6 +302,7 @@ function outboxOf(
       )
     },
     recordDelivery: (task, state, handedOver) => others().dispatcher.announcing.recordDelivery(task, state, handedOver),
+    wakeDone: (task) => journal.saveLater(task),
     drained: (parentID, woken) => {
       const flush = () => {
         if (stopped.aborted) return

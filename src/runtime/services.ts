@@ -99,6 +99,8 @@ export type JournalPorts = {
   readonly store: TaskStore
   /** Whether OpenCode is storing a message for this parent. */
   readonly isTelling: (parentID: string) => boolean
+  /** Whether the task's parent holds the notification and is still to be woken with it. */
+  readonly isUnread: (task: Task) => boolean
   /** Called when another process has taken the task over. */
   readonly takenOver: (taskID: string) => void
 }
@@ -121,7 +123,7 @@ export class Journal {
     })
   }
 
-  /** Resolves once this state or a newer one is stored, or the write was given up. */
+  /** Resolves once this state or a newer one is stored, or the write has failed several times: it is repeated later. */
   save(task: Task): Promise<void> {
     const handle = this.#ports.store.handle(task.id)
     if (!handle) return Promise.resolve()
@@ -178,25 +180,36 @@ export class Journal {
     })
   }
 
-  #save(handle: TaskHandle): Promise<void> {
-    const { opencode, store } = this.#ports
+  async #save(handle: TaskHandle): Promise<void> {
+    const { opencode, store, isUnread } = this.#ports
     drop(handle)
     handle.nextWrite = undefined
-    return this.#write(handle.task, async () => {
+    const isGivenUp = await this.#write(handle.task, async () => {
       const { task, isForeign } = handle
       // Skipped if the task was cleared, or belongs to another process, by now.
-      if (!isForeign && store.get(task.id)) await opencode.saveRecord(task.sessionID, task)
+      if (isForeign || !store.get(task.id)) return
+      const { delivery } = task
+      const isPending = delivery.state === "confirmed" && isUnread(task)
+      const recorded = isPending ? { ...task, delivery: { ...delivery, state: "pending" as const } } : task
+      await opencode.saveRecord(task.sessionID, recorded)
     })
+    if (isGivenUp) this.saveLater(handle.task)
   }
 
-  async #write({ id, sessionID }: Task, write: () => Promise<void>): Promise<void> {
+  /** Returns true if the write failed several times, and may succeed later. */
+  async #write({ id, sessionID }: Task, write: () => Promise<void>): Promise<boolean> {
     const { opencode, clock, stopped, takenOver } = this.#ports
     try {
       if (!stopped.aborted) await retry(clock, stopped, write)
+      return false
     } catch (error) {
-      if (stopped.aborted || (error instanceof OpencodeError && error.notFound)) return
-      if (error instanceof OpencodeError && error.takenOver) return takenOver(id)
+      if (stopped.aborted || (error instanceof OpencodeError && error.notFound)) return false
+      if (error instanceof OpencodeError && error.takenOver) {
+        takenOver(id)
+        return false
+      }
       opencode.log("error", "task record not written", { task: id, session: sessionID, error: String(error) })
+      return true
     }
   }
 }

@@ -119,6 +119,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     },
     recordDelivery: async ({ id }, state, handedOver) =>
       void states.push(`${id} ${state}${handedOver ? " with its answer" : ""}`),
+    wakeDone: ({ id }) => void states.push(`${id} woken for`),
     drained: (_parentID, woken) => void states.push(woken ? "drained, woken" : "drained"),
     run: (what, work) => {
       works.push(what)

@@ -332,6 +332,7 @@ describe("record writes", () => {
       stopped: stop.signal,
       store,
       isTelling: () => false,
+      isUnread: () => false,
       takenOver: () => {},
     })
     opencode.onCall = () => ({ slow: 300 })
@@ -364,6 +365,7 @@ describe("record writes", () => {
       stopped: stop.signal,
       store,
       isTelling: () => false,
+      isUnread: () => false,
       takenOver: () => {},
     })
     journal.saveLater(task)
@@ -396,7 +398,7 @@ describe("record writes", () => {
     expect(record?.task).toEqual(jsonCopy(rig.task(id)))
   })
 
-  test("a record that OpenCode rejects is written again, and finally given up with a log entry", async () => {
+  test("a record that OpenCode rejects is written again, logged, and written once OpenCode takes it", async () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
     let failures = 2
@@ -411,6 +413,9 @@ describe("record writes", () => {
     await rig.clock.advance(2 * LATER_MS)
     expect(rig.errors()).toContainEqual(expect.stringContaining("task record not written"))
     expect(rig.notices()).toHaveLength(2)
+    failures = 0
+    await rig.clock.advance(2 * LATER_MS)
+    expect((await rig.opencode.session(other.sessionID))?.record?.task.delivery.state).toBe("confirmed")
     expect(rig.timers.pending).toBe(0)
   })
 })

@@ -47,6 +47,8 @@ export type OutboxPorts = SenderPorts & {
   readonly compose: (task: Task) => Promise<NotificationTexts>
   /** Records how the delivery ended. `handedOver`: the message contained the whole answer. Must not reject. */
   readonly recordDelivery: (task: Task, state: "confirmed" | "abandoned", handedOver: boolean) => Promise<void>
+  /** Called when a task is no longer one whose notification waits to wake its parent: see `isUnread`. */
+  readonly wakeDone: (task: Task) => void
   /** Called when a parent's lane is empty. `woken`: a message has started the parent's model. */
   readonly drained: (parentID: string, woken: boolean) => void
   readonly run: (what: string, work: () => Promise<unknown>) => void
@@ -111,6 +113,14 @@ export class Outbox {
       this.#undefer(task)
     } else if (hasPendingNotification(task)) lane.wakeRequests.add(task.id)
     else this.#ports.run("wake", () => this.#wakeAgain(task))
+  }
+
+  /**
+   * Whether the parent holds this notification and is still to be woken with it. Its record stays pending, so that
+   * another process wakes the parent should this one die.
+   */
+  isUnread({ id, parentID }: Task): boolean {
+    return this.#deferred.get(parentID)?.task.id === id
   }
 
   /** Time since when the wake of this session waits for its model, in ms; undefined for no such wake. */
@@ -231,7 +241,16 @@ export class Outbox {
    * deferred again stays.
    */
   #undefer({ parentID }: Task): void {
-    if (this.#deferred.get(parentID)?.isDue) this.#deferred.delete(parentID)
+    const deferred = this.#deferred.get(parentID)
+    if (!deferred?.isDue) return
+    this.#deferred.delete(parentID)
+    this.#ports.wakeDone(deferred.task)
+  }
+
+  #defer(task: Task, model: Model | undefined): void {
+    const before = this.#deferred.get(task.parentID)
+    this.#deferred.set(task.parentID, { task, model, at: this.#ports.clock.now() })
+    if (before) this.#ports.wakeDone(before.task)
   }
 
   /** Waits until another notification is queued that can wake the parent instead, or until the time is up. */
@@ -405,6 +424,9 @@ export class Outbox {
     item.notice ??= await this.#ports.compose(task)
     const { notice, wake, maybeDelivered } = item
     if (maybeDelivered && attempt === 0 && (await this.#sender.isThere(task))) {
+      const unread = wake && this.#ports.mayWake(task) ? await this.#sender.unanswered(task) : undefined
+      if (unread && this.#ports.isBlocked(unread.model)) this.#defer(task, unread.model)
+      else if (unread) lane.pendingWake ??= { prompt: unread, task }
       await recordDelivery(task, "confirmed", notice.handsOver)
       return true
     }
@@ -426,7 +448,7 @@ export class Outbox {
     // Set before the send, because `review` may wake the parent while the send is under way.
     if (isDeferred) {
       item.wake = false
-      this.#deferred.set(task.parentID, { task, model: persona?.model, at: this.#ports.clock.now() })
+      this.#defer(task, persona?.model)
     }
     lane.idled = false
     const prompt = notificationPrompt(opencode.messageID, task, notice, persona, !(last && wakes))

@@ -1437,6 +1437,34 @@ describe("a parent at its model's limit", () => {
     expect(rig.answers()).toHaveLength(1)
   })
 
+  test.each(["is known", "is not known"])(
+    "a parent whose wake waits for its model's limit is woken once after a restart, where that limit %s",
+    async (known) => {
+      const provider = new Provider({ bucket: 0, shutMs: 10 * MINUTE_MS }, settings)
+      const { rig } = provider
+      rig.onPrompt("ELSEWHERE", { text: "found" })
+      const [task] = await provider.launchAll(1)
+      await rig.clock.until(() => isParkedNow(rig, task?.id ?? ""))
+      const elsewhere = await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
+      await rig.ended(elsewhere.id)
+      if (known === "is not known") await rig.manager.cancel({ type: "task", reference: task?.id ?? "" }, rig.caller)
+      await rig.clock.advance(2 * MINUTE_MS)
+      expect(rig.answers()).toEqual([])
+      rig.restart()
+      await rig.manager.recover()
+      await rig.clock.advance(MINUTE_MS)
+      expect(rig.answers()).toHaveLength(known === "is known" ? 0 : 1)
+      await rig.manager.cancel({ type: "all" }, rig.caller)
+      await rig.clock.advance(15 * MINUTE_MS)
+      expect(rig.answers()).toHaveLength(1)
+      rig.restart()
+      await rig.manager.recover()
+      await rig.clock.advance(15 * MINUTE_MS)
+      expect(rig.answers()).toHaveLength(1)
+      expect(rig.errors()).toEqual([])
+    },
+  )
+
   test("a parent at its model's limit is woken at the reset time even if polls happen before", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 10 * MINUTE_MS }, settings)
     const { rig } = provider
