@@ -51,3 +51,22 @@ test("a check runs on the host, and its agent is asked again when it fails", asy
   ).toBe(true)
   nothingLeft()
 }, 180_000)
+
+test("an agent on a host that repeats one call is told so there, and its run ends", async () => {
+  const said = new Set<string>()
+  let calls = 0
+  model.use(({ firstUser, messages }) => {
+    if (!firstUser.startsWith("REPEATS")) return undefined
+    const heard = JSON.stringify(messages)
+    for (const text of ["You made the same call of bash", "This answer ends your work"])
+      if (heard.includes(text)) said.add(text)
+    calls++
+    return { tools: [{ name: "bash", args: { command: "cat it.txt", description: "reads" } }], delay: 50 }
+  })
+  const { id } = await launch("REPEATS")
+  await told()
+  expect(await output(id)).toContain("limit of equal calls: bash")
+  expect(said.size).toBe(2)
+  expect(calls).toBeLessThan(100)
+  nothingLeft()
+}, 180_000)
