@@ -24,7 +24,7 @@ const RENEW_MS = LEASE_MS / 3
 const SLEPT_MS = 5000
 
 /** Silence after which a working agent may be waiting for an answer, in ms. */
-const QUIET_MS = 10_000
+const QUIET_MS = 60_000
 
 /**
  * Whether to look for a run's open questions: always for a run without events, otherwise once in each silence, or while

@@ -43,7 +43,7 @@ describe("a child's questions", () => {
       toolResults.length === 0 ? { tools: [{ name: "bash", args: {} }] } : { text: "went on", delay: 60_000 },
     )
     const { id } = await rig.launch()
-    await rig.clock.advance(30_000)
+    await rig.clock.advance(75_000)
     expect(rig.view(id)).toMatchObject({ phase: "waiting for permission", asks: [{ what: "bash" }] })
     await rig.clock.advance(70_000)
     expect(rig.view(id)).toMatchObject({ phase: "working", asks: [] })
