@@ -21,7 +21,7 @@ import type { Tool } from "./tools/tool.ts"
  * session that is used sooner reads its own tasks itself.
  */
 const RECOVERY_DELAY_MS = 2000
-const MOST_LOOKS = 5
+const MOST_LOOKS = 2
 
 const PROCESSES = { self: processMark, isAlive: processLives }
 const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
