@@ -150,6 +150,20 @@ describe("files on a host", () => {
     expect(existsSync(folderIn(there().folders, ID))).toBe(false)
   })
 
+  test("work at an old commit is fetched after many tasks of newer commits have left the host", async () => {
+    user.write("a", "a\n").commit()
+    const child = await began()
+    const store = new Repository(there().folders.store, false)
+    const tree = store.git("rev-parse", `refs/have/${ID}^{tree}`).trim()
+    const newer = store.git("-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", tree, "-m", "newer").trim()
+    for (let nth = 0; nth < 25; nth++) store.git("update-ref", `refs/have/bg_0000${nth}`, newer)
+    await removeRemoteFolder(there(), "bg_00001")
+    expect(store.git("for-each-ref", "--format=%(refname)", "refs/have").trim().split("\n")).toHaveLength(21)
+    child.write("b", "b")
+    expect(await home(there())).toBeDefined()
+    expect(user.git("show", `refs/superagents/${ID}:b`)).toBe("b")
+  })
+
   test("files that git ignores are not sent to a host, except those that its option names", async () => {
     user.write(".gitignore", ".env\n*.key\n").write("a", "a").commit()
     user.write(".env", "SECRET").write("my.key", "KEY")

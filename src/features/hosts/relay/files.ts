@@ -243,7 +243,12 @@ async function remove(
   await takeAway(folders, taskID, processes)
   await removeFolder(`${folderIn(folders, taskID)}.job`)
   const haves = ["for-each-ref", "--sort=-creatordate", "--format=%(refname)", "refs/have"]
-  const old = (await gitLine(haves, store)).split("\n").slice(KEPT)
+  // The work in a folder is counted and sent from its commit, however old that is.
+  const isUsed = (ref: string) => existsSync(folderIn(folders, ref.slice(haveRef("").length)))
+  const old = (await gitLine(haves, store))
+    .split("\n")
+    .slice(KEPT)
+    .filter((ref) => !isUsed(ref))
   for (const ref of [...old, workRef(taskID), refOf("ignored", taskID)]) await git(["update-ref", "-d", ref], store)
 }
 
