@@ -282,6 +282,19 @@ describe("work hidden from git", () => {
     expect(await changed()).toEqual(["a", "c", "new"])
   })
 
+  test("what an agent does in a submodule on a host is named, and what it only checks out there is not", async () => {
+    const library = bench.repository("library")
+    library.write("lib", "v1").commit()
+    for (const name of ["kept", "changed", "filled"]) user.git("submodule", "add", "--quiet", library.top, name)
+    user.commit()
+    const child = await began()
+    child.git("submodule", "--quiet", "update", "--init", "kept", "changed")
+    const inner = new Repository(join(child.top, "changed"))
+    inner.write("lib", "theirs").commit()
+    child.write("filled/own", "theirs")
+    expect((await home(there()))?.unsaved).toEqual(["changed", "filled"])
+  })
+
   test("an agent that replaces or removes the folder's git repository on a host loses no work", async () => {
     const child = await began()
     child.write("a", "changed\n")

@@ -555,6 +555,34 @@ describe("submodules", () => {
     })
   })
 
+  describe("submodules whose git data an agent broke", () => {
+    const ends = async (work: (inner: Repository) => void) => {
+      const child = await bench.ready()
+      child.write("b", "b\n")
+      work(new Repository(join(child.top, "vendor/lib")).write("own", "theirs\n"))
+      const archived = await bench.places.archive(ID, user.top)
+      expect(archived).toMatchObject({ files: ["b"], unsaved: ["vendor/lib"], held: child.top })
+      expect(child.read("vendor/lib/own")).toBe("theirs\n")
+    }
+
+    test.each<[what: string, work: (inner: Repository) => void]>([
+      ["git data that were removed", (inner) => inner.remove(".git")],
+      ["git data that are an empty folder", (inner) => inner.remove(".git").sh("mkdir .git")],
+      ["git data that are no repository's", (inner) => inner.remove(".git").write(".git", "nothing\n")],
+      ["a branch without commits", (inner) => inner.commit() && inner.git("checkout", "--quiet", "--orphan", "other")],
+      ["a repository without commits", (inner) => inner.remove(".git").git("init", "--quiet")],
+      ["an unreadable index", (inner) => inner.sh('echo broken >"$(git rev-parse --git-dir)/index"')],
+    ])("a submodule with %s is not lost, and holds back no other work", (_what, work) => ends(work))
+
+    test.each(["rm -rf vendor/lib", "rm -rf vendor/lib && mkdir vendor/lib", "rm -rf vendor"])(
+      "a submodule of which %s left nothing keeps no folder",
+      async (command) => {
+        expect(await bench.worked((child) => child.sh(command))).toMatchObject({ unsaved: [] })
+        expect(bench.leftovers()).toEqual([])
+      },
+    )
+  })
+
   test("changes in submodules are reported and never merged, and the work in them is not lost", async () => {
     const child = await bench.ready()
     child.write("vendor/lib/lib.txt", "the child's\n").write("b", "b\n")

@@ -188,8 +188,8 @@ async function keepState(
   })
   if (!isThere) return []
   if (whole) await keepIgnored(from, taskID, checkout, await markedAt(target))
-  const unsaved = [...nested, ...unreadable, ...(await unlistedIn(checkout, nested))]
-  return whole ? [...unsaved, ...(await unsavedWithin(from.top, checkout))] : unsaved
+  const within = whole ? await unsavedWithin(from.top, checkout) : []
+  return [...new Set([...nested, ...unreadable, ...(await unlistedIn(checkout, nested)), ...within])]
 }
 
 /** Tree of what is left of a worktree whose folder is gone: that of its HEAD, unless the stored state has it. */

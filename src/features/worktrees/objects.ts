@@ -76,8 +76,8 @@ async function ignoredOf(checkout: Checkout, paths: readonly string[]): Promise<
 }
 
 /** Commits of submodules, by path. */
-export async function linksOf(checkout: Checkout): Promise<ReadonlyMap<string, string>> {
-  const entries = await gitList(["ls-files", "--stage", "-z"], gitOptions(checkout))
+export async function linksOf(checkout: Checkout, index?: string): Promise<ReadonlyMap<string, string>> {
+  const entries = await gitList(["ls-files", "--stage", "-z"], { ...gitOptions(checkout), index })
   return new Map(
     entries.flatMap((entry) => {
       const [, commit = ""] = entry.split(" ")

@@ -8,7 +8,7 @@ import { copiedEntriesIn } from "./dependencies.ts"
 import { git, gitLine, gitList, LONG_MS, retryOn } from "./git.ts"
 import { reachable } from "./objects.ts"
 import { type Checkout, gitOptions, isAncestor, sharedGitOptions, treeOf } from "./repository.ts"
-import { hasMarker } from "./worktree.ts"
+import { brokenWithin, hasMarker } from "./worktree.ts"
 
 /** Git's message if a file vanishes while git reads it. The files are then read again. */
 const VANISHED = /No such file or directory|short read/
@@ -18,8 +18,8 @@ type LeftOut = {
   /** Nested repositories. Git could store only a link to their commit. */
   readonly nested: readonly string[]
   /**
-   * Entries that cannot be read, that git refuses, or that are too large. If git tracks an entry, the tree has its last
-   * content.
+   * Entries that cannot be read, that git refuses, or that are too large; also submodules whose repository cannot be
+   * read. If git tracks an entry, the tree has its last content.
    */
   readonly unreadable: readonly string[]
 }
@@ -195,8 +195,10 @@ async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
       return updated + (scope.untracked.length > 0 ? await take(scope.untracked, "--all") : "")
     } catch (error) {
       const name = refusedIn(String(error))
-      if (name === undefined || refused.includes(name) || refused.length === MOST_REFUSED) throw error
-      refused.push(name)
+      const names = name === undefined ? await brokenWithin(checkout, index) : [name]
+      const fresh = names.filter((each) => !refused.includes(each))
+      if (fresh.length === 0 || refused.length >= MOST_REFUSED) throw error
+      refused.push(...fresh)
       return add(without)
     }
   }

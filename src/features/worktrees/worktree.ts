@@ -236,14 +236,12 @@ async function submodules(checkout: Checkout): Promise<readonly Submodule[]> {
 }
 
 /**
- * Nested repositories with content that is nowhere else: neither at the same path in `original`, nor at a known remote.
+ * Submodules with content that is nowhere else: neither at the same path in `original`, if any, nor at a known remote.
  */
-export async function unsavedWithin(original: string, worktree: Checkout): Promise<readonly string[]> {
+export async function unsavedWithin(original: string | undefined, worktree: Checkout): Promise<readonly string[]> {
   const unsaved: string[] = []
-  for (const path of (await linksOf(worktree)).keys()) {
-    const inner = await innerOf(worktree.top, path)
-    if (inner && !(await isElsewhere(inner, original, path))) unsaved.push(path)
-  }
+  for (const path of (await linksOf(worktree)).keys())
+    if (!(await isElsewhere(original, worktree.top, path))) unsaved.push(path)
   return unsaved
 }
 
@@ -267,14 +265,38 @@ export async function unlistedIn(worktree: Checkout, nested: readonly string[]):
   return names.filter((name) => !ignored.includes(name))
 }
 
-async function isElsewhere(inner: Checkout, original: string, path: string): Promise<boolean> {
-  const all = ["--untracked-files=all", "--ignore-submodules=none"]
-  const changed = await gitList(["status", "--porcelain=v2", "-z", ...all], gitOptions(inner))
-  if (changed.length > 0) return false
-  const commits = (await git(["rev-list", "--all", "HEAD", "--not", "--remotes"], gitOptions(inner))).out
-  const source = await innerOf(original, path)
-  if (commits !== "" && !(source && (await hasAll(source, commits)))) return false
-  return (await unsavedWithin(join(original, path), inner)).length === 0
+async function isElsewhere(original: string | undefined, top: string, path: string): Promise<boolean> {
+  const folder = join(top, path)
+  if (!isFolder(folder)) return true
+  try {
+    const inner = await innerOf(top, path)
+    // Git takes a submodule without a repository for one that is not checked out, whatever its folder holds.
+    if (!inner) return (await readdir(folder)).length === 0
+    const all = ["--untracked-files=all", "--ignore-submodules=none"]
+    const changed = await gitList(["status", "--porcelain=v2", "-z", ...all], gitOptions(inner))
+    if (changed.length > 0) return false
+    const commits = (await git(["rev-list", "--all", "HEAD", "--not", "--remotes"], gitOptions(inner))).out
+    const source = original === undefined ? undefined : await innerOf(original, path)
+    if (commits !== "" && !(source && (await hasAll(source, commits)))) return false
+    return (await unsavedWithin(original && join(original, path), inner)).length === 0
+  } catch (error) {
+    if (error instanceof GitError) return false
+    throw error
+  }
+}
+
+/** Submodules of an index whose commit or files git cannot read. */
+export async function brokenWithin(checkout: Checkout, index: string): Promise<readonly string[]> {
+  const broken: string[] = []
+  for (const path of (await linksOf(checkout, index)).keys()) {
+    const cwd = join(checkout.top, path)
+    const isRead = async () => {
+      await git(["rev-parse", "--verify", "HEAD^{commit}"], { cwd })
+      await git(["status", "--porcelain=v2"], { cwd })
+    }
+    if (isFolder(cwd) && !(await succeeds(isRead()))) broken.push(path)
+  }
+  return broken
 }
 
 /** Repository at a path within a checkout, if any. */

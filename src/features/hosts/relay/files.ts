@@ -10,7 +10,14 @@ import { GitError, git, gitLine, gitList, LONG_MS } from "../../worktrees/git.ts
 import { bringIgnored, hiddenIn, keepIgnored } from "../../worktrees/ignored.ts"
 import { type Checkout, gitOptions, headOf, readRef, refOf, sharedGitOptions } from "../../worktrees/repository.ts"
 import { clearIndexFlags, commitOf, filesOf } from "../../worktrees/snapshot.ts"
-import { addWorktree, notesOf, removeFolder, removeWorktree, unlistedIn } from "../../worktrees/worktree.ts"
+import {
+  addWorktree,
+  notesOf,
+  removeFolder,
+  removeWorktree,
+  unlistedIn,
+  unsavedWithin,
+} from "../../worktrees/worktree.ts"
 import { bytesOf } from "../frames.ts"
 import {
   type CallEnd,
@@ -195,7 +202,8 @@ async function commit({ folders, taskID }: Extract<FilesOrder, { do: "commit" }>
   const { mtimeMs } = await stat(completeMarkerPath(folders, taskID))
   if (hasNotes) await keepIgnored(store, taskID, checkout, mtimeMs + TICK_MS)
   const ignored = await readRef(store, "ignored", taskID)
-  const unsaved = [...nested, ...unreadable, ...(await unlistedIn(checkout, nested))]
+  const within = hasNotes ? await unsavedWithin(undefined, checkout) : []
+  const unsaved = [...new Set([...nested, ...unreadable, ...(await unlistedIn(checkout, nested)), ...within])]
   return { commit: made, ...(ignored !== undefined && { ignored }), unsaved }
 }
 
