@@ -203,6 +203,15 @@ test("files that git cannot take hold back no other work, and keep their worktre
   expect(child.read("tracked.rc")).toBe("UTF-8 now\n")
 })
 
+test("many files that git cannot take hold back no other work either", async () => {
+  user.write(".gitattributes", "*.bom working-tree-encoding=UTF-16\n").commit()
+  const child = await bench.ready()
+  child.write("a", "work\n")
+  for (let nth = 0; nth < 60; nth++) child.write(`${nth}.bom`, "no mark\n")
+  const { files, unsaved } = await bench.places.archive(ID, user.top)
+  expect([files, unsaved.length]).toEqual([["a"], 60])
+})
+
 test("names that differ only in case are two names if the disk says so, whatever git's setting", async () => {
   user.git("config", "core.ignorecase", "true")
   user.write("readme.md", "x\n").write("Dir/a", "a\n").commit()

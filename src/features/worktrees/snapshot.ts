@@ -284,7 +284,8 @@ const REFUSED = [
   /encoding '(.+)' from .+ and back is not the same/s,
 ]
 const LIKE_GITS = /^(?:[^/]+\/)*?(?:\.git|git~1)[ .]*(?:[:\\][^/]*)?(?=\/|$)/i
-const MOST_REFUSED = 50
+/** Most files that are refused one by one, since git names only the first at each attempt. */
+const MOST_REFUSED = 1000
 const DENIED = /Permission denied/
 const NOT_ADDED = /Permission denied|can only add regular files/
 const NOT_OPENED = /^warning: could not open directory '(.*)\/': Permission denied$/gm
