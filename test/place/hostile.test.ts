@@ -203,6 +203,28 @@ test("files that git cannot take hold back no other work, and keep their worktre
   expect(child.read("tracked.rc")).toBe("UTF-8 now\n")
 })
 
+describe("an agent that breaks what it shares with the user's git", () => {
+  /** What a child does to git itself, beside its work, which is merged all the same. */
+  const merges = async (breaks: (child: Repository) => void) => {
+    user.write("a", "a\n").write("b", "b\n").commit()
+    const child = await bench.ready()
+    child.write("a", "committed\n").commit()
+    child.write("b", "staged\n").write("staged", "x").git("add", ".")
+    child.write("new", "n\n").remove("staged")
+    breaks(child)
+    expect(await bench.places.archive(ID, user.top)).toMatchObject({ files: ["a", "b", "new"], unsaved: [] })
+    expect(bench.leftovers()).toEqual([])
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a", "b", "new"] })
+    expect([user.read("a"), user.read("b"), user.read("new")]).toEqual(["committed\n", "staged\n", "n\n"])
+  }
+  const own = (child: Repository) => child.git("rev-parse", "--path-format=absolute", "--git-dir").trim()
+
+  test.each(["echo broken >index", ": >index", "rm index; mkdir index", "head -c 40 index >i; mv i index"])(
+    "an index of its worktree after %s holds back no work",
+    (command) => merges((child) => child.sh(`cd '${own(child)}' && ${command}`)),
+  )
+})
+
 test("many files that git cannot take hold back no other work either", async () => {
   user.write(".gitattributes", "*.bom working-tree-encoding=UTF-16\n").commit()
   const child = await bench.ready()

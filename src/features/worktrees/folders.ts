@@ -20,7 +20,7 @@ import {
   withLock,
   writeRefs,
 } from "./repository.ts"
-import { commitOf, filesOf } from "./snapshot.ts"
+import { commitOf, workIn } from "./snapshot.ts"
 import { type RunCheckouts, settleStash } from "./stash.ts"
 import {
   dropMarker,
@@ -177,7 +177,7 @@ async function keepState(
   const parents = [...(head === undefined ? [] : [head]), ...known]
   const how = whole ? "whole" : "without index"
   const { tree, nested, unreadable } = isThere
-    ? await filesOf(checkout, parents[0] ?? "HEAD", how)
+    ? await workIn(checkout, parents[0] ?? "HEAD", how)
     : { tree: await lastTree(checkout, head, state), nested: [], unreadable: [] }
   const working = { from, worktree: whole && isThere ? checkout : undefined, taskID }
   const others = () => activeRuns(ports, from, taskID)

@@ -57,6 +57,26 @@ export function filesOf(checkout: Checkout, instead: string, how: SnapshotMode):
   })
 }
 
+/** Messages for an index that git cannot use. */
+const BAD_INDEX =
+  /index file|bad signature|bad index|index entry|field in the index|entries in index|EISDIR|diff status/
+
+/** Stores all files of a task's worktree, as `filesOf` does. An index that git cannot use is replaced. */
+export async function workIn(checkout: Checkout, instead: string, how: SnapshotMode): Promise<Files> {
+  try {
+    return await filesOf(checkout, instead, how)
+  } catch (error) {
+    if (how === "without index" || !BAD_INDEX.test(String(error))) throw error
+    await withIndex(async (index) => {
+      await git(["read-tree", instead], { ...gitOptions(checkout), index })
+      const own = join(checkout.gitDir, "index")
+      await rm(own, { recursive: true, force: true })
+      await copyFile(index, own)
+    })
+    return filesOf(checkout, instead, how)
+  }
+}
+
 /**
  * Commits a tree with these ancestors. Parents that others already include are left out; a single parent with the same
  * tree is returned instead of a new commit.

@@ -9,7 +9,7 @@ import { outputOf } from "../../../runtime/places/process.ts"
 import { GitError, git, gitLine, gitList, LONG_MS } from "../../worktrees/git.ts"
 import { bringIgnored, hiddenIn, keepIgnored } from "../../worktrees/ignored.ts"
 import { type Checkout, gitOptions, headOf, readRef, refOf, sharedGitOptions } from "../../worktrees/repository.ts"
-import { clearIndexFlags, commitOf, filesOf } from "../../worktrees/snapshot.ts"
+import { clearIndexFlags, commitOf, workIn } from "../../worktrees/snapshot.ts"
 import {
   addWorktree,
   notesOf,
@@ -195,7 +195,7 @@ async function commit({ folders, taskID }: Extract<FilesOrder, { do: "commit" }>
   const head = hasNotes ? await headOf(checkout) : undefined
   const parents = head === undefined ? [have] : [head, have]
   const how = hasNotes ? "whole" : "without index"
-  const { tree, nested, unreadable } = await filesOf(checkout, parents[0] ?? have, how)
+  const { tree, nested, unreadable } = await workIn(checkout, parents[0] ?? have, how)
   const made = await commitOf(checkout, tree, parents, "superagents: its work")
   await git(["update-ref", workRef(taskID), made], sharedGitOptions(checkout))
   const store = storeOf(folders)
