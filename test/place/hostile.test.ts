@@ -223,6 +223,23 @@ describe("an agent that breaks what it shares with the user's git", () => {
     "an index of its worktree after %s holds back no work",
     (command) => merges((child) => child.sh(`cd '${own(child)}' && ${command}`)),
   )
+
+  test("a repository that it declares bare is still merged into", () =>
+    merges((child) => child.git("config", "core.bare", "true")))
+
+  test("another top of the user's checkout that it sets is named, and nothing is merged there", async () => {
+    const elsewhere = bench.repository("elsewhere").write("a", "a\n")
+    user.write("a", "a\n").commit()
+    const child = await bench.ready()
+    child.write("a", "theirs\n").git("config", "core.worktree", elsewhere.top)
+    const before = elsewhere.files()
+    for (const attempt of [() => bench.places.archive(ID, user.top), () => bench.places.merge(ID, user.top)])
+      await expect(attempt()).rejects.toThrow(`git takes ${elsewhere.top} for the top of ${user.top}`)
+    expect(elsewhere.files()).toEqual(before)
+    user.sh("git config --unset core.worktree")
+    expect(await bench.places.archive(ID, user.top)).toMatchObject({ files: ["a"] })
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+  })
 })
 
 test("many files that git cannot take hold back no other work either", async () => {

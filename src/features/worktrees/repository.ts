@@ -51,11 +51,9 @@ export async function sourceCheckout(folder: string): Promise<SourceCheckout> {
       `${SORRY}in OpenCode's environment ${variable} is set, so that the agent's git would work elsewhere. Start OpenCode without it.`,
     )
   const found = await findWorkingCheckout(folder)
-  if (!found) throw new CaptureError(`${SORRY}${folder} is not in the checkout of a git repository.`)
-  if (found.prefix.startsWith(".."))
-    throw new CaptureError(
-      `${SORRY}git takes ${found.top} for the top of ${folder}, which lies outside of it. Look at the setting core.worktree in ${join(found.commonDir, "config")}.`,
-    )
+  if (!found) throw new CaptureError(`${SORRY}${notIn(folder)}`)
+  const outside = outsideOf(found, folder)
+  if (outside) throw new CaptureError(`${SORRY}${outside}`)
   const head = await headOf(found)
   if (head === undefined) throw new CaptureError(`${SORRY}the repository has no commit yet. Make a first commit.`)
   if (await isIgnored(found))
@@ -80,9 +78,18 @@ async function isIgnored({ top, gitDir, prefix }: WorkingCheckout): Promise<bool
 /** Checkout around a folder in any state. Throws a `CallError` where there is none. */
 export async function requireCheckout(folder: string): Promise<WorkingCheckout> {
   const checkout = await findWorkingCheckout(folder)
-  if (!checkout) throw new CallError(`${folder} is not in the checkout of a git repository.`)
+  const problem = checkout ? outsideOf(checkout, folder) : notIn(folder)
+  if (!checkout || problem) throw new CallError(problem)
   return checkout
 }
+
+const notIn = (folder: string): string => `${folder} is not in the checkout of a git repository.`
+
+/** Says that git would work on files elsewhere, as an agent's `core.worktree` makes it; undefined if it does not. */
+const outsideOf = ({ top, commonDir, prefix }: WorkingCheckout, folder: string): string | undefined =>
+  prefix.startsWith("..")
+    ? `git takes ${top} for the top of ${folder}, which lies outside of it. Look at the setting core.worktree in ${join(commonDir, "config")}.`
+    : undefined
 
 /** Checkout around a folder; undefined for none. */
 export async function findWorkingCheckout(folder: string): Promise<WorkingCheckout | undefined> {
@@ -100,12 +107,26 @@ export async function findCheckout(folder: string): Promise<Checkout | undefined
     const { out } = await git(["rev-parse", "--path-format=absolute", ...wanted], { cwd: folder })
     const [top, gitDir, commonDir] = out.replace(/\n$/, "").split(`\n${BETWEEN}\n`)
     if (!top || !gitDir || !commonDir) return undefined
-    return { top: await realpath(top), gitDir: await realpath(gitDir), commonDir: await realpath(commonDir) }
+    const real = await realpath(top).catch(() => top)
+    return { top: real, gitDir: await realpath(gitDir), commonDir: await realpath(commonDir) }
   } catch (error) {
-    if (error instanceof GitError && /not a git repository|must be run in a work tree/.test(error.message))
-      return undefined
+    if (!(error instanceof GitError)) throw error
+    if (/must be run in a work tree/.test(error.message)) return declaredBare(folder)
+    if (/not a git repository/.test(error.message)) return undefined
     throw error
   }
+}
+
+/**
+ * Checkout whose repository an agent has declared bare, by `core.bare` in the configuration that all checkouts share;
+ * undefined for a bare repository, which has no index.
+ */
+async function declaredBare(folder: string): Promise<Checkout | undefined> {
+  const { out } = await git(["rev-parse", "--path-format=absolute", "--git-dir"], { cwd: folder })
+  const gitDir = await realpath(out.replace(/\n$/, ""))
+  const isWithin = !relative(gitDir, await realpath(folder)).startsWith("..")
+  if (isWithin || basename(gitDir) !== ".git" || !existsSync(join(gitDir, "index"))) return undefined
+  return { top: dirname(gitDir), gitDir, commonDir: gitDir }
 }
 
 /** File or link in place of a folder above a path; undefined where there is none. Nothing is written through a link. */
