@@ -184,6 +184,7 @@ export class RemoteApi {
     for (;;) {
       try {
         await machine.link.reached()
+        if (remote.abortPending) throw new OpencodeError("the run was stopped before its prompt was sent")
         const { session } = await this.place(remote)
         remote.server = machine.link.contact?.server.id
         await machine.server.prompt(movedPrompt(prompt, session.id, session.skew))

@@ -27,7 +27,12 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
     ...{ model: undefined, live: true, sent: true, promptSent: true, asks: [], abortPending: false },
     location: { folder: "/far", session: { id: "ses_far", skew } },
   }
-  const link = { contact: { skew } as object | undefined }
+  let answers = () => {}
+  const link = {
+    contact: { skew } as object | undefined,
+    use: () => {},
+    reached: () => new Promise<void>((resolve) => (answers = resolve)),
+  }
   const local = {
     activity: async () => new Map(),
     messageID: () => "msg_000000000003abcdefghA00001",
@@ -46,13 +51,22 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
     if (!link.contact) throw new NoContact("cut")
     return there
   }
+  const abort = async () => {
+    if (!link.contact) throw new NoContact("cut")
+  }
+  const prompts: Prompt[] = []
+  const prompt = async (each: Prompt) => void prompts.push(each)
   const lastMessage: OpencodeApi["lastMessage"] = async (_sessionID, isWanted = () => true) => there.findLast(isWanted)
   const hosts = {
     remote: () => remote,
     live: () => [remote],
-    machine: () => ({ link, server: { messagesSince, lastMessage, folder } }),
+    machine: () => ({ link, server: { messagesSince, lastMessage, folder, prompt, abort } }),
   } as unknown as Hosts
-  return { opencode: RemoteApi.over(local, hosts), remote, link, session, looks: () => looks }
+  const reach = () => {
+    link.contact = { skew, server: {} }
+    answers()
+  }
+  return { opencode: RemoteApi.over(local, hosts), remote, link, session, looks: () => looks, reach, prompts }
 }
 
 const textsOf = (messages: readonly Message[]) =>
@@ -119,6 +133,20 @@ test("the last wanted message of a remote session is found behind others, with l
 test("a new prompt takes back an abort that a stop without contact has left", async () => {
   const { opencode, remote } = start([question])
   remote.abortPending = true
-  await opencode.prompt({ sessionID: "ses_1" } as Prompt).catch(() => {})
+  void opencode.prompt({ sessionID: "ses_1", messageID: SINCE, parts: [] as never } as Prompt)
   expect(remote).toMatchObject({ live: true, abortPending: false })
 })
+
+test.each([false, true])(
+  "a prompt that waits for contact is sent unless its run was stopped meanwhile: %s",
+  async (stopped) => {
+    const { opencode, link, reach, prompts } = start([question])
+    link.contact = undefined
+    const sent = opencode.prompt({ sessionID: "ses_1", messageID: SINCE, parts: [] as never } as Prompt)
+    const ended = sent.catch((error: Error) => error.name)
+    await new Promise(setImmediate)
+    if (stopped) await opencode.abort("ses_1")
+    reach()
+    expect([await ended, prompts.length]).toEqual(stopped ? ["OpencodeError", 0] : [undefined, 1])
+  },
+)
