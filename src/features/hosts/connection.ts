@@ -64,9 +64,11 @@ class Heartbeat {
   #ask(): void {
     const limit = this.#clock.after(PONG_LIMIT_MS, () => this.#end("it does not answer any more"))
     this.#cancel = limit
+    let isAnswered = false
     this.#channel.ping((pong) => {
       limit()
-      if (this.#isOver) return
+      if (this.#isOver || isAnswered) return
+      isAnswered = true
       if (this.#isSilent(pong)) return this.#end(SILENT)
       this.#cancel = this.#clock.after(PING_MS, () => this.#ask())
     })
@@ -117,6 +119,10 @@ type LinkPorts = {
 
 const NOT_OURS =
   "what answers there is not the script that was sent. Its command has to run a line of shell there, and to pass what that prints through unchanged."
+
+const UNREADABLE_STATE = "what it says of its OpenCode cannot be read"
+/** Longest text that is read about a server. */
+const MOST_STATE_CHARS = 10_000
 
 /** The methods of a channel that this module uses. */
 type ChannelApi = Pick<Channel, "call" | "ping" | "close">
@@ -325,12 +331,13 @@ export class HostConnection {
       let text = ""
       const data = (body: Uint8Array) => {
         text += textOf(body)
+        if (text.length > MOST_STATE_CHARS) this.#refuse(channel, UNREADABLE_STATE)
       }
       const { problem } = await channel.call({ do: "serve" }, { receiver: { data } })
       if (this.#channel !== channel) return
       if (problem !== undefined) return this.#refuse(channel, oneLine(problem))
       const server = parseServerState(text)
-      if (!server) return this.#refuse(channel, "what it says of its OpenCode cannot be read")
+      if (!server) return this.#refuse(channel, UNREADABLE_STATE)
       this.#contact = { ...this.#hostFacts, server }
       const known = this.#state
       this.#apply({ type: "opened" })

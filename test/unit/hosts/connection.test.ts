@@ -232,6 +232,9 @@ describe("the host's clock", () => {
 const NO_QUESTION =
   " Nobody can be asked for a key or a password here: run the command of hosts.big once in a terminal, until it works without a question."
 
+/** What a host says of its server that goes on and on. */
+const ENDLESS = Symbol("endless")
+
 describe("a connection", () => {
   const relay = { client: "me", unattended: 1000, kept: 1000, patience: 1000 }
   const served: RemoteServerState = { id: "one", version: "1.18.33" }
@@ -247,6 +250,7 @@ describe("a connection", () => {
       closed: boolean
       pong?: (pong: PingReply) => void
       orders: string[]
+      pings: number
       listening?: CallOptions
       answers?: CallEnd
     }[] = []
@@ -260,11 +264,15 @@ describe("a connection", () => {
       changed: ({ phase }) => void phases.push(phase),
       onActivity: (hint) => void heard.push(hint),
       open(ports) {
-        const line: (typeof lines)[number] = { ports, closed: false, orders: [] }
+        const line: (typeof lines)[number] = { ports, closed: false, orders: [], pings: 0 }
         lines.push(line)
         return {
           call: async (order, options) => {
             line.orders.push(order.do)
+            if (order.do === "serve" && says === ENDLESS) {
+              options?.receiver?.data?.(bytesOf("x".repeat(100_000)))
+              return new Promise(() => {})
+            }
             if (order.do === "serve") options?.receiver?.data?.(bytesOf(JSON.stringify(says)))
             if (order.do === "request") return line.answers ?? {}
             if (order.do !== "listen") return {}
@@ -272,6 +280,7 @@ describe("a connection", () => {
             return new Promise(() => {})
           },
           ping: (answered) => {
+            line.pings++
             line.pong = answered
           },
           close: () => {
@@ -312,6 +321,29 @@ describe("a connection", () => {
     expect(lines).toHaveLength(2)
     await opened()
     expect(phases).toEqual(["connecting", "contact", "no contact", "contact"])
+  })
+
+  test("answers of a relay to no ping lead to no more pings, and do not close the connection", async () => {
+    const { clock, link, lines, opened } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    const pongs = () => lines[0]?.pings ?? 0
+    for (let nth = 0; nth < 5; nth++) lines[0]?.pong?.({ now: 1 })
+    for (let nth = 0; nth < 5; nth++) {
+      await clock.advance(4000)
+      expect(pongs()).toBe(nth + 2)
+      lines[0]?.pong?.({ now: 1 })
+    }
+    expect(link.reach.phase).toBe("contact")
+  })
+
+  test("a relay that tells of its server without end is not read on", async () => {
+    const { clock, link, lines, opened } = start(undefined, ENDLESS)
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    expect([link.contact, lines[0]?.closed]).toEqual([undefined, true])
   })
 
   test("a connection is lost when the server on the host is silent, although the relay answers", async () => {
