@@ -10,7 +10,9 @@ import {
   writeFileSync,
 } from "node:fs"
 import { join } from "node:path"
+import type { Readable } from "node:stream"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import { NoContact } from "../../src/features/hosts/connection.ts"
 import type { OrderResult, RunOptions } from "../../src/features/hosts/fetching.ts"
 import {
   dropIncomingRef,
@@ -222,6 +224,20 @@ describe("files on a host", () => {
     expect(child.git("ls-files", "--others", "--ignored", "--exclude-standard").trim()).toBe("link")
     expect(readFileSync(join(bench.folder, "outside"), "utf8")).toBe("SECRET")
     expect(execFileSync("sh", ["-c", `find ${far} -type f | xargs grep -l SECRET || true`]).toString()).toBe("")
+  })
+
+  test("files and programs that were to be sent are closed when the connection breaks before they are read", async () => {
+    user.write(".gitignore", "*.key\n").write("a", "a").write("my.key", "x".repeat(1_000_000)).commit()
+    const inputs: Readable[] = []
+    const breaking = (kind: FilesOrder["do"]) =>
+      there(async (order, options) => {
+        if (order.do !== kind) return askThere(order, options)
+        inputs.push(options?.input as Readable)
+        throw new NoContact("it broke")
+      })
+    await expect(began(breaking("receive"), ["*.key"])).rejects.toThrow("it broke")
+    await expect(began(breaking("copy"), ["*.key"])).rejects.toThrow("it broke")
+    expect(inputs.map(({ destroyed }) => destroyed)).toEqual([true, true])
   })
 
   test("a commit that the host already has as an ancestor of another one is there at once", async () => {

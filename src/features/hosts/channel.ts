@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process"
+import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
 import { killGroup } from "../../runtime/places/process.ts"
 import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, textOf } from "./frames.ts"
@@ -164,7 +165,12 @@ export class Channel {
       this.#waiting.set(number, { receiver, intake, credit, settle })
     })
     this.#write(encode("open", number, bytesOf(JSON.stringify(order))))
-    void this.#send(number, credit, input)
+    this.#send(number, credit, input).catch((error) => {
+      // The host reads to the end of what was sent, and then finds it incomplete.
+      void this.#write(encode("cancel", number))
+      void this.#write(encode("end", number))
+      this.#waiting.get(number)?.settle({ problem: messageOf(error) })
+    })
     return ended
   }
 

@@ -235,7 +235,8 @@ export async function send(
       } finally {
         if (ref) await git(["update-ref", "-d", ref], sharedGitOptions(from))
       }
-      await receive({ input: createReadStream(bundle, { highWaterMark: 65_536 }) }, ref)
+      const input = createReadStream(bundle, { highWaterMark: 65_536 })
+      await receive({ input }, ref).finally(() => input.destroy())
     })
   await sendIgnored(repositoryHost, from, taskID, await ignoredIn(from, copy))
 }
@@ -267,7 +268,7 @@ async function sendIgnored(
     { do: "copy", folders, taskID },
     { input: tar.stdout },
     `the files of hosts.${name}.copy: `,
-  )
+  ).finally(() => tar.stdout.destroy())
 }
 
 async function look(repositoryHost: RepositoryHost): Promise<readonly string[]> {

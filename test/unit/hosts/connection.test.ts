@@ -609,6 +609,30 @@ test("a connection is closed when the relay sends more than was asked for", asyn
   expect(closed.complaint).toBe("more was sent than was asked for")
 })
 
+test("a call whose input cannot be read ends with that reason", async () => {
+  const hello = Buffer.from(encode("hello", 0, bytesOf('{"now":1,"cache":"/c"}'))).toString("base64")
+  const says = `process.stdout.write(${JSON.stringify(MARKER)})
+    process.stdout.write(Buffer.from(${JSON.stringify(hello)}, "base64"))
+    process.stdin.resume()`
+  async function* broken() {
+    yield bytesOf("half of it")
+    throw new Error("EIO: the disk is broken")
+  }
+  const end = await new Promise((resolve) => {
+    const channel = new Channel({
+      command: [process.execPath, "-e", says],
+      opening: "begin",
+      onActivity: () => {},
+      opened: () => {
+        const ended = channel.call({ do: "run", line: "cat" }, { input: broken() })
+        void ended.then(resolve, resolve).then(() => channel.close())
+      },
+      closed: () => {},
+    })
+  })
+  expect(end).toEqual({ problem: "EIO: the disk is broken" })
+})
+
 describe("the relay", () => {
   const start = (patience = 60_000) => {
     const [input, output] = [new PassThrough(), new PassThrough()]
