@@ -20,14 +20,20 @@ beforeEach(() => {
 afterEach(() => rmSync(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 }))
 
 const kills = () => (existsSync(join(root, "kills")) ? readFileSync(join(root, "kills"), "utf8") : "")
-const machine = {
-  name: "big",
-  run: async (line: string) => {
-    const noted = `kill() { echo "$*" >>'${root}/kills'; }\n${line}`
-    const { stdout: out, stderr, status: code } = spawnSync("sh", ["-c", noted], { stdio: ["ignore", "pipe", "pipe"] })
-    return { out, errors: String(stderr), code }
-  },
-} as unknown as Machine
+const machineThat = (begins: () => string) =>
+  ({
+    name: "big",
+    run: async (line: string) => {
+      const script = `${begins()}\n${line}`
+      const { stdout, stderr, status } = spawnSync("sh", ["-c", script], { stdio: ["ignore", "pipe", "pipe"] })
+      return { out: stdout, errors: String(stderr), code: status }
+    },
+  }) as unknown as Machine
+const machine = machineThat(
+  () => `kill() { [ "$1" = -0 ] && { command kill "$@"; return; }; echo "$*" >>'${root}/kills'; }`,
+)
+/** A machine on which jobs are killed indeed. */
+const killing = machineThat(() => "")
 
 /** Runs a command that works until its folder is gone, and stops it once it has begun. */
 async function stopped(begin: string): Promise<void> {
@@ -68,4 +74,24 @@ test("a job whose exit code could not be stored has not passed", async () => {
 test("a job in a folder that is gone ends at once and says so", async () => {
   const result = await job("true", join(root, "gone"))
   expect(result).toMatchObject({ why: "not started", output: expect.stringContaining("gone") })
+})
+
+test("a job that was killed on the host with all that it began ends, and has not passed", async () => {
+  const command = `kill -s KILL -- -$(cat '${folder}.job/pid')`
+  const ends = runJob(killing, {
+    taskID: "bg_1",
+    command,
+    folder,
+    timeLimit: 20_000,
+    signal: AbortSignal.timeout(30_000),
+  })
+  expect(await ends).toEqual({ why: "not started", output: "its exit code could not be stored on big" })
+})
+
+test("a job that ignores being asked to end is killed at its time limit", async () => {
+  const command = "trap '' TERM; echo $$ >pid; while [ -e pid ]; do sleep 0.02; done"
+  const limits = { timeLimit: 600, signal: AbortSignal.timeout(30_000) }
+  expect(await runJob(killing, { taskID: "bg_1", command, folder, ...limits })).toMatchObject({ why: "time" })
+  const pid = pidIn(join(folder, "pid"))
+  await eventually(() => !existsSync(`/proc/${pid}`))
 })

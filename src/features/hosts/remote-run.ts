@@ -204,8 +204,14 @@ export async function runJob(
     `setsid=$(command -v setsid); nohup $setsid sh -c 'echo $$ >"$0/pid"; sh -c "$1" >"$0/out" 2>&1 </dev/null; echo $? >"$0/code.new"; mv "$0/code.new" "$0/code"' "$f" ${quoted(command)} >/dev/null 2>&1 </dev/null &`,
   ].join("\n")
   const deadline = timeLimit > 0 ? Date.now() + timeLimit : Number.POSITIVE_INFINITY
-  const look = `f=${files}; [ "$(cat "$f/id" 2>/dev/null)" = ${quoted(id)} ] || { echo none; exit 0; }; if [ -e "$f/code" ]; then echo "ended $(cat "$f/code")"; tail -c ${MOST_OUTPUT_BYTES} "$f/out"; else echo running; fi`
-  const kill = `f=${files}; p=$(cat "$f/pid" 2>/dev/null); [ "$p" -gt 1 ] 2>/dev/null && { kill -- -"$p" 2>/dev/null || kill "$p"; sleep 1; kill -9 -- -"$p" 2>/dev/null; }; tail -c ${MOST_OUTPUT_BYTES} "$f/out" 2>/dev/null; rm -rf "$f"`
+  // A job that was killed, or whose machine was restarted, leaves no exit code.
+  const look = [
+    `f=${files}; [ "$(cat "$f/id" 2>/dev/null)" = ${quoted(id)} ] || { echo none; exit 0; }`,
+    `dead=; p=$(cat "$f/pid" 2>/dev/null); [ "$p" -gt 1 ] 2>/dev/null && { kill -0 "$p" 2>/dev/null || dead=1; }`,
+    `if [ -n "$dead" ] || [ -e "$f/code" ]; then echo "ended $(cat "$f/code" 2>/dev/null)"; tail -c ${MOST_OUTPUT_BYTES} "$f/out"; else echo running; fi`,
+  ].join("\n")
+  // Debian's shell knows no `kill -9` of a group.
+  const kill = `f=${files}; p=$(cat "$f/pid" 2>/dev/null); [ "$p" -gt 1 ] 2>/dev/null && { kill -- -"$p" 2>/dev/null || kill "$p"; sleep 1; kill -s KILL -- -"$p" 2>/dev/null; }; tail -c ${MOST_OUTPUT_BYTES} "$f/out" 2>/dev/null; rm -rf "$f"`
   const runRemote = (what: string) =>
     machine.run(what).catch((error) => {
       if (error instanceof NoContact) return undefined
