@@ -241,7 +241,7 @@ export function constraintsOf({ place, run }: Pick<Task, "place" | "run">, isLas
       : [
           isLast
             ? `When you have ended your turn, ${named} is run here, once: your work passes only when that succeeds, and you are not asked again.`
-            : `When you have ended your turn, ${named} is run here: your work counts as done only when that succeeds, and you are asked again when it does not.`,
+            : `When you have ended your turn, ${named} is run here: your work counts as done only when that succeeds, and you may be asked again when it does not.`,
         ]),
     ...(merged ? [check === undefined ? `When you have completed, ${merged}.` : `Then ${merged}.`] : []),
     ...(allowed ? [`You may spend ${budget(allowed.max)}; near that you are asked for your last word.`] : []),

@@ -11,7 +11,7 @@ test.each([
   [
     "its check",
     { run: { check: "npm test" } },
-    "When you have ended your turn, `npm test` is run here: your work counts as done only when that succeeds, and you are asked again when it does not.",
+    "When you have ended your turn, `npm test` is run here: your work counts as done only when that succeeds, and you may be asked again when it does not.",
   ],
   [
     "the check of a try, which is not asked again",
@@ -30,7 +30,7 @@ test.each([
   [
     "all of it",
     { place: place(true), run: { check: "make\nall", budget: { max: 0.5, before: 1 } } },
-    "When you have ended your turn, `make all` is run here: your work counts as done only when that succeeds, and you are asked again when it does not. Then what you changed is merged into the files of the agent that you work for. You may spend $0.50; near that you are asked for your last word.",
+    "When you have ended your turn, `make all` is run here: your work counts as done only when that succeeds, and you may be asked again when it does not. Then what you changed is merged into the files of the agent that you work for. You may spend $0.50; near that you are asked for your last word.",
   ],
 ] as const)("the constraints that an agent reads at the start are right for: %s", (_what, more, text) => {
   expect(constraintsOf(taskOf(more), groupKindOf(taskOf(more))?.picksOne === true)).toBe(text)
