@@ -281,6 +281,23 @@ describe("a merge", () => {
   })
 })
 
+test("an interrupted merge that cannot be finished is named, and hides no other one", async () => {
+  user.write("a", "a").write("b", "b").commit()
+  const second = "bg_bbbbbbbb"
+  for (const id of [ID, second]) await bench.worked((child) => child.write(id, "theirs"), { id })
+  const fault = (moment: string) => {
+    if (moment === "merge: begun") throw new Error("cut off")
+  }
+  await expect(bench.worktrees({ fault }).merge(second, user.top)).rejects.toThrow("cut off")
+  const message = user.git("log", "-1", "--format=%B", `refs/superagents-merge/${second}`).trim()
+  user.git("update-ref", `refs/superagents-merge/${ID}`, user.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", message).trim())
+  expect(await bench.worktrees().sweep(user.top, () => false)).toEqual([
+    { taskID: ID, what: expect.stringContaining("its merge was cut off, and could not be finished: git rev-parse") },
+    { taskID: second, what: expect.any(String), merge: { kind: "merged", files: [second], submodules: [] } },
+  ])
+  expect(user.read(second)).toBe("theirs")
+})
+
 test("ten tasks that change one file in ten places are all merged without losing a change", async () => {
   user.write("shared.txt", text()).commit()
   user.write("shared.txt", text({ 39: "the user's own" }))

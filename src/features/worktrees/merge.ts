@@ -1,7 +1,7 @@
 import { constants } from "node:fs"
 import { access, lstat, rm } from "node:fs/promises"
 import { join } from "node:path"
-import { CallError, listed } from "../../core/errors.ts"
+import { CallError, listed, messageOf } from "../../core/errors.ts"
 import { succeeds } from "../../lib/promises.ts"
 import type { Fault, MergeResult, SweptLeftover } from "../../runtime/places/place.ts"
 import { applyChanges, PartialExchange, PathBlocked } from "./apply.ts"
@@ -200,7 +200,7 @@ export async function mergeIntoParent(ports: WorktreePorts, taskID: string, fold
   const checkout = await requireCheckout(folder)
   const keep = checkout.prefix
   return withLock(mergeLock(ports, checkout), async () => {
-    await finishAll(ports, checkout, keep)
+    for (const id of await mergingTasks(checkout)) await finish(ports, checkout, id)
     const busy = await underWay(checkout)
     if (busy) throw new CallError(`the checkout is in the middle of ${busy}. Finish or abort it, then merge again.`)
     const [theirs, base] = await Promise.all([readRef(checkout, "state", taskID), readRef(checkout, "base", taskID)])
@@ -260,49 +260,51 @@ export function stateToMerge(ports: WorktreePorts, original: Checkout, base: str
   return betweenMerges(ports, original, read)
 }
 
-/** Completes merges into this checkout that a crash interrupted. */
+/** Completes merges into this checkout that a crash interrupted. One that fails does not hold back the others. */
 export async function finishMerges(ports: WorktreePorts, checkout: WorkingCheckout): Promise<readonly SweptLeftover[]> {
-  const cut = (await listTaskRefs(checkout)).some(({ trees }) => trees.merge !== undefined)
-  if (cut) return withLock(mergeLock(ports, checkout), () => finishAll(ports, checkout, checkout.prefix))
+  if ((await mergingTasks(checkout)).length > 0)
+    return withLock(mergeLock(ports, checkout), async () => {
+      const swept: SweptLeftover[] = []
+      for (const taskID of await mergingTasks(checkout))
+        try {
+          swept.push(...(await finish(ports, checkout, taskID)))
+        } catch (error) {
+          swept.push({ taskID, what: `its merge was cut off, and could not be finished: ${messageOf(error)}` })
+        }
+      return swept
+    })
   // Asking whether the lock is taken removes locks of dead processes.
   await mergeLock(ports, checkout).isTaken()
   return []
 }
 
-async function finishAll(ports: WorktreePorts, original: Checkout, keep: string): Promise<readonly SweptLeftover[]> {
-  const finished: SweptLeftover[] = []
-  for (const { taskID, trees } of await listTaskRefs(original)) {
-    if (trees.merge === undefined) continue
-    const cut = await findInterruptedMerge(original, taskID)
-    if (cut) finished.push(await finish(ports, original, { taskID, keep, cut }))
-  }
-  return finished
-}
+/** Tasks whose merge, into this or another checkout, is under way or was interrupted. */
+const mergingTasks = async (checkout: Checkout): Promise<readonly string[]> =>
+  (await listTaskRefs(checkout)).filter(({ trees }) => trees.merge !== undefined).map(({ taskID }) => taskID)
 
 /**
- * Completes an interrupted merge by merging its result again. Changes that it had made are equal on both sides, missing
- * ones are added, and later changes of the user stay.
+ * Completes a task's interrupted merge into this checkout, if any, by merging its result again. Changes that it had made
+ * are equal on both sides, missing ones are added, and later changes of the user stay.
  */
 async function finish(
   ports: WorktreePorts,
-  original: Checkout,
-  { taskID, keep, cut }: { readonly taskID: string; readonly keep: string; readonly cut: InterruptedMerge },
-): Promise<SweptLeftover> {
+  original: WorkingCheckout,
+  taskID: string,
+): Promise<readonly SweptLeftover[]> {
+  const cut = await findInterruptedMerge(original, taskID)
+  if (!cut) return []
   const { journal, mine, theirs, result } = cut
-  const merging = { taskID, theirs: result, base: mine, keep, finishing: true, fault: ports.fault }
+  const merging = { taskID, theirs: result, base: mine, keep: original.prefix, finishing: true, fault: ports.fault }
   const outcome = await mergeInto(original, { ...merging, whose: "the agent's" })
   if (outcome.kind === "conflict") {
     await writeRefs(original, taskID, { conflict: journal, merge: undefined })
-    const what = `its merge was cut off, and these files were changed since: ${outcome.paths.join(", ")}; merge it again`
-    return { taskID, what, merge: conflictOf(outcome) }
+    const what = `its merge was cut off, and these files were changed since: ${listed(outcome.paths)}; merge it again`
+    return [{ taskID, what, merge: conflictOf(outcome) }]
   }
   await writeRefs(original, taskID, { base: theirs, merge: undefined, conflict: undefined })
   const state = await readRef(original, "state", taskID)
   const { leftOut } = state ? await withoutSubmodules(original, theirs, state) : { leftOut: [] }
   const files = (await changesBetween(original, mine, result)).map(({ path }) => path)
-  return {
-    taskID,
-    what: "its merge, which was cut off, was finished",
-    merge: { kind: "merged", files, submodules: leftOut },
-  }
+  const merge = { kind: "merged", files, submodules: leftOut } as const
+  return [{ taskID, what: "its merge, which was cut off, was finished", merge }]
 }
