@@ -170,6 +170,13 @@ describe("untracked files over the size limit", () => {
     truncateSync(join(repository.top, name), 600 * 1024 * 1024)
   }
 
+  test("of many files that are too large only some are told, each in one line", async () => {
+    user.write("a", "a\n").commit()
+    for (let nth = 0; nth < 120; nth++) huge(user, `huge\n${nth}`)
+    const { notes = [] } = await bench.worked((child) => child.write("b", "b"))
+    expect(notes).toEqual([expect.stringMatching(/^It worked without .*: huge \d+, .* and \d+ more$/)])
+  })
+
   test("the user's untracked files that are too large are skipped unread and reported", async () => {
     user.write("a", "a\n").commit()
     huge(user, "huge.bin")

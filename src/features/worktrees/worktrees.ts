@@ -3,6 +3,7 @@ import { join } from "node:path"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { jsonNames } from "../../lib/atomic-file.ts"
 import { oneLine } from "../../lib/text.ts"
+import { named } from "../../present/summary.ts"
 import {
   type ArchiveResult,
   CaptureError,
@@ -108,7 +109,7 @@ export class Worktrees implements Place {
     const work = await workOf(checkout, taskID)
     const missing = await missingAtStart(checkout, refOf("start", taskID))
     const lacked =
-      missing.length > 0 ? [`It worked without what could not be read or is too large: ${missing.join(", ")}`] : []
+      missing.length > 0 ? [`It worked without what could not be read or is too large: ${named(missing)}`] : []
     const lacksProgram = await missingFilterNote(checkout)
     const stored = lacksProgram ? [lacksProgram] : []
     const all = [
