@@ -342,6 +342,19 @@ describe("a later run on a host", () => {
       "O",
     ])
   })
+
+  test("a later run starts in a folder in which the agent's git was killed", async () => {
+    const child = await began()
+    child.git("init", "-q", "nested")
+    child.write("a", "theirs\n").write("nested/own", "theirs")
+    const { commit, unsaved } = (await home(there())) ?? { commit: "", unsaved: [] }
+    expect(unsaved).toEqual(["nested"])
+    const own = child.git("rev-parse", "--git-dir").trim()
+    for (const name of ["index.lock", "HEAD.lock"]) writeFileSync(join(own, name), "")
+    await send(there(), await requireCheckout(user.top), { taskID: ID, commit, copy: [], inPlace: true })
+    expect([child.read("a"), child.read("nested/own")]).toEqual(["theirs\n", "theirs"])
+    expect(child.git("status", "--porcelain").trim()).toBe("?? nested/")
+  })
 })
 
 describe("missing programs on a host", () => {

@@ -136,6 +136,8 @@ async function updateFolder(folders: HostRepositoryFolders, taskID: string, want
   const { checkout, hasNotes = false } = (await folderOf(folders, taskID)) ?? {}
   if (!checkout || !hasNotes) throw new Error(`git does not know the folder ${folderIn(folders, taskID)} any more`)
   const run = { ...gitOptions(checkout), timeLimit: LONG_MS }
+  // No run is at work here: what still locks the checkout is the agent's git, killed with its last run.
+  for (const name of ["index.lock", "HEAD.lock"]) await rm(join(checkout.gitDir, name), { force: true })
   // Detach HEAD first, so that branches of the agent stay unchanged.
   await git(["checkout", "--quiet", "--detach"], run)
   // Clear the flags: files that are marked as unchanged would keep their old content.
