@@ -1,4 +1,4 @@
-import { execFileSync } from "node:child_process"
+import { execFileSync, spawnSync } from "node:child_process"
 import {
   existsSync,
   mkdirSync,
@@ -21,14 +21,18 @@ import {
   removeRemoteFolder,
   send,
 } from "../../src/features/hosts/files.ts"
+import type { Machine } from "../../src/features/hosts/hosts.ts"
 import {
   completeMarkerPath,
   type FilesOrder,
   folderIn,
   hostRepositoryFolders,
 } from "../../src/features/hosts/orders.ts"
+import { runJob } from "../../src/features/hosts/remote-run.ts"
 import { readRef, requireCheckout, writeRefs } from "../../src/features/worktrees/repository.ts"
+import { eventually } from "../support/eventually.ts"
 import { askIn } from "../support/far-files.ts"
+import { pidIn } from "../support/process-id.ts"
 import { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 
@@ -355,6 +359,29 @@ describe("a later run on a host", () => {
     expect([child.read("a"), child.read("nested/own")]).toEqual(["theirs\n", "theirs"])
     expect(child.git("status", "--porcelain").trim()).toBe("?? nested/")
   })
+})
+
+test("a job that could not be stopped without contact is killed before the work is fetched", async () => {
+  user.write("a", "a\n").commit()
+  const child = await began()
+  let reached = true
+  const run = async (line: string) => {
+    if (!reached) throw new NoContact("cut")
+    const { stdout, stderr, status } = spawnSync("sh", ["-c", line], { stdio: ["ignore", "pipe", "pipe"] })
+    return { out: stdout, errors: String(stderr), code: status }
+  }
+  const stop = new AbortController()
+  const command = "echo $$ >pid; while [ -e pid ]; do sleep 0.02; done; echo late >late"
+  const job = { taskID: ID, command, folder: child.top, timeLimit: 0, signal: stop.signal }
+  const ends = runJob({ name: "big", run } as unknown as Machine, job)
+  await eventually(() => existsSync(join(child.top, "pid")) && child.read("pid") !== "")
+  const pid = pidIn(join(child.top, "pid"))
+  reached = false
+  stop.abort()
+  expect(await ends).toEqual({ why: "stopped", output: "" })
+  expect(existsSync(`/proc/${pid}`)).toBe(true)
+  await home(there())
+  await eventually(() => !existsSync(`/proc/${pid}`))
 })
 
 describe("missing programs on a host", () => {

@@ -186,3 +186,6 @@ export const completeMarkerPath = ({ root }: HostRepositoryFolders, taskID: stri
   join(root, "made", taskID)
 
 export const folderIn = ({ root }: HostRepositoryFolders, taskID: string): string => join(root, "work", taskID)
+
+/** Folder with the process number, output and exit code of the command that runs for a task's folder. */
+export const jobIn = (folder: string): string => `${folder}.job`

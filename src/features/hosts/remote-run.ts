@@ -13,6 +13,7 @@ import { quoted } from "./channel.ts"
 import { type Contact, NoContact } from "./connection.ts"
 import { textOf } from "./frames.ts"
 import type { Machine } from "./hosts.ts"
+import { jobIn } from "./orders.ts"
 import { type RemoteSession, type RemoteSessionInfo, skewOfIDs } from "./remote-session.ts"
 
 /**
@@ -197,7 +198,7 @@ export async function runJob(
   machine: Machine,
   { taskID, command, folder, timeLimit, signal }: Job,
 ): Promise<CommandResult> {
-  const files = quoted(`${folder}.job`)
+  const files = quoted(jobIn(folder))
   const id = `${taskID}-${Date.now().toString(36)}`
   const line = [
     `f=${files}; rm -rf "$f"; cd ${quoted(folder)} && mkdir -p "$f" && echo ${quoted(id)} >"$f/id" || exit 1`,
