@@ -185,7 +185,10 @@ export class RemoteApi {
       try {
         await machine.link.reached()
         if (remote.abortPending) throw new OpencodeError("the run was stopped before its prompt was sent")
-        const { session } = await this.place(remote)
+        // An earlier process may have begun the session.
+        if (!remote.location) await this.#hosts.findAgain(remote)
+        if (!remote.location) throw notFound(remote, machine)
+        const { session } = remote.location
         remote.server = machine.link.contact?.server.id
         await machine.server.prompt(movedPrompt(prompt, session.id, session.skew))
         return
@@ -204,12 +207,6 @@ export class RemoteApi {
     const { agent: _agent, model: _model, ...bare } = prompt
     const kept = { ...bare, noReply: true }
     await this.#local.prompt({ ...prompt, noReply: true }).catch(() => this.#local.prompt(kept).catch(() => {}))
-  }
-
-  /** The task's remote folder and session. Rejects with `NoContact` if they are not known yet. */
-  async place(remote: RemoteSession): Promise<NonNullable<RemoteSession["location"]>> {
-    if (remote.location) return remote.location
-    throw new NoContact(`the folder of ${remote.taskID} on ${remote.host} is not known yet`)
   }
 
   async #abort(sessionID: string): Promise<void> {
@@ -354,6 +351,11 @@ export class RemoteApi {
     }
   }
 }
+
+const notFound = ({ taskID, host }: RemoteSession, { link }: Machine): Error =>
+  link.contact
+    ? new OpencodeError(`the session of ${taskID} on ${host} was not found`)
+    : new NoContact(`there is no contact with ${host}`)
 
 const skewsOf = ({ link }: Machine, { skew }: Answering["location"]["session"]) => ({
   ids: skew,

@@ -21,17 +21,25 @@ const said = (finish: Message["finish"]): Message => ({
 })
 
 /** A host here that stores what it is told to, and a machine that has these messages while it is in contact. */
-const start = (there: readonly Message[], session: Message[] = [question], skew = 0) => {
+const start = (there: readonly Message[], session: Message[] = [question], skew = 0, isListed = true) => {
   const remote: RemoteSession = {
     ...{ taskID: "bg_1", sessionID: "ses_1", host: "big", parentFolder: "/p", title: "t", agent: "a" },
     ...{ model: undefined, live: true, sent: true, promptSent: true, asks: [], abortPending: false },
     location: { folder: "/far", session: { id: "ses_far", skew } },
   }
   let answers = () => {}
+  let waits = 0
   const link = {
-    contact: { skew } as object | undefined,
+    contact: { skew, server: {} } as object | undefined,
     use: () => {},
-    reached: () => new Promise<void>((resolve) => (answers = resolve)),
+    reached: () => {
+      // A loop that waits for nothing else would hold up this whole process.
+      if (++waits > 20) throw new Error("it was asked again and again")
+      return new Promise<void>((resolve) => {
+        answers = resolve
+        if (link.contact) resolve()
+      })
+    },
   }
   const local = {
     activity: async () => new Map(),
@@ -60,6 +68,10 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
   const hosts = {
     remote: () => remote,
     live: () => [remote],
+    findAgain: async (found: RemoteSession) => {
+      await new Promise(setImmediate)
+      if (isListed) found.location = { folder: "/far", session: { id: "ses_far", skew } }
+    },
     machine: () => ({ link, server: { messagesSince, lastMessage, folder, prompt, abort } }),
   } as unknown as Hosts
   const reach = () => {
@@ -148,5 +160,17 @@ test.each([false, true])(
     if (stopped) await opencode.abort("ses_1")
     reach()
     expect([await ended, prompts.length]).toEqual(stopped ? ["OpencodeError", 0] : [undefined, 1])
+  },
+)
+
+test.each([true, false])(
+  "a message to an agent that an earlier process began waits until its session is found: %s",
+  async (isListed) => {
+    const { opencode, remote, prompts } = start([question], [question], 0, isListed)
+    remote.location = undefined
+    const sent = opencode.prompt({ sessionID: "ses_1", messageID: SINCE, parts: [] as never } as Prompt)
+    if (isListed) await sent
+    else await expect(sent).rejects.toThrow("the session of bg_1 on big was not found")
+    expect(prompts.map(({ sessionID }) => sessionID)).toEqual(isListed ? ["ses_far"] : [])
   },
 )
