@@ -12,7 +12,7 @@ import {
   writeBlob,
 } from "./objects.ts"
 import { type Checkout, gitOptions, readRef, refOf } from "./repository.ts"
-import { withIndex } from "./snapshot.ts"
+import { treeWith } from "./snapshot.ts"
 import type { Conflict, Merged, Sides } from "./three-way.ts"
 
 /**
@@ -57,7 +57,7 @@ export async function withMarks(checkout: Checkout, merged: Merged, marking: Mar
     given.push({ path, oid, ...(!("text" in file) && { filtered: true as const }) })
   }
   const paths = [...new Set([...names(conflicts), ...given.map(({ path }) => path)])]
-  return { tree: await changed(checkout, tree, lines), paths, given }
+  return { tree: lines.length === 0 ? tree : await treeWith(checkout, tree, lines.join("")), paths, given }
 }
 
 /** Joins two entries that need one name, such as a file and a link, to one conflict. Git lists them as two. */
@@ -144,16 +144,6 @@ async function filteredFile(
     if (error instanceof GitError) return { oid: users?.oid ?? agents?.oid }
     throw error
   }
-}
-
-async function changed(checkout: Checkout, tree: string, lines: readonly string[]): Promise<string> {
-  if (lines.length === 0) return tree
-  return withIndex(async (index) => {
-    const run = { ...gitOptions(checkout), index }
-    await git(["read-tree", tree], run)
-    await git(["update-index", "-z", "--index-info"], { ...run, input: lines.join("") })
-    return gitLine(["write-tree"], run)
-  })
 }
 
 const TITLE = "superagents: merged with the parent's state, conflicts to be solved"

@@ -17,7 +17,7 @@ import {
   treeOf,
   writeRefs,
 } from "./repository.ts"
-import { withIndex } from "./snapshot.ts"
+import { treeWith, withIndex } from "./snapshot.ts"
 import type { Ignored } from "./worktree.ts"
 
 /**
@@ -221,11 +221,10 @@ async function moveTo(top: string, name: string, from: string): Promise<void> {
 
 /** Ignored files and links of a worktree. Files of tools and copied dependencies are left out. */
 async function ignoredIn(worktree: Checkout): Promise<readonly IgnoredFile[]> {
-  const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
   const placed = new Set(await copiedEntriesIn(worktree))
   const found: IgnoredFile[] = []
   let looked = 0
-  let next = (await gitList(args, gitOptions(worktree))).map((path) => path.replace(/\/$/, ""))
+  let next = [...(await ignoredNames(worktree))]
   for (
     let paths = next.splice(0, AT_ONCE);
     paths.length > 0 && looked < MOST_LOOKED_AT;
@@ -278,10 +277,5 @@ async function ignoredTree(worktree: Checkout, kept: readonly IgnoredFile[]): Pr
       const target = await readlink(join(worktree.top, name), "latin1")
       entries.push(`120000 ${await writeBlob(worktree, target)}\t${name}\0`)
     }
-  return withIndex(async (index) => {
-    const run = { ...gitOptions(worktree), index }
-    await git(["read-tree", "--empty"], run)
-    await git(["update-index", "-z", "--index-info"], { ...run, input: entries.join("") })
-    return gitLine(["write-tree"], run)
-  })
+  return treeWith(worktree, undefined, entries.join(""))
 }

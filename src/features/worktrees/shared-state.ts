@@ -26,8 +26,8 @@ import { readMarker } from "./worktree.ts"
 const ASIDE = "refs/superagents-cleared/"
 
 export const sharedIn = (ports: WorktreePorts): SharedPlaces => ({
-  copyStart: (taskID, from, folder) => copyStart(folder, from, taskID),
-  copyWork: (taskID, groupID, folder) => copyWork(folder, groupID, taskID),
+  copyStart,
+  copyWork,
   settle,
   changedIn: (taskID, folder, globs) => changedIn(ports, taskID, folder, globs),
   async isCurrent(taskID, folder) {
@@ -38,7 +38,7 @@ export const sharedIn = (ports: WorktreePorts): SharedPlaces => ({
 })
 
 /** Lets a task begin with the state with which another task began. */
-async function copyStart(folder: string, from: string, taskID: string): Promise<void> {
+async function copyStart(taskID: string, from: string, folder: string): Promise<void> {
   const checkout = await requireCheckout(folder)
   const [base, start] = await Promise.all([readRef(checkout, "base", from), readRef(checkout, "start", from)])
   await writeRefs(checkout, taskID, { state: base, base, start })
@@ -53,7 +53,7 @@ async function workRefs(original: Checkout, taskID: string): Promise<Partial<Rec
 }
 
 /** Lets a task continue with the group's work. The group keeps its own refs until it is settled again. */
-async function copyWork(folder: string, groupID: string, taskID: string): Promise<void> {
+async function copyWork(taskID: string, groupID: string, folder: string): Promise<void> {
   const checkout = await requireCheckout(folder)
   // If an interrupted run of the task has left a state, that state is kept instead.
   if ((await readRef(checkout, "state", taskID)) === undefined)

@@ -132,6 +132,15 @@ export async function withIndex<Value>(work: (index: string) => Promise<Value>):
   }
 }
 
+/** Tree of a state, or of nothing, after these lines of `git update-index --index-info`. */
+export const treeWith = (checkout: Checkout, state: string | undefined, lines: string): Promise<string> =>
+  withIndex(async (index) => {
+    const run = { ...gitOptions(checkout), index }
+    await git(["read-tree", state ?? "--empty"], run)
+    await git(["update-index", "-z", "--index-info"], { ...run, input: lines })
+    return gitLine(["write-tree"], run)
+  })
+
 /**
  * Copies the checkout's index, because git has stored file states there; false without an index. The copy's time is
  * rounded down, so that git rechecks files that are as new as the index.

@@ -15,7 +15,7 @@ import {
   withLock,
   writeRefs,
 } from "./repository.ts"
-import { filesOf, withIndex } from "./snapshot.ts"
+import { filesOf, treeWith } from "./snapshot.ts"
 import {
   entriesMadeIn,
   firstParents,
@@ -224,12 +224,7 @@ async function contentOf(where: Checkout, entry: string): Promise<string> {
   const tree = await treeOf(where, entry)
   if (untracked.code !== 0) return tree
   const files = (await git(["ls-tree", "-r", "-z", "--full-tree", untracked.out.trim()], gitOptions(where))).out
-  return withIndex(async (index) => {
-    const run = { ...gitOptions(where), index }
-    await git(["read-tree", tree], run)
-    await git(["update-index", "-z", "--index-info"], { ...run, input: files })
-    return gitLine(["write-tree"], run)
-  })
+  return treeWith(where, tree, files)
 }
 
 /** Applies stash entries to files. Entries that do not apply are returned in `left`. */

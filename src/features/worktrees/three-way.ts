@@ -1,7 +1,7 @@
 import { git, gitLine, gitList } from "./git.ts"
 import { type Change, changesBetween, entriesAt, isSubmodule, type TreeEntry } from "./objects.ts"
 import { type Checkout, gitOptions } from "./repository.ts"
-import { commitOf, withIndex } from "./snapshot.ts"
+import { commitOf, treeWith } from "./snapshot.ts"
 
 const NAMES_FILE = ".gitmodules"
 
@@ -71,15 +71,10 @@ const pathOf = ({ path }: Change): string => path
 
 /** Tree of a state without these changes. */
 function putBack(checkout: Checkout, state: string, changes: readonly Change[]): Promise<string> {
-  return withIndex(async (index) => {
-    const run = { ...gitOptions(checkout), index }
-    await git(["read-tree", state], run)
-    const gone = "0".repeat(state.length)
-    const leave = changes.flatMap(({ path, to }) => (to ? [`0 ${gone}\t${path}\0`] : []))
-    const come = changes.flatMap(({ path, from }) => (from ? [`${from.mode} ${from.oid}\t${path}\0`] : []))
-    await git(["update-index", "-z", "--index-info"], { ...run, input: [...leave, ...come].join("") })
-    return gitLine(["write-tree"], run)
-  })
+  const gone = "0".repeat(state.length)
+  const leave = changes.flatMap(({ path, to }) => (to ? [`0 ${gone}\t${path}\0`] : []))
+  const come = changes.flatMap(({ path, from }) => (from ? [`${from.mode} ${from.oid}\t${path}\0`] : []))
+  return treeWith(checkout, state, [...leave, ...come].join(""))
 }
 
 /** A path at which two states conflict. */
