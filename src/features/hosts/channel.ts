@@ -84,7 +84,7 @@ export type CallOptions = {
 }
 
 /** How a channel ended. `complaint`: the transport's last output. `byItself`: false if this process called `close`. */
-type Closed = { readonly complaint: string; readonly byItself: boolean; readonly started: boolean }
+type Closed = { readonly complaint: string; readonly byItself: boolean }
 
 type Waiting = {
   readonly receiver: Receiver
@@ -251,7 +251,7 @@ export class Channel {
     this.#isClosed = true
     for (const { settle } of [...this.#waiting.values()]) settle(new ConnectionLost("the connection was cut"))
     const complaint = this.#complaint.trim() === "" ? why : this.#complaint
-    this.#ports.closed({ complaint, byItself: this.#byItself, started: this.#isOpen })
+    this.#ports.closed({ complaint, byItself: this.#byItself })
   }
 }
 

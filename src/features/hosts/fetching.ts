@@ -1,6 +1,6 @@
 import type { HostConnection } from "./connection.ts"
 import { textOf } from "./frames.ts"
-import type { CallHead, FilesOrder, Order } from "./orders.ts"
+import type { CallHead, Order } from "./orders.ts"
 
 /** Placeholder address for OpenCode's client, which sends all its requests over the connection. */
 export const BASE_URL = "http://host.invalid"
@@ -149,14 +149,8 @@ export async function runOnHost(
 /** Result of an order: output, or its error on the host. */
 export type OrderResult = { readonly out: Uint8Array; readonly problem?: string }
 
-/** Runs a file order on a host. Rejects as `runOnHost` does. */
-export const sendFilesOrder = (
-  link: Pick<HostConnection, "call">,
-  order: FilesOrder,
-  options?: RunOptions,
-): Promise<OrderResult> => callOver(link, order, options)
-
-async function callOver(
+/** Sends an order to a host and collects what it prints. Rejects as `runOnHost` does. */
+export async function callOver(
   link: Pick<HostConnection, "call">,
   order: Order,
   options: RunOptions = {},

@@ -11,7 +11,7 @@ import { requireCheckout } from "../worktrees/repository.ts"
 import { Cleanup, type CleanupPorts } from "./cleanup.ts"
 import { HostConnection } from "./connection.ts"
 import type { ConnectionState } from "./connection-state.ts"
-import { BASE_URL, fetchOver, type OrderResult, type RunOptions, runOnHost, sendFilesOrder } from "./fetching.ts"
+import { BASE_URL, callOver, fetchOver, type OrderResult, type RunOptions, runOnHost } from "./fetching.ts"
 import type { HostSettings } from "./options.ts"
 import { type FilesOrder, folderIn, type Hint, hostRepositoryFolders } from "./orders.ts"
 import {
@@ -311,7 +311,7 @@ export class Hosts {
       link,
       server: openRemote(fetchOver(link), BASE_URL),
       run: (line, options) => runOnHost(link, line, options),
-      ask: (order, options) => sendFilesOrder(link, order, options),
+      ask: (order, options) => callOver(link, order, options),
       inTurn: (work) => queue.take(work),
     }
   }

@@ -431,7 +431,7 @@ describe("a connection", () => {
       const reached = link.reached().catch((error) => error.message)
       for (let nth = 0; nth < tries; nth++) {
         await clock.advance(3000)
-        lines[nth]?.ports.closed({ complaint, byItself: true, started: false })
+        lines[nth]?.ports.closed({ complaint, byItself: true })
       }
       expect(await reached).toBe(why)
       expect(link.reach.phase).toBe("ended")
@@ -452,7 +452,7 @@ describe("a connection", () => {
     const reached = link.reached().catch((error) => error.message)
     for (let nth = 0; nth < 3; nth++) {
       await clock.advance(3000)
-      lines[nth]?.ports.closed({ complaint: `${said}\r\n`, byItself: true, started: false })
+      lines[nth]?.ports.closed({ complaint: `${said}\r\n`, byItself: true })
     }
     expect(await reached).toMatch(
       new RegExp(`^big could not be reached: ${said.replace(/[()"]/g, ".")}[.]?${advised}$`),
@@ -526,7 +526,7 @@ describe("a connection", () => {
     expect(lines[0]?.orders).toEqual(["serve", "listen", "rest", "serve", "listen"])
     expect(link.contact?.server).toEqual(served)
     link.release("b")
-    lines[0]?.ports.closed({ complaint: "", byItself: true, started: true })
+    lines[0]?.ports.closed({ complaint: "", byItself: true })
     await clock.advance(60_000)
     expect([link.reach.phase, lines.length]).toEqual(["idle", 1])
   })
@@ -544,7 +544,7 @@ describe("a connection", () => {
     }
     tells(0)
     expect([link.hears, heard]).toEqual([true, [undefined, hint]])
-    lines[0]?.ports.closed({ complaint: "", byItself: true, started: true })
+    lines[0]?.ports.closed({ complaint: "", byItself: true })
     expect(link.hears).toBe(false)
     await clock.advance(0)
     await opened()
