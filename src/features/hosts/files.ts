@@ -7,7 +7,7 @@ import { finished } from "node:stream/promises"
 import { messageOf } from "../../core/errors.ts"
 import { formatInteger, oneLine } from "../../lib/text.ts"
 import { PlaceError } from "../../runtime/places/place.ts"
-import { GitError, git, gitLine, LONG_MS } from "../worktrees/git.ts"
+import { GitError, git, gitLine, isNewEnough, LONG_MS, WANTED_VERSION } from "../worktrees/git.ts"
 import { type Checkout, gitOptions, readRef, refOf, sharedGitOptions } from "../worktrees/repository.ts"
 import { specOf } from "../worktrees/shared-state.ts"
 import { ignoredIn } from "../worktrees/worktree.ts"
@@ -180,7 +180,6 @@ function createFileSink(path: string, name: string, mostBytes: number) {
   }
 }
 
-const OLDEST_GIT = [2, 38] as const
 /** Largest bundle that a host may send back, in bytes. */
 const MOST_HOME_BYTES = 4 * 2 ** 30
 /** Characters quoted of an error on the host. */
@@ -276,16 +275,13 @@ async function look(repositoryHost: RepositoryHost): Promise<readonly string[]> 
   const { git: version, commits = [] } = parseLookResult(
     textOf(await runOrder(repositoryHost, { do: "look", folders })),
   )
-  const wanted = `${OLDEST_GIT.join(".")} or newer`
   const otherwise = "or give the task another `place`."
   if (version === undefined)
-    throw new PlaceError(`git was not found on ${name}. Install git ${wanted} there, ${otherwise}`, "place")
-  const [, found, major, minor] = /^git version ((\d+)\.(\d+)\S*)/.exec(version) ?? []
-  const [needsMajor, needsMinor] = OLDEST_GIT
-  const enough = Number(major) > needsMajor || (Number(major) === needsMajor && Number(minor) >= needsMinor)
-  if (enough) return commits
+    throw new PlaceError(`git was not found on ${name}. Install git ${WANTED_VERSION} there, ${otherwise}`, "place")
+  const [, found = ""] = /^git version (\d+\.\d+\S*)/.exec(version) ?? []
+  if (isNewEnough(found)) return commits
   throw new PlaceError(
-    `${name} has git ${oneLine(found ?? version, 40)}; ${wanted} is needed. Install a newer git there, ${otherwise}`,
+    `${name} has git ${oneLine(found || version, 40)}; ${WANTED_VERSION} is needed. Install a newer git there, ${otherwise}`,
     "place",
   )
 }

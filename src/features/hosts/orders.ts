@@ -137,15 +137,14 @@ export function parseCommitResult(text: string): CommitResult | null {
   const { commit, ignored, unsaved } = partsOf<CommitResult>(text)
   if (!isCommit(commit) || (ignored !== undefined && !isCommit(ignored)))
     throw new Error(`is no commit: ${oneLine(String(isCommit(commit) ? ignored : commit), 60)}`)
-  const names = Array.isArray(unsaved) ? unsaved.slice(0, MOST_UNSAVED) : []
-  return { commit, ...(ignored && { ignored }), unsaved: names.map((name) => oneLine(String(name))) }
+  return { commit, ...(ignored && { ignored }), unsaved: namesOf(unsaved) }
 }
 
 /** Reads a list of file names. Returns an empty list for an invalid text. */
-export function namesIn(text: string): readonly string[] {
-  const names = partsOf<readonly unknown[]>(text)
-  return Array.isArray(names) ? names.slice(0, MOST_UNSAVED).map((name) => oneLine(String(name))) : []
-}
+export const namesIn = (text: string): readonly string[] => namesOf(partsOf<readonly unknown[]>(text))
+
+const namesOf = (given: unknown): readonly string[] =>
+  Array.isArray(given) ? given.slice(0, MOST_UNSAVED).map((name) => oneLine(String(name))) : []
 
 /** Parses a text without validating its fields. Callers must check each field, because the sender is not trusted. */
 function partsOf<Told>(text: string): Partial<Told> {

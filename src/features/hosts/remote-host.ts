@@ -67,7 +67,6 @@ const generationOf = (promptID: string): number => Number.parseInt(promptID.slic
 const SAME_LOOK_MS = 400
 
 type Answering = {
-  readonly remote: RemoteSession
   readonly machine: Machine
   readonly location: NonNullable<RemoteSession["location"]>
 }
@@ -344,7 +343,7 @@ export class RemoteApi {
     if (!remote?.live) return locally()
     if (!remote.location) throw new OpencodeError(`there is no contact with ${remote.host}`)
     try {
-      return await remotely({ remote, machine: this.#hosts.machine(remote.host), location: remote.location })
+      return await remotely({ machine: this.#hosts.machine(remote.host), location: remote.location })
     } catch (error) {
       if (error instanceof OpencodeError) throw error
       throw new OpencodeError((error as Error).message)

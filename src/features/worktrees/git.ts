@@ -122,15 +122,8 @@ const PROGRAM = /^\s*(?:"([^"$`\\]+)"|'([^']+)'|([\w./+~-]+))(?=\s|$)(?:\s+([\w-
 
 /** Names of filters whose program is not installed. */
 export async function absentFilters(options: GitOptions): Promise<readonly string[]> {
-  const {
-    index: _index,
-    input: _input,
-    inputFrom: _from,
-    mostBytes: _most,
-    bytes: _bytes,
-    take: _take,
-    ...where
-  } = options
+  const { cwd, gitDir, timeLimit } = options
+  const where = { cwd, gitDir, timeLimit }
   const wanted = ["config", "--null", "--get-regexp", "^filter\\..*\\.(clean|smudge|process)$"]
   const settings = (await runGit(wanted, { ...where, accept: [1] })).out.split("\0").filter(Boolean)
   const absent = new Set<string>()
@@ -252,16 +245,20 @@ function environment({ cwd, gitDir, index, committer = IDENTITY }: GitOptions): 
 
 /** Oldest git that merges trees without a checkout. */
 const OLDEST = [2, 38] as const
+export const WANTED_VERSION = `${OLDEST.join(".")} or newer`
+
+/** Whether a version of git, on this or another machine, is new enough. */
+export function isNewEnough(version: string): boolean {
+  const [, major, minor] = /(\d+)\.(\d+)/.exec(version) ?? []
+  return Number(major) > OLDEST[0] || (Number(major) === OLDEST[0] && Number(minor) >= OLDEST[1])
+}
 
 /** Sentence part that says why the installed git cannot be used; undefined if it can. */
 export async function gitProblem(cwd: string): Promise<string | undefined> {
-  const wanted = `git ${OLDEST.join(".")} or newer`
+  const wanted = `git ${WANTED_VERSION}`
   try {
     const text = await gitLine(["--version"], { cwd })
-    const [, major, minor] = /(\d+)\.(\d+)/.exec(text) ?? []
-    const [wantedMajor, wantedMinor] = OLDEST
-    const enough = Number(major) > wantedMajor || (Number(major) === wantedMajor && Number(minor) >= wantedMinor)
-    return enough ? undefined : `needs ${wanted}; installed is "${text.slice(0, 60)}"`
+    return isNewEnough(text) ? undefined : `needs ${wanted}; installed is "${text.slice(0, 60)}"`
   } catch (error) {
     if (error instanceof GitError && error.missing) return `needs ${wanted}; no git was found`
     throw error

@@ -217,15 +217,7 @@ export async function writeRefs(
 }
 
 export const dropRefs = (checkout: Checkout, taskID: string): Promise<void> =>
-  writeRefs(checkout, taskID, {
-    state: undefined,
-    base: undefined,
-    start: undefined,
-    merge: undefined,
-    conflict: undefined,
-    ignored: undefined,
-    stash: undefined,
-  })
+  writeRefs(checkout, taskID, Object.fromEntries(KINDS.map((kind) => [kind, undefined])))
 
 /** A task's refs: the tree of each, and the time of the youngest in ms. */
 export type TaskRefs = {
