@@ -177,6 +177,19 @@ describe("unverified tasks", () => {
     expect([board.wake(decoy), board.wake(parent)]).toEqual([undefined, "subtask"])
   })
 
+  test("an outside edit of ten thousand board tasks is compared and settled without a long wait", () => {
+    const many = (from: number, status: BoardTask["status"]) =>
+      Array.from({ length: 10_000 }, (_, index) =>
+        boardTaskOf(String(from + index), AT, { status, steps: [{ title: "s", done: false }] }),
+      )
+    const board = new RuledBoard()
+    const trusted = { ...EMPTY, tasks: many(1, "active"), nextId: 100_000 }
+    const began = performance.now()
+    board.state = verifyBoard({ tasks: [...many(20_001, "canceled"), ...many(40_001, "active")], nextId: 1 }, trusted)
+    expect(board.do({ type: "settle", archived: [] }).archived).toHaveLength(10_000)
+    expect(performance.now() - began).toBeLessThan(2000)
+  })
+
   test("the verified version of a board task is forgotten when the task ends", () => {
     const board = new RuledBoard()
     const id = board.make()

@@ -4,12 +4,11 @@ import {
   keeping,
   parentOf,
   runStateOf,
-  subtasksOf,
   type TaskRunState,
   type WakeCause,
 } from "../state.ts"
 import type { ArchivedTask, BoardTask } from "../task.ts"
-import { withUnverifiedParent } from "./verify.ts"
+import { withUnverifiedParents } from "./verify.ts"
 
 /** New state and archived tasks: the requested task first, then the subtasks that were canceled with it. */
 export type StateAfterArchive = { readonly state: BoardState; readonly archived: readonly ArchivedTask[] }
@@ -35,32 +34,43 @@ export const archive = (state: BoardState, task: BoardTask, end: TaskEnding): St
 export function removeArchived(state: BoardState, ended: readonly ArchivedTask[]): StateAfterArchive {
   if (ended.length === 0) return { state, archived: [] }
   const own = new Map(ended.map((task) => [task.id, task]))
-  const all = ended.flatMap((task) => [task, ...(task.status === "canceled" ? canceledWith(state, task) : [])])
+  const open = new Map(state.tasks.map((task) => [task.id, task]))
+  const all = ended.flatMap((task) => [task, ...(task.status === "canceled" ? canceledWith(open, task) : [])])
   // A task's own end counts, not that of a task above it.
   const archived = new Map(all.map((task) => [task.id, own.get(task.id) ?? task]))
-  const rest = without(state, new Set(archived.keys()))
-  return { state: [...archived.values()].reduce(wakeParentOf, rest), archived: [...archived.values()] }
+  return { state: withoutArchived(state, archived), archived: [...archived.values()] }
 }
 
-/** Subtasks at all depths of a canceled task, parents first. */
-function canceledWith(state: BoardState, ended: ArchivedTask): readonly ArchivedTask[] {
+/** Subtasks at all depths of a canceled task, parents first. `open`: all tasks of the board, by id. */
+function canceledWith(open: ReadonlyMap<string, BoardTask>, ended: ArchivedTask): readonly ArchivedTask[] {
   const { archivedAt: at, archivedBy: by = "user", archivedIn } = ended
+  const subtasksOf = ({ steps }: BoardTask) => steps.flatMap(({ taskId = "" }) => open.get(taskId) ?? []).toReversed()
   const found = new Map<string, ArchivedTask>()
-  const open = subtasksOf(state, ended).toReversed()
-  for (let task = open.pop(); task; task = open.pop()) {
+  const next = subtasksOf(ended)
+  for (let task = next.pop(); task; task = next.pop()) {
     if (task.id === ended.id || found.has(task.id)) continue
     found.set(task.id, endedAs(task, { status: "canceled", at, by, in: archivedIn }))
-    open.push(...subtasksOf(state, task).toReversed())
+    next.push(...subtasksOf(task))
   }
   return [...found.values()]
 }
 
-/**
- * Wakes the parent's owner, unless the parent's own thread canceled the subtask. An edit outside OpenCode wakes nobody,
- * and the parent waits for a user.
- */
-function wakeParentOf(state: BoardState, { id, status, archivedAt, archivedBy, archivedIn }: ArchivedTask): BoardState {
-  if (archivedBy === OUTSIDE) return withUnverifiedParent(state, id)
+/** Removes archived tasks. After an edit outside OpenCode their parents wait for a user; other parents are woken. */
+function withoutArchived(state: BoardState, archived: ReadonlyMap<string, ArchivedTask>): BoardState {
+  const isKept = (id: string) => !archived.has(id)
+  const rest = {
+    ...state,
+    tasks: state.tasks.filter(({ id }) => isKept(id)),
+    pulses: keeping(state.pulses, isKept),
+    outside: keeping(state.outside, isKept),
+  }
+  const ended = [...archived.values()]
+  const outside = new Set(ended.flatMap(({ id, archivedBy }) => (archivedBy === OUTSIDE ? id : [])))
+  return ended.filter(({ id }) => !outside.has(id)).reduce(wakeParentOf, withUnverifiedParents(rest, outside))
+}
+
+/** Wakes the parent's owner, unless the parent's own thread canceled the subtask. */
+function wakeParentOf(state: BoardState, { id, status, archivedAt, archivedIn }: ArchivedTask): BoardState {
   const parent = parentOf(state, id)
   if (!parent) return state
   const isOwnDoing = status === "canceled" && archivedIn !== undefined && archivedIn === parent.threadId
@@ -101,14 +111,4 @@ export function setRunState(state: BoardState, id: string, runState: TaskRunStat
   const { [id]: before, ...others } = state.pulses
   if (Object.keys(runState).length === 0) return before ? { ...state, pulses: others } : state
   return { ...state, pulses: { ...others, [id]: runState } }
-}
-
-function without(state: BoardState, ids: ReadonlySet<string>): BoardState {
-  const isKept = (id: string) => !ids.has(id)
-  return {
-    ...state,
-    tasks: state.tasks.filter(({ id }) => isKept(id)),
-    pulses: keeping(state.pulses, isKept),
-    outside: keeping(state.outside, isKept),
-  }
 }

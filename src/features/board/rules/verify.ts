@@ -33,8 +33,7 @@ export function verifyBoard(given: EditedBoard, trusted: BoardState = EMPTY): Bo
     lost,
     pulses: keeping(trusted.pulses, stays),
   }
-  const taken = trusted.tasks.filter(({ id }) => !present.has(id))
-  return taken.reduce((next, { id }) => withUnverifiedParent(next, id), state)
+  return withUnverifiedParents(state, new Set(trusted.tasks.flatMap(({ id }) => (present.has(id) ? [] : id))))
 }
 
 /** The greater id. After an edit with the highest id, none is left above the file's: then the trusted one. */
@@ -49,12 +48,13 @@ const gone = (given: EditedBoard, trusted: BoardState): BoardState => ({
   lost: [...trusted.lost, ...trusted.tasks],
 })
 
-/** Called when an outside edit has ended or removed a subtask: the parent becomes unverified and waits for a user. */
-export function withUnverifiedParent(state: BoardState, subtask: string): BoardState {
-  const parent = state.tasks.find(
-    ({ id, steps }) => !isUnverified(state, id) && steps.some(({ taskId }) => taskId === subtask),
+/** Called when an outside edit has ended or removed subtasks: their parents become unverified and wait for a user. */
+export function withUnverifiedParents(state: BoardState, subtasks: ReadonlySet<string>): BoardState {
+  const parents = state.tasks.filter(
+    ({ id, steps }) =>
+      !isUnverified(state, id) && steps.some(({ taskId }) => taskId !== undefined && subtasks.has(taskId)),
   )
-  return parent ? { ...state, outside: { ...state.outside, [parent.id]: parent } } : state
+  return { ...state, outside: { ...state.outside, ...Object.fromEntries(parents.map((task) => [task.id, task])) } }
 }
 
 export const isSame = (one: BoardTask, other: BoardTask): boolean => textOf(one) === textOf(other)
