@@ -12,6 +12,7 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  truncateSync,
   utimesSync,
   writeFileSync,
 } from "node:fs"
@@ -525,6 +526,43 @@ describe("the board's history", () => {
     writeFileSync(file("history.jsonl"), `${first}\n${huge}\n${first.replace('"1"', '"3"')}\n`)
     expect((await store.find("2"))?.description).toHaveLength(30_000_000)
     expect((await store.newest(2)).map(({ id }) => id)).toEqual(["3", "2"])
+  })
+
+  test.each(["x", "{", '{"title":"1"}'])(
+    "history with many bad lines %s is read in small parts, and few of them are logged",
+    async (bad) => {
+      mkdirSync(folder, { recursive: true })
+      writeFileSync(file("history.jsonl"), `${bad}\n`.repeat(100_000 / bad.length))
+      const history = new History(file("history.jsonl"), (offset) => warnings.push(`byte ${offset}`))
+      let [last, longest, isRead] = [performance.now(), 0, false]
+      const measure = () => {
+        longest = Math.max(longest, performance.now() - last)
+        last = performance.now()
+        if (!isRead) setImmediate(measure)
+      }
+      setImmediate(measure)
+      await history.refresh()
+      expect(await history.newest(1)).toEqual([])
+      isRead = true
+      expect(longest).toBeLessThan(300)
+      expect(warnings).toHaveLength(20)
+    },
+  )
+
+  test("history is appended to a long last line without the whole line in memory", async () => {
+    mkdirSync(folder, { recursive: true })
+    writeFileSync(file("history.jsonl"), "")
+    truncateSync(file("history.jsonl"), 320 * 1024 * 1024)
+    let [most, isWritten] = [0, false]
+    const measure = () => {
+      most = Math.max(most, process.memoryUsage().arrayBuffers)
+      if (!isWritten) setImmediate(measure)
+    }
+    setImmediate(measure)
+    await new History(file("history.jsonl"), () => {}).append([{ ...boardTaskOf("1", facts.now), archivedAt: "" }])
+    isWritten = true
+    expect(lines().map((line) => line.slice(0, 9))).toEqual(['{"id":"1"', ""])
+    expect(most).toBeLessThan(256 * 1024 * 1024)
   })
 
   test("history is not read when its file is a pipe", async () => {

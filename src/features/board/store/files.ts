@@ -71,8 +71,14 @@ const withTimes = (task: BoardTask, writtenAt: string): BoardTask => ({
 export const formatBoard = ({ tasks, nextId, others }: BoardFile): string =>
   `${JSON.stringify({ ...others, tasks, nextId }, null, 2)}\n`
 
-/** Parses a line of history; undefined for an unreadable line. */
-export const parseLine = (line: string): ArchivedTask | undefined => archivedTaskSchema.safeParse(parseJson(line)).data
+/**
+ * Parses a line of history; undefined for an unreadable line. A line without an object is not parsed, because errors
+ * are slow: a file may have a million such lines.
+ */
+export function parseLine(line: string): ArchivedTask | undefined {
+  const json = /^\s*\{/.test(line) ? parseJson(line) : undefined
+  return json === undefined ? undefined : archivedTaskSchema.safeParse(json).data
+}
 
 /** Writes a task as a line of history. The id comes first, so that the index needs only the beginning of the line. */
 export const formatLine = ({ id, ...task }: ArchivedTask): string => `${JSON.stringify({ id, ...task })}\n`

@@ -1,5 +1,6 @@
 import { type FileHandle, mkdir, open, realpath, stat } from "node:fs/promises"
 import { dirname } from "node:path"
+import { setImmediate as nextTurn } from "node:timers/promises"
 import { replaceFile } from "../../../lib/atomic-file.ts"
 import { ifMissing } from "../../../lib/lock.ts"
 import { SerialQueue } from "../../../lib/promises.ts"
@@ -10,6 +11,10 @@ const CHUNK_BYTES = 64 * 1024
 const NEWLINE = 0x0a
 /** Number of tasks that are copied at a time from one history to another. */
 const LINES_AT_ONCE = 500
+/** Number of lines that are parsed before OpenCode's thread may do other work. */
+const LINES_A_TURN = 25
+/** Number of unreadable lines that are reported. */
+const MOST_REPORTED = 20
 /** Start of a line in this plugin's format. */
 const ID_FIRST = /^\{"id":"([1-9]\d{0,14})"/
 /** Number of bytes before the end of the last scan. If these bytes are unchanged, the file has only grown. */
@@ -46,7 +51,10 @@ export class History {
   #highest = 0
   readonly #queue = new SerialQueue()
 
-  /** `onBadLine`: called once for each unreadable line, which is skipped and kept. `most`: size limit in bytes. */
+  /**
+   * `onBadLine`: called once for each unreadable line, up to a number. Such a line is skipped and kept. `most`: size
+   * limit in bytes.
+   */
   constructor(path: string, onBadLine: (offset: number) => void, most = MOST_BYTES) {
     this.#path = path
     this.#most = most
@@ -128,8 +136,10 @@ export class History {
   /** Archived tasks, newest first. Reads no more of the file than needed. */
   async newest(limit: number): Promise<readonly ArchivedTask[]> {
     const tasks: ArchivedTask[] = []
+    let parsed = 0
     await this.#open(async (file) => {
       for await (const { offset, line } of linesFromEnd(file)) {
+        if (++parsed % LINES_A_TURN === 0) await nextTurn()
         const task = parseLine(line)
         if (task) tasks.push(task)
         else if (offset.complete) this.#bad(offset.at)
@@ -145,12 +155,12 @@ export class History {
     const file = await open(this.#path, "a+")
     try {
       const { size } = await file.stat()
-      const rest = await lastLine(file, size)
+      const { start, line } = await lastLine(file, size)
       // An interrupted write left an incomplete last line. The line is cut off, because its task is still on the board.
-      const torn = rest.length > MOST_LINE_BYTES || (rest.length > 0 && parseLine(rest.toString()) === undefined)
-      if (torn) await file.truncate(size - rest.length)
+      const torn = start < size && parseLine(line.toString()) === undefined
+      if (torn) await file.truncate(start)
       const text = tasks.map(formatLine).join("")
-      await file.appendFile(rest.length > 0 && !torn ? `\n${text}` : text)
+      await file.appendFile(start < size && !torn ? `\n${text}` : text)
       await file.sync()
       await this.#shorten(file)
     } finally {
@@ -171,11 +181,13 @@ export class History {
   async #index(file: FileHandle, offsets: Map<number, number>, start: number, size: number): Promise<number> {
     let begun: Buffer[] = []
     let lineStart = start
+    let parsed = 0
     for (let at = start; at < size; at += CHUNK_BYTES) {
       const chunk = await readAt(file, at, Math.min(CHUNK_BYTES, size - at))
       let from = 0
       for (let to = chunk.indexOf(NEWLINE); to >= 0; to = chunk.indexOf(NEWLINE, from)) {
-        this.#see(offsets, joined([...begun, chunk.subarray(from, to)]), lineStart)
+        const isParsed = this.#see(offsets, joined([...begun, chunk.subarray(from, to)]), lineStart)
+        if (isParsed && ++parsed % LINES_A_TURN === 0) await nextTurn()
         lineStart = at + to + 1
         from = to + 1
         begun = []
@@ -188,17 +200,21 @@ export class History {
     return lineStart
   }
 
-  #see(offsets: Map<number, number>, line: Buffer, offset: number): void {
-    if (line.length === 0) return
+  /** Indexes a line. Returns whether the line had to be parsed, which takes time. */
+  #see(offsets: Map<number, number>, line: Buffer, offset: number): boolean {
+    if (line.length === 0) return false
     const quick = ID_FIRST.exec(line.toString("latin1", 0, 24))?.[1]
     const id = quick ?? parseLine(line.toString())?.id
-    if (id === undefined) return this.#bad(offset)
-    offsets.set(Number(id), offset)
-    this.#highest = Math.max(this.#highest, Number(id))
+    if (id === undefined) this.#bad(offset)
+    else {
+      offsets.set(Number(id), offset)
+      this.#highest = Math.max(this.#highest, Number(id))
+    }
+    return quick === undefined
   }
 
   #bad(offset: number): void {
-    if (this.#badLines.has(offset)) return
+    if (this.#badLines.has(offset) || this.#badLines.size >= MOST_REPORTED) return
     this.#badLines.add(offset)
     this.#onBadLine(offset)
   }
@@ -265,17 +281,17 @@ async function* chunksOf(file: FileHandle, start: number, end: number): AsyncGen
   for (let at = start; at < end; at += CHUNK_BYTES) yield await readAt(file, at, CHUNK_BYTES)
 }
 
-/** Text after the last newline. */
-async function lastLine(file: FileHandle, size: number): Promise<Buffer> {
-  const pieces: Buffer[] = []
+/** Text after the last newline, and where it starts. */
+async function lastLine(file: FileHandle, size: number): Promise<{ readonly start: number; readonly line: Buffer }> {
+  let pieces: Buffer[] = []
   for (let end = size; end > 0; end -= CHUNK_BYTES) {
-    const start = Math.max(0, end - CHUNK_BYTES)
-    const chunk = await readAt(file, start, end - start)
+    const from = Math.max(0, end - CHUNK_BYTES)
+    const chunk = await readAt(file, from, end - from)
     const newline = chunk.lastIndexOf(NEWLINE)
-    pieces.unshift(chunk.subarray(newline + 1))
-    if (newline >= 0) break
+    pieces = bounded([chunk.subarray(newline + 1), ...pieces])
+    if (newline >= 0) return { start: from + newline + 1, line: joined(pieces) }
   }
-  return joined(pieces)
+  return { start: 0, line: joined(pieces) }
 }
 
 type Line = { readonly line: string; readonly offset: { readonly at: number; readonly complete: boolean } }
