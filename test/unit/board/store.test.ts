@@ -171,6 +171,28 @@ describe("the board's file", () => {
     expect((await make(store)).id).toBe("5")
   })
 
+  test("a board file with values nested too deep to be written is left unchanged", async () => {
+    const deep = `${'{"x":['.repeat(20_000)}1${"]}".repeat(20_000)}`
+    const task = { id: "1", title: "t", owner: "o", status: "draft", x: "deep" }
+    mkdirSync(folder, { recursive: true })
+    for (const board of [{ tasks: [task] }, { tasks: [], x: "deep" }]) {
+      const text = JSON.stringify(board).replace('"deep"', deep)
+      writeFileSync(file("tasks.json"), text)
+      expect(await problemOf(make(open()))).toContain("it has values nested more than 100 deep. It is left as it is.")
+      expect(readFileSync(file("tasks.json"), "utf8")).toBe(text)
+    }
+    expect(parseLine(JSON.stringify({ ...task, archivedAt: "" }).replace('"deep"', deep))).toBeUndefined()
+  })
+
+  test("a board file in another encoding than UTF-8 is left unchanged", async () => {
+    const store = open()
+    await make(store, "Gerat")
+    const bytes = Buffer.from(readFileSync(file("tasks.json"), "latin1").replace("Gerat", "Ger\u00e4t"), "latin1")
+    writeFileSync(file("tasks.json"), bytes)
+    expect(await problemOf(make(store))).toContain("it is not valid UTF-8. It is left as it is.")
+    expect(readFileSync(file("tasks.json"))).toEqual(bytes)
+  })
+
   test("a board file that is too large or not a file is not read", async () => {
     mkdirSync(folder, { recursive: true })
     const problem = async () => (await problemOf(open().read()))?.split(`${file("tasks.json")}: `)[1]

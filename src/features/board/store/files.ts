@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer"
 import { createHash } from "node:crypto"
 import { renameSync, statSync } from "node:fs"
 import { lstat, mkdir, readdir, readFile, readlink, realpath, stat, unlink } from "node:fs/promises"
@@ -47,9 +48,11 @@ export async function parseBoard(text: string, writtenAt: string): Promise<Board
   // Earlier versions stored run states in the field `runtime`. The field is ignored, because anybody can write this
   // file.
   const { tasks: given, nextId, runtime: _remembered, ...others } = parsed.data
+  if (isDeeper(others, MOST_DEPTH)) return { problem: TOO_DEEP }
   const tasks: BoardTask[] = []
   for (const [index, value] of given.entries()) {
     if (index > 0 && index % TASKS_A_TURN === 0) await nextTurn()
+    if (isDeeper(value, MOST_DEPTH)) return { problem: `tasks[${index}]: ${TOO_DEEP}` }
     const task = taskSchema.safeParse(value)
     if (!task.success) return { problem: problemOf(task.error, ["tasks", index]) }
     tasks.push(withTimes(task.data, writtenAt))
@@ -61,6 +64,18 @@ export async function parseBoard(text: string, writtenAt: string): Promise<Board
   }
   return { tasks, nextId: Math.max(nextId, highestId(tasks) + 1), others }
 }
+
+/**
+ * Greatest depth of values within values. Writing JSON is recursive, so a file that is much deeper could be read and
+ * never be written or sent to the page.
+ */
+const MOST_DEPTH = 100
+const TOO_DEEP = `it has values nested more than ${MOST_DEPTH} deep`
+
+const isDeeper = (value: unknown, most: number): boolean =>
+  typeof value === "object" &&
+  value !== null &&
+  (most === 0 || Object.values(value).some((each) => isDeeper(each, most - 1)))
 
 const withTimes = (task: BoardTask, writtenAt: string): BoardTask => ({
   ...task,
@@ -77,7 +92,7 @@ export const formatBoard = ({ tasks, nextId, others }: BoardFile): string =>
  */
 export function parseLine(line: string): ArchivedTask | undefined {
   const json = /^\s*\{/.test(line) ? parseJson(line) : undefined
-  return json === undefined ? undefined : archivedTaskSchema.safeParse(json).data
+  return json === undefined || isDeeper(json, MOST_DEPTH) ? undefined : archivedTaskSchema.safeParse(json).data
 }
 
 /** Writes a task as a line of history. The id comes first, so that the index needs only the beginning of the line. */
@@ -335,7 +350,9 @@ async function boardText(path: string): Promise<string | Unreadable> {
   if (!found.isFile()) return { problem: "it is no file" }
   if (found.size > MOST_READ_BYTES)
     return { problem: `it has ${megabytes(found.size)} MB; at most ${megabytes(MOST_READ_BYTES)} are read` }
-  return readFile(path, "utf8")
+  const bytes = await readFile(path)
+  // The next write would destroy what is replaced while it is decoded.
+  return isUtf8(bytes) ? bytes.toString() : { problem: "it is not valid UTF-8" }
 }
 
 const megabytes = (bytes: number): number => Math.ceil(bytes / 1024 / 1024)
