@@ -9,6 +9,7 @@ import {
   readdirSync,
   readFileSync,
   realpathSync,
+  renameSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -290,9 +291,24 @@ describe("the board's file", () => {
   test("a board change leaves no temporary file, and those of a killed process are removed", async () => {
     const store = open()
     await make(store)
+    const [trusted = ""] = readdirSync(stateFolder())
+    const both = [folder, join(stateFolder(), trusted)]
     writeFileSync(file("tasks.json.4711.tmp"), "{ half")
+    writeFileSync(join(stateFolder(), trusted, "board.json.4711.tmp"), "{ half")
     await make(store)
-    expect(readdirSync(folder).filter((name) => name.endsWith(".tmp"))).toEqual([])
+    expect(both.flatMap((each) => readdirSync(each)).filter((name) => name.endsWith(".tmp"))).toEqual([])
+  })
+
+  test("board changes that cannot be written do not pile up temporary files", async () => {
+    const store = open()
+    await make(store)
+    // The name of a temporary file beside the target is too long for the file system.
+    renameSync(file("tasks.json"), file("x".repeat(250)))
+    symlinkSync("x".repeat(250), file("tasks.json"))
+    for (let time = 0; time < 3; time++) expect(await problemOf(make(store))).toContain("ENAMETOOLONG")
+    const [trusted = ""] = readdirSync(stateFolder())
+    expect(readdirSync(join(stateFolder(), trusted)).filter((name) => name.endsWith(".tmp"))).toHaveLength(1)
+    expect(board().tasks).toHaveLength(1)
   })
 
   test("a board file that is a link stays a link, and its target is written", async () => {

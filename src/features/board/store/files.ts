@@ -285,13 +285,14 @@ export class BoardFiles {
     return "written"
   }
 
-  /** Creates the project folder and removes leftovers of crashes. */
+  /** Creates the project folder and removes drafts that crashes and failed writes have left. */
   async prepare(): Promise<void> {
     await mkdir(this.#folder, { recursive: true })
     // The `.gitignore` is created only together with the board: a user who removes it wants the board in git.
     if (!(await this.exists())) await keepOutOfGit(this.#folder, IGNORE_ALL)
-    for (const name of await readdir(this.#folder))
-      if (isDraftOf(BOARD_FILE, name)) await unlink(join(this.#folder, name)).catch(() => {})
+    for (const file of [this.#file, this.#trusted.file])
+      for (const name of await readdir(dirname(file)).catch(ifMissing<string[]>([])))
+        if (isDraftOf(basename(file), name)) await unlink(join(dirname(file), name)).catch(() => {})
   }
 
   async #read(signature: string): Promise<Pick<Loaded, "state" | "others" | "text" | "cut">> {
