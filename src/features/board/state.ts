@@ -61,6 +61,8 @@ export type PurseEnd = {
   >
 }
 
+export type OwedReport = { readonly sessionID: string; readonly report: string }
+
 /** State of the board, changed in a single write. */
 export type BoardState = {
   readonly tasks: readonly BoardTask[]
@@ -74,8 +76,8 @@ export type BoardState = {
   readonly quiet?: { readonly until: string; readonly spent: boolean }
   /** Reports of the last purses, oldest first. */
   readonly purseReports?: readonly StoredReport[]
-  /** A report not yet delivered to the session that opened the purse. */
-  readonly owed?: { readonly sessionID: string; readonly report: string }
+  /** Reports not yet delivered to the sessions that opened the purses, oldest first. */
+  readonly owed?: readonly OwedReport[]
   /** Start of the night for which the option last opened a purse, an ISO time. */
   readonly night?: string
   /** Stored run states of tasks, by task id. */

@@ -24,9 +24,17 @@ describe("the rules of a purse", () => {
     expect(opened().purse).not.toHaveProperty("by")
     expect(reported(ended(opened())).state.owed).toBeUndefined()
     const { state } = reported(ended(opened(agentIn("build", "ses_opener"))))
-    expect(state).toMatchObject({ owed: { sessionID: "ses_opener" }, quiet: { spent: true } })
-    expect(rules.recordReportDelivery(state).state).not.toHaveProperty("owed")
-    expect(rules.recordReportDelivery(EMPTY).state).toBe(EMPTY)
+    expect(state).toMatchObject({ owed: [{ sessionID: "ses_opener" }], quiet: { spent: true } })
+    const told = (given: BoardState, name: string) =>
+      rules.recordReportDelivery(given, { type: "purse told", report: name }).state
+    expect(told(state, "2026-03-02T08-00Z")).not.toHaveProperty("owed")
+    expect(told(EMPTY, "2026-03-02T08-00Z")).toBe(EMPTY)
+    const second = report("2026-03-02T09-00Z")
+    const both = reported(ended({ ...opened(agentIn("build", "ses_other")), owed: state.owed }), second).state
+    expect(told(both, "2026-03-02T08-00Z").owed).toEqual([{ sessionID: "ses_other", report: second.name }])
+    expect(told(both, "another")).toBe(both)
+    const earlier = { ...state, owed: state.owed?.[0] } as unknown as BoardState
+    expect(told(earlier, "2026-03-02T08-00Z")).not.toHaveProperty("owed")
   })
 
   test.each([

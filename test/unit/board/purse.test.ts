@@ -488,6 +488,20 @@ describe("a purse", () => {
     expect(rig.runs.notes).toHaveLength(1)
     expect(rig.kept.owed).toBeUndefined()
   })
+
+  test("the reports of two purses are both sent if the second ends before the first was sent", async () => {
+    await task("one")
+    rig.runs.isBusy = true
+    for (const hours of [1, 2]) {
+      await open(5, hours)
+      await rig.board.purse.close(USER)
+      await rig.settle()
+    }
+    rig.runs.idle()
+    await rig.settle()
+    expect(rig.runs.notes).toHaveLength(2)
+    expect(rig.kept.owed).toBeUndefined()
+  })
 })
 
 describe("the nightly purse", () => {

@@ -53,8 +53,8 @@ type PurseManagerPorts = {
 export class PurseManager {
   readonly #ports: PurseManagerPorts
   #isUsed = false
-  /** Name of the report that is being sent. */
-  #telling: string | undefined
+  /** Names of the reports that are being sent. */
+  readonly #telling = new Set<string>()
 
   constructor(ports: PurseManagerPorts) {
     this.#ports = ports
@@ -265,21 +265,23 @@ export class PurseManager {
     return { ...figures, result, ...(told && { text: told }), next }
   }
 
-  /** Sends the report to the session that opened the purse, if that session still exists. */
-  #tell({ owed, purseReports = [] }: BoardState): void {
-    if (!owed || this.#telling === owed.report) return
-    const { opencode, runs, store } = this.#ports
-    const report = purseReports.find(({ name }) => name === owed.report)
-    const done = async (isSent: boolean) => {
-      try {
-        const isOver = isSent || !report || (await opencode.parent(owed.sessionID)) === undefined
-        if (isOver && (await store.read()).owed?.report === owed.report) await this.#do({ type: "purse told" })
-      } finally {
-        this.#telling = undefined
+  /** Sends reports to the sessions that opened the purses, if these sessions still exist. */
+  #tell(state: BoardState): void {
+    const { opencode, runs } = this.#ports
+    for (const { sessionID, report: name } of rules.owedReports(state)) {
+      if (this.#telling.has(name)) continue
+      const report = state.purseReports?.find((each) => each.name === name)
+      const done = async (isSent: boolean) => {
+        try {
+          const isOver = isSent || !report || (await opencode.parent(sessionID)) === undefined
+          if (isOver) await this.#do({ type: "purse told", report: name })
+        } finally {
+          this.#telling.delete(name)
+        }
       }
+      this.#telling.add(name)
+      runs.note(sessionID, () => report && noteOf(report), done)
     }
-    this.#telling = owed.report
-    runs.note(owed.sessionID, () => report && noteOf(report), done)
   }
 
   async #do(command: BoardCommand): Promise<void> {

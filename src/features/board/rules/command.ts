@@ -86,7 +86,8 @@ export type BoardCommand =
     }
   | { readonly type: "end purse"; readonly why: PurseEnd["why"]; readonly stopped: PurseEnd["stopped"] }
   | { readonly type: "purse ended"; readonly report: StoredReport }
-  | { readonly type: "purse told" }
+  /** A report was delivered, or its session is gone. */
+  | { readonly type: "purse told"; readonly report: string }
   /**
    * Removes tasks from the board that history contains already, and archives tasks that an edit of the file has ended.
    */

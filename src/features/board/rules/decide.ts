@@ -186,7 +186,7 @@ export function decide(state: BoardState, command: BoardCommand, facts: BoardFac
     case "purse ended":
       return purseEnded(state, command)
     case "purse told":
-      return recordReportDelivery(state)
+      return recordReportDelivery(state, command)
     case "settle":
       return settle(state, command.archived, facts)
   }

@@ -10,6 +10,7 @@ import {
   findTask,
   isSkippedByRounds,
   MOST_IDLE,
+  type OwedReport,
   type Purse,
   type PurseEnd,
   runStateOf,
@@ -106,11 +107,12 @@ export function purseEnded(state: BoardState, { report }: CommandOf<"purse ended
   const { purse, purseReports = [], ...rest } = state
   if (!purse?.ending) return changeTo(state)
   const { why } = purse.ending
+  const owed = purse.by === undefined ? [] : [{ sessionID: purse.by, report: report.name }]
   return changeTo({
     ...rest,
     purseReports: newestOf([...purseReports, report]),
     ...(why !== "closed" && { quiet: { until: purse.until, spent: why === "money" } }),
-    ...(purse.by !== undefined && { owed: { sessionID: purse.by, report: report.name } }),
+    ...(owed.length > 0 && { owed: [...owedReports(state), ...owed] }),
   })
 }
 
@@ -127,10 +129,16 @@ function newestOf(reports: readonly StoredReport[]): readonly StoredReport[] {
   return reports.slice(tooMany + 1)
 }
 
+/** Reports not yet delivered. Earlier versions stored only one, without a list. */
+export const owedReports = ({ owed = [] }: BoardState): readonly OwedReport[] => [owed].flat()
+
 /** Called when a report was delivered, or its session is gone: no session waits for the report any more. */
-export function recordReportDelivery(state: BoardState): BoardChange {
-  const { owed, ...rest } = state
-  return changeTo(owed ? rest : state)
+export function recordReportDelivery(state: BoardState, { report }: CommandOf<"purse told">): BoardChange {
+  const before = owedReports(state)
+  const left = before.filter((each) => each.report !== report)
+  const { owed: _owed, ...rest } = state
+  if (left.length === before.length) return changeTo(state)
+  return changeTo(left.length === 0 ? rest : { ...rest, owed: left })
 }
 
 /**
