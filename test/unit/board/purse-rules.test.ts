@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest"
+import { afterEach, describe, expect, test, vi } from "vitest"
 import type { StoredReport } from "../../../src/features/board/purse/report.ts"
 import type { BoardFacts } from "../../../src/features/board/rules/command.ts"
 import * as rules from "../../../src/features/board/rules/purse.ts"
@@ -155,5 +155,33 @@ describe("the rules of a purse", () => {
     ])
     expect(rules.nextNight("22:00", at("12:00"))).toBe(at("22:00"))
     expect(rules.nextNight("x", at("12:00"))).toBe(Number.POSITIVE_INFINITY)
+  })
+})
+
+describe("a purse over a change of the clocks", () => {
+  afterEach(() => vi.unstubAllEnvs())
+  const local = (time: string) => new Date(time).getTime()
+  const until = (time: string, now: number) => {
+    const command = { type: "open purse", max: 5, until: time, by: USER } as const
+    const { purse } = rules.openPurse(EMPTY, command, { ...facts, now: new Date(now).toISOString() }).state
+    return Date.parse(purse?.until ?? "")
+  }
+
+  test("the night after a skipped time ends at that time, not an hour later", () => {
+    vi.stubEnv("TZ", "Europe/Berlin")
+    const now = local("2026-03-29T23:00:00")
+    expect(rules.nightAt("22:00", "02:30", now)?.until).toBe(local("2026-03-30T02:30:00"))
+    expect(until("02:30", now)).toBe(local("2026-03-30T02:30:00"))
+    expect(rules.nextNight("02:30", now)).toBe(local("2026-03-30T02:30:00"))
+  })
+
+  test("a purse can be open for nearly a whole day when that has 25 hours", () => {
+    vi.stubEnv("TZ", "Europe/Berlin")
+    const now = local("2026-10-24T10:00:30")
+    const night = rules.nightAt("10:00", "09:59", now)
+    expect(night).toEqual({ from: local("2026-10-24T10:00:00"), until: local("2026-10-25T09:59:00") })
+    expect(until(new Date(night?.until ?? 0).toISOString(), now)).toBe(night?.until)
+    expect(until("09:59", now)).toBe(night?.until)
+    expect(() => until("2026-10-25T12:00:00+01:00", now)).toThrow("within the next 24 hours")
   })
 })

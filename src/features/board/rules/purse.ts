@@ -1,7 +1,7 @@
 import { lastWordReserve } from "../../../core/spending.ts"
 import { addUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
 import { lastWordTime } from "../../../core/watchdog.ts"
-import { DAY_MS, formatTime, SAME_USD, spentShort } from "../../../lib/format.ts"
+import { DAY_MS, formatTime, HOUR_MS, SAME_USD, spentShort } from "../../../lib/format.ts"
 import { TIME_OF_DAY } from "../options.ts"
 import type { StoredReport } from "../purse/report.ts"
 import { BoardError } from "../service.ts"
@@ -19,6 +19,9 @@ import type { BoardTask } from "../task.ts"
 import { type BoardChange, type BoardFacts, type CommandOf, changeTo, threadTask } from "./command.ts"
 
 /** A purse: budget and deadline for running the board's tasks one after the other. */
+
+/** Longest time of a purse: to the same time of the next day, which is 25 hours away in autumn. */
+const LONGEST_MS = DAY_MS + HOUR_MS
 
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d/
 
@@ -239,7 +242,7 @@ export type PurseResult = "done" | "partial" | "blocked" | "parked" | "not begun
 /** Time in ms for `until`: the next such time of day, or an ISO time, at most a day from `now`. */
 function untilOf(until: string, now: number): number {
   const at = timeOfDay(until.trim(), now) ?? isoTime(until.trim())
-  if (at !== undefined && at > now && at - now <= DAY_MS) return at
+  if (at !== undefined && at > now && at - now <= LONGEST_MS) return at
   throw new BoardError(
     "invalid",
     `\`until\` must be a time of day such as "07:00", or an ISO time, within the next 24 hours. Got ${JSON.stringify(until)}.`,
@@ -249,10 +252,12 @@ function untilOf(until: string, now: number): number {
 function timeOfDay(text: string, now: number): number | undefined {
   const [, hour, minute] = TIME_OF_DAY.exec(text) ?? []
   if (hour === undefined) return undefined
-  const time = new Date(now)
-  time.setHours(Number(hour), Number(minute), 0, 0)
-  if (time.getTime() <= now) time.setDate(time.getDate() + 1)
-  return time.getTime()
+  const today = new Date(now)
+  // Each day is computed by itself: a time that daylight saving skips on one day comes on the next.
+  const on = (day: number) =>
+    new Date(today.getFullYear(), today.getMonth(), day, Number(hour), Number(minute)).getTime()
+  const first = on(today.getDate())
+  return first > now ? first : on(today.getDate() + 1)
 }
 
 function isoTime(text: string): number | undefined {
