@@ -43,8 +43,8 @@ export class RoundTimer {
     const now = clock.now()
     // A purse starts tasks by itself: rounds during its time are skipped, not made up for.
     if (quietUntil(state, now) !== undefined) return
-    const silent = Date.parse(state.quiet?.until ?? "") || 0
-    const due = schedule.next(Math.max(silent, this.#last(state.tick, now)))
+    const ended = Date.parse(state.quiet?.until ?? "")
+    const due = schedule.next(Math.max(ended <= now ? ended : 0, this.#last(state.tick, now)))
     if (due === undefined || due > now) return
     await begin()
     if (now - due > LATE_MS) this.#sayMissed(due, now)

@@ -206,6 +206,22 @@ describe("a purse", () => {
     expect(rig.runs.started).toHaveLength(before + 1)
   })
 
+  test("a purse whose clock was days ahead ends when the clock is set back, and the rounds continue", async () => {
+    const one = await task("one")
+    await open()
+    await rig.settle()
+    rig.clock.setBack(72 * HOUR_MS)
+    await rig.clock.advance(60_000)
+    await rig.settle()
+    expect((await report()).why).toBe("time")
+    expect(rig.runs.stopped).toEqual([one.threadId])
+    expect(rig.kept.quiet).toBeDefined()
+    const before = rig.runs.started.length
+    await rig.clock.advance(2 * HOUR_MS)
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(before + 1)
+  })
+
   test("a purse waits for a parked run unless that outlasts it, and names the runs it stops", async () => {
     const one = await task("one")
     await open(5, 8)

@@ -168,22 +168,22 @@ export const isAtWork = ({ purse }: BoardState): boolean =>
 /** Time until which rounds are off, in ms; undefined where they are on, as after a closed purse. */
 export function quietUntil({ purse, quiet }: BoardState, now: number): number | undefined {
   const until = Date.parse(purse?.until ?? quiet?.until ?? "")
-  return until > now ? until : undefined
+  return isAhead(until, now) ? until : undefined
 }
 
 /** Whether a purse's money was used up before its time was over. Until that time only a user starts runs. */
 export const isUsedUp = ({ purse, quiet }: BoardState, now: string): boolean =>
-  purse === undefined && quiet !== undefined && quiet.spent && quiet.until > now
+  purse === undefined && quiet !== undefined && quiet.spent && isAhead(Date.parse(quiet.until), Date.parse(now))
 
 /** Whether the purse has too little money or time left for a further run. */
 export const isOver = (purse: Purse, { now, used, reserve, lastWord }: PurseFacts): boolean =>
-  isSpent(purse, used, reserve) || now >= closesAt(purse, lastWord)
+  isSpent(purse, used, reserve) || now >= closesAt(purse, lastWord) || !isAhead(timeOf(purse), now)
 
 /** Why a purse ends now; undefined while it goes on. */
 export function endOf(purse: Purse, facts: PurseFacts): PurseEnd["why"] | undefined {
   const { now, used, atWork, hasResumable, ready, lastWord } = facts
   if (purse.closed) return "closed"
-  if (now >= timeOf(purse)) return "time"
+  if (!isAhead(timeOf(purse), now)) return "time"
   if (atWork > 0) return undefined
   if (isSpent(purse, used, 0)) return "money"
   if (now >= closesAt(purse, lastWord)) return "time"
@@ -192,6 +192,12 @@ export function endOf(purse: Purse, facts: PurseFacts): PurseEnd["why"] | undefi
 
 const isSpent = ({ max }: Purse, used: number, reserve: number): boolean =>
   used >= max - lastWordReserve(max, reserve) - SAME_USD
+
+/**
+ * Whether a purse's time is still to come. A time further ahead than a purse can last is from before the clock was set
+ * back, and counts as over.
+ */
+const isAhead = (until: number, now: number): boolean => until > now && until - now <= LONGEST_MS
 
 const timeOf = ({ until }: Purse): number => Date.parse(until)
 
