@@ -69,7 +69,8 @@ export type PurseView = {
 export interface Purses {
   /** Returns the open purse; undefined without one. */
   view(): Promise<PurseView | undefined>
-  open(given: PurseTerms, by: Actor): Promise<PurseView>
+  /** Opens a purse. Returns undefined if the purse had nothing to do and has ended already. */
+  open(given: PurseTerms, by: Actor): Promise<PurseView | undefined>
   /** Closes the purse. Shortly after, the scheduler stops the purse's runs and writes the report. */
   close(by: Actor): Promise<void>
   /** Reports of ended purses, newest first. */

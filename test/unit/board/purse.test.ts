@@ -321,6 +321,18 @@ describe("a purse", () => {
     expect(await use({})).toMatch(/^A purse is open: \$1\.20 of \$5\.00 until .*, 1 at work\.$/)
   })
 
+  test("the purse tool says so if the purse has nothing to do and ends at once", async () => {
+    const { id } = await task("one")
+    await rig.board.complete(id, USER)
+    const { purse } = rig.open
+    const view = purse.view.bind(purse)
+    // OpenCode is slow to name its agents: meanwhile the scheduler has ended the purse.
+    Object.assign(purse, { view: () => rig.settle().then(view) })
+    expect(await rig.call("purse", { max: 5, until: "07:00" }, by)).toMatch(
+      /^No purse is open\. The last one took \$0\.00 of \$5\.00 for 0 tasks: report /,
+    )
+  })
+
   test("a purse report that was cut off by a crash is written once by the next process", async () => {
     const one = await task("one")
     await open(5, 1)

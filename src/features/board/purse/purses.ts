@@ -350,13 +350,11 @@ export class PurseApi implements Purses {
     return this.#viewOf(await this.#ports.read())
   }
 
-  async open(given: PurseTerms, by: Actor): Promise<PurseView> {
-    const { change, read } = this.#ports
-    const { purse } = await read()
+  async open(given: PurseTerms, by: Actor): Promise<PurseView | undefined> {
     // The rules name the open purse's spending when they refuse a second purse, but do not know the amount.
-    const spent = purse && this.#viewOf(await read())
-    await change({ type: "open purse", ...given, by, ...(spent && { spent: spent.spent }) })
-    return (await this.view()) as PurseView
+    const spent = (await this.view())?.spent
+    await this.#ports.change({ type: "open purse", ...given, by, spent })
+    return this.view()
   }
 
   async close(by: Actor): Promise<void> {

@@ -221,13 +221,14 @@ async function runPurse(
     await purse.close(by)
     return { title: "purse closed", output: "The purse is closed: what it runs is stopped, and its report follows." }
   }
-  if (max === undefined && until === undefined) {
-    const [last] = await purse.reports()
-    return { title: "purse", output: purseText(await purse.view(), last) }
-  }
-  if (max === undefined || until === undefined)
+  const isOpening = max !== undefined && until !== undefined
+  if (!isOpening && (max !== undefined || until !== undefined))
     throw new CallError('A purse needs both `max` and `until`, such as 5 and "07:00".')
-  const view = await purse.open({ max, until }, by)
+  const view = isOpening ? await purse.open({ max, until }, by) : await purse.view()
+  if (!isOpening || !view) {
+    const [last] = await purse.reports()
+    return { title: "purse", output: purseText(view, last) }
+  }
   const output = `The purse is open: ${view.text}. Each active task that waits for nobody is worked on until either ends. One report comes here then: do not wait or poll.`
   return { title: "purse open", output }
 }
