@@ -268,14 +268,7 @@ export class TaskBoard implements Board {
 
   async #do(command: BoardCommand): Promise<BoardChange> {
     await this.#refresh()
-    // Called before the write: the scheduler looks at the file as soon as the file changes, and must know by then that
-    // a run has ended its own task.
-    const recordOwnEnd = ({ archived }: BoardChange) => {
-      if (!("by" in command) || command.by.kind !== "agent") return
-      const { sessionID } = command.by
-      if (archived.some(({ threadId }) => threadId === sessionID)) this.#scheduler.recordOwnEnd(sessionID)
-    }
-    const change = await this.#store.carryOut(command, await this.#context.facts(), recordOwnEnd)
+    const change = await this.#store.carryOut(command, await this.#context.facts())
     void this.#scheduler.follow()
     this.#tell()
     return change

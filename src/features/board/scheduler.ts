@@ -116,8 +116,6 @@ export class BoardScheduler {
   readonly #ports: SchedulerPorts
   /** Tasks with active runs, by thread. `byClock`: whether a round woke the task. */
   readonly #flights = new Map<string, { readonly id: string; readonly byClock: boolean }>()
-  /** Threads whose run has ended its own task: the run's turn is not aborted. */
-  readonly #endingThreads = new Set<string>()
   #lease?: Claim
   /** Watches the board's folder, or the nearest existing parent. */
   #watcher?: Watch
@@ -162,11 +160,6 @@ export class BoardScheduler {
     this.#unwatch()
     await this.#lease?.release()
     this.#lease = undefined
-  }
-
-  /** Records that a thread's run ends its own task, so that the scheduler does not stop the run. */
-  recordOwnEnd(sessionID: string): void {
-    this.#endingThreads.add(sessionID)
   }
 
   /** Does one step of the timer: checks the lease, the clock and the board. Never rejects. */
@@ -306,16 +299,14 @@ export class BoardScheduler {
       const run = runs.of(sessionID)
       if (!run || !isInFlight(run)) {
         this.#flights.delete(sessionID)
-        this.#endingThreads.delete(sessionID)
         continue
       }
       const task = findTask(state, id)
       if (task?.status === "active" && task.threadId === sessionID) continue
-      if (this.#endingThreads.has(sessionID)) continue
-      // A run that has completed its task may finish its answer. A run that is queued, or began after the task's end,
-      // is stopped.
+      // A run may finish its answer if it has ended its task itself, or began before its task was completed. A queued
+      // run is stopped.
       const ended = task || run.state === "queued" ? undefined : await store.find(id)
-      if (ended?.status === "done" && beginOf(run) <= ended.archivedAt) continue
+      if (ended?.archivedIn === sessionID || (ended?.status === "done" && beginOf(run) <= ended.archivedAt)) continue
       await runs.stop(sessionID)
       this.#flights.delete(sessionID)
     }

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import type { RunView } from "../../../src/features/board/runs.ts"
 import { Schedule } from "../../../src/features/board/schedule.ts"
 import { type BoardError, USER } from "../../../src/features/board/service.ts"
+import { History } from "../../../src/features/board/store/history.ts"
 import { Store } from "../../../src/features/board/store/store.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
 import { agentIn, BoardRig, FakeRuns } from "../../support/board-rig.ts"
@@ -453,6 +454,27 @@ describe("a canceled board task", () => {
     await rig.settle()
     expect(rig.runs.stopped).toEqual([])
     for (const task of [own, done]) rig.runs.end(thread(task))
+    await rig.settle()
+  })
+
+  test("a cancel stops a run that could not write that it had completed its task", async () => {
+    const own = await make("build", "own")
+    await rig.settle()
+    vi.spyOn(History.prototype, "append").mockRejectedValueOnce(new Error("ENOSPC"))
+    expect(await code(rig.board.complete("1", agentIn("build", thread(own))))).toBe("unavailable")
+    await rig.board.cancel("1", USER)
+    await rig.settle()
+    expect(rig.runs.stopped).toEqual([thread(own)])
+  })
+
+  test("a thread that cancels its own task in another process may finish its answer, too", async () => {
+    const own = await make("build", "own")
+    await rig.settle()
+    const other = await another()
+    await other.board.cancel("1", agentIn("build", thread(own)))
+    await rig.settle()
+    expect(rig.runs.stopped).toEqual([])
+    rig.runs.end(thread(own))
     await rig.settle()
   })
 

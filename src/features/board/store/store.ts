@@ -169,18 +169,10 @@ export class Store {
     })
   }
 
-  /**
-   * Lets the rules apply a command to the present state, and writes the result. `before` is called with the change
-   * before the write.
-   */
-  carryOut(
-    command: BoardCommand,
-    facts: StoreFacts,
-    before: (change: BoardChange) => void = () => {},
-  ): Promise<BoardChange> {
+  /** Lets the rules apply a command to the present state, and writes the result. */
+  carryOut(command: BoardCommand, facts: StoreFacts): Promise<BoardChange> {
     return this.change(async (state) => {
       const decided = decide(state, command, await this.#facts(state, command, facts))
-      before(decided)
       return { ...decided, value: decided }
     })
   }
