@@ -66,6 +66,8 @@ export class Leader {
       const problem = messageOf(error)
       if (problem !== this.#problem) log("warn", "the page cannot be served", { error: problem })
       this.#problem = problem
+      // A server whose address could not be written is found by nobody. It starts again with the next look.
+      await this.#close()
       this.#state = this.#stopped() ? "stopped" : "following"
     }
     if (this.#stopped()) return this.#close()

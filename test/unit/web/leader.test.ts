@@ -1,8 +1,8 @@
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import { tmpdir } from "node:os"
-import { join } from "node:path"
+import { dirname, join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import {
   type Address,
@@ -318,6 +318,29 @@ describe("the page's leader", () => {
     const { leader } = process()
     await leader.take()
     expect(logged.join()).toMatch(/warn the page cannot be served.*(ENOTDIR|EEXIST)/)
+  })
+
+  test("a page server whose address could not be written once is found after the next look", async () => {
+    const [folder, aside] = [dirname(file), `${dirname(file)}.aside`]
+    const { listen } = machine
+    let isFull = true
+    machine.listen = async (...given) => {
+      if (isFull) {
+        renameSync(folder, aside)
+        writeFileSync(folder, "no folder")
+      }
+      return listen(...given)
+    }
+    const { leader } = process()
+    await leader.take()
+    isFull = false
+    rmSync(folder)
+    renameSync(aside, folder)
+    await clock.advance(LOOK_MS)
+    await flush()
+    expect(leader.state).toBe("serving")
+    expect(readAddress(file)?.url).toBe("http://127.0.0.1:4097")
+    await leader.stop()
   })
 
   test("the log of the page server never contains a key", async () => {
