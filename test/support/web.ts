@@ -29,10 +29,10 @@ type WebSetup = {
 }
 
 /** A door for tests of routes: the token is `TOKEN`, and sessions are kept in a folder that goes with the process. */
-export function doorOf(address: Address, now: () => number = Date.now, folder = temporary()): Auth {
+export function doorOf(address: Address, now: () => number = Date.now, folder = temporary(), opened = () => {}): Auth {
   const port = portOf(address.url) ?? 0
   const sessions = new WebSessions({ file: join(folder, "sessions.json"), port, clock: { now }, log: () => {} })
-  return new Auth({ address, sessions, clock: { now }, opened: () => {} })
+  return new Auth({ address, sessions, clock: { now }, opened, log: () => {} })
 }
 
 export const addressOf = (url: string, boot = "boot-one"): Address => ({ url, token: TOKEN, key: KEY, boot })

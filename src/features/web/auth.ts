@@ -12,8 +12,9 @@ export type AuthPorts = {
   readonly address: Address
   readonly sessions: WebSessions
   readonly clock: Pick<Clock, "now">
-  /** Called when a link was used. */
+  /** Called when a link was used. May throw. */
   readonly opened: () => void
+  readonly log: Log
 }
 
 /** Authenticated caller: a script with the token, or the page with a web session. */
@@ -56,7 +57,12 @@ export class Auth {
     const id = this.#idOf(key)
     if (id === undefined || !codeIn(id) || !this.#isGood(id)) return undefined
     this.#used.add(id)
-    this.#ports.opened()
+    const { opened, log } = this.#ports
+    try {
+      opened()
+    } catch (error) {
+      log("warn", "the page's file keeps a used link", { error: String(error) })
+    }
     const pass = this.passes.issue()
     return { id: pass, secret: secretOf(this.#ports.address.key, pass) }
   }
@@ -178,13 +184,14 @@ export class WebSessions {
 
   isLive(id: string): boolean {
     const used = this.#used.get(id)
-    return used !== undefined && (this.#streams.has(id) || this.#ports.clock.now() - used < WEB_SESSION_MS)
+    // A use far in the future is from before the clock was set back.
+    return used !== undefined && (this.#streams.has(id) || Math.abs(this.#ports.clock.now() - used) < WEB_SESSION_MS)
   }
 
   use(id: string): void {
     const now = this.#ports.clock.now()
     this.#used.set(id, now)
-    if (now - (this.#saved.get(id) ?? 0) >= SAVE_MS) this.#save()
+    if (Math.abs(now - (this.#saved.get(id) ?? 0)) >= SAVE_MS) this.#save()
   }
 
   /**

@@ -77,7 +77,7 @@ function open(project: string, { options, clock, log }: ServePorts): Shared {
     app(address) {
       const sessions = new WebSessions({ file: webSessionsFile(file), port: portOf(address.url) ?? 0, clock, log })
       const opened = () => writeAddress(file, address)
-      const auth = new Auth({ address, sessions, clock, opened })
+      const auth = new Auth({ address, sessions, clock, opened, log })
       return createApp({ address, auth, host, source, feed, page: readPage, log }).fetch
     },
   })

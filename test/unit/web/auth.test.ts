@@ -36,9 +36,9 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 /** A server in one life of it. */
-function serve(boot = "boot-one", url = URL) {
+function serve(boot = "boot-one", url = URL, opened?: () => void) {
   const address = addressOf(url, boot)
-  const auth = doorOf(address, () => clock.now(), folder)
+  const auth = doorOf(address, () => clock.now(), folder, opened)
   const feed = { join: async () => () => {} }
   const source = () => ({ agents: { list: () => [] } as never, person: {} as never })
   const app = createApp({ address, auth, host: "127.0.0.1", source, feed, page: () => "<p>", log: () => {} })
@@ -77,6 +77,13 @@ describe("a sign-in link", () => {
     expect(sent.join()).not.toContain(secret)
     expect(session.key.extractable).toBe(false)
     expect(await signIn(code, server.around, never)).toBeUndefined()
+  })
+
+  test("a link signs in even if the address file cannot be written anew", async () => {
+    const server = serve("boot-one", URL, () => {
+      throw new Error("ENOSPC")
+    })
+    expect(await reads(server, await bearerOf(await signedIn(server), server))).toBe(200)
   })
 
   test("a link is valid for ten minutes while its server runs", async () => {
@@ -143,6 +150,15 @@ describe("a web session", () => {
     await clock.advance(WEB_SESSION_MS)
     expect(await enter(used, server.around, never)).toEqual({ ended: true })
     expect(await enter(used, serve("boot-two").around, never)).toEqual({ ended: true })
+  })
+
+  test("a web session that was used before the clock was set back by days has ended", async () => {
+    await clock.advance(72 * HOUR_MS)
+    const session = await signedIn(serve())
+    clock.setBack(HOUR_MS)
+    expect(await reads(serve(), await bearerOf(session, serve()))).toBe(200)
+    clock.setBack(48 * HOUR_MS)
+    expect(await enter(session, serve().around, never)).toEqual({ ended: true })
   })
 
   test("a web session that signs out ends for good, and other sessions stay signed in", async () => {
