@@ -252,10 +252,16 @@ export class ThreadMaker {
     const late = new Promise<never>((_resolve, reject) => {
       cancel = this.#clock.after(PATIENCE_MS, () => reject(new Error("OpenCode took too long")))
     })
+    const making = this.#make(task, by)
     try {
-      return await Promise.race([this.#make(task, by), late])
+      return await Promise.race([making, late])
     } catch (error) {
       this.#log("warn", "a task's thread is made later", { task: task.id, error: String(error) })
+      // The task's first run creates another thread, so one that comes too late is removed.
+      void making.then(
+        (threadId) => this.drop(threadId),
+        () => {},
+      )
       return undefined
     } finally {
       cancel()

@@ -80,6 +80,21 @@ describe("a new board task", () => {
     },
   )
 
+  test("a thread that OpenCode creates too late for a new board task is removed", async () => {
+    const { create } = rig.threads
+    let answer = () => {}
+    rig.threads.create = (thread) =>
+      new Promise((resolve) => {
+        answer = () => resolve(create.call(rig.threads, thread))
+      })
+    const making = rig.board.create({ title: "x", owner: "librarian", status: "draft" }, build)
+    const late = setInterval(() => void rig.clock.advance(1000), 1)
+    await making.finally(() => clearInterval(late))
+    answer()
+    await rig.settle()
+    expect(rig.threads.removed).toEqual(["ses_thread1"])
+  })
+
   test("a new board task starts one run of its owner in its thread with the work prompt", async () => {
     await make("librarian")
     await rig.settle()
