@@ -1,11 +1,9 @@
-import type { Runtime } from "../../core/feature.ts"
 import { neverBegan } from "../../core/outcome.ts"
 import type { PauseView } from "../../core/pause.ts"
 import type { Clock } from "../../core/ports.ts"
 import { receiptLine } from "../../core/receipt.ts"
-import { isActive, isQueued, isUnattended, type Reason, type Usage } from "../../core/task.ts"
+import { isActive, isQueued, isUnattended, type Reason } from "../../core/task.ts"
 import type { TaskView } from "../../present/view.ts"
-import type { LedgerPurse } from "../../runtime/budgets.ts"
 import type { UnattendedRequest } from "../../runtime/launch/unattended.ts"
 import type { TaskManager } from "../../runtime/task-manager.ts"
 import type { RunResult } from "./rules/command.ts"
@@ -40,8 +38,14 @@ export type RunView = {
 
 export type RunSummary = { readonly receipt: string; readonly lastWord?: string }
 
+/** Calls that the task manager answers by itself. */
+type Forwarded = Pick<
+  TaskManager["unattended"],
+  "adopt" | "refusals" | "usePurse" | "ofPurse" | "note" | "usageOf" | "wrote"
+>
+
 /** Runs in threads, supervised like background tasks but without notifications. */
-export interface Runs {
+export interface Runs extends Forwarded {
   /** Resolves when the plugin has recovered the runs of earlier processes. Never rejects. */
   ready(): Promise<void>
   /** Reads the runs of other processes again. Never rejects. */
@@ -52,27 +56,10 @@ export interface Runs {
   of(sessionID: string): RunView | undefined
   /** Starts a run in a thread. Rejects where the run is refused, and then has changed nothing. */
   start(request: UnattendedRequest): Promise<void>
-  /** Treats a user's message in a thread as a run of the task, unless a run is active already. Never rejects. */
-  adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void>
-  /**
-   * Resolves to a function that returns why budgets allow no run in a thread, or undefined where they allow one.
-   * Without a session id, the function answers for a new thread; never rejects.
-   */
-  refusals(): Promise<(sessionID: string | undefined) => string | undefined>
   /** Stops the thread's run, if any; never rejects. */
   stop(sessionID: string, reason?: Reason): Promise<void>
-  /** Sets the purse that pays runs in its threads; undefined for none. */
-  usePurse(purse: LedgerPurse | undefined): void
-  /** Usage since the purse was opened, and the reserve for last words of active runs, in US dollars. */
-  ofPurse(): { readonly used: Usage; readonly reserve: number }
-  /** Sends a note to a session once the session is idle. */
-  readonly note: Runtime["note"]
-  /** Usage of all runs in a thread, and of the tasks that these runs launched. */
-  usageOf(sessionID: string): Usage
   /** Summary of the thread's last run in one line, and its last word if there is one. */
   account(sessionID: string): Promise<RunSummary>
-  /** Whether this plugin wrote the message. */
-  wrote(messageID: string): boolean
   /**
    * Sets a function that is called when a run begins, ends, asks a question or gets an answer. The function must not
    * throw.
@@ -90,6 +77,13 @@ export class ManagerRuns implements Runs {
    * the board.
    */
   readonly #told = new Map<string, string>()
+  readonly adopt: Runs["adopt"] = (...given) => this.#manager.unattended.adopt(...given)
+  readonly refusals: Runs["refusals"] = () => this.#manager.unattended.refusals()
+  readonly usePurse: Runs["usePurse"] = (purse) => this.#manager.unattended.usePurse(purse)
+  readonly ofPurse: Runs["ofPurse"] = () => this.#manager.unattended.ofPurse()
+  readonly note: Runs["note"] = (...given) => this.#manager.unattended.note(...given)
+  readonly usageOf: Runs["usageOf"] = (sessionID) => this.#manager.unattended.usageOf(sessionID)
+  readonly wrote: Runs["wrote"] = (messageID) => this.#manager.unattended.wrote(messageID)
 
   /** `recovered`: resolves when the manager has recovered earlier tasks. */
   constructor(manager: TaskManager, recovered: Promise<void>, clock: Clock) {
@@ -127,32 +121,8 @@ export class ManagerRuns implements Runs {
     await this.#manager.unattended.run(request)
   }
 
-  async adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void> {
-    await this.#manager.unattended.adopt(request, messageID)
-  }
-
-  refusals(): Promise<(sessionID: string | undefined) => string | undefined> {
-    return this.#manager.unattended.refusals()
-  }
-
   async stop(sessionID: string, reason?: Reason): Promise<void> {
     await this.#manager.unattended.stop(sessionID, reason)
-  }
-
-  usePurse(purse: LedgerPurse | undefined): void {
-    this.#manager.unattended.usePurse(purse)
-  }
-
-  ofPurse() {
-    return this.#manager.unattended.ofPurse()
-  }
-
-  note(...given: Parameters<Runtime["note"]>): void {
-    this.#manager.unattended.note(...given)
-  }
-
-  usageOf(sessionID: string): Usage {
-    return this.#manager.unattended.usageOf(sessionID)
   }
 
   async account(sessionID: string): Promise<RunSummary> {
@@ -160,10 +130,6 @@ export class ManagerRuns implements Runs {
     const receipt = outcome?.receipt ? receiptLine(outcome.receipt) : ""
     if (id === undefined || !outcome?.saidLastWord) return { receipt }
     return { receipt, lastWord: await this.#manager.overview.answer(id).catch(() => "") }
-  }
-
-  wrote(messageID: string): boolean {
-    return this.#manager.unattended.wrote(messageID)
   }
 
   listen(changed: (sessionID: string) => void): void {

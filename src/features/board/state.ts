@@ -52,7 +52,7 @@ type PaidThread = {
 
 export type PurseEnd = {
   readonly at: string
-  readonly why: "closed" | "time" | "money" | "nothing left"
+  readonly why: StoredReport["why"]
   /** Name of the report. */
   readonly name: string
   /** By task id: whether the task's run was paused, waited for an answer or had not begun when the purse ended. */

@@ -121,41 +121,64 @@ const shown = (text: string, most: number): string => escapeForTag("task", begin
 /** Number of threads for which the block of the present turn is kept. */
 const MOST_TURNS = 256
 
-export type ThreadPromptPorts = {
+type ConversationsPorts = {
   readonly store: Pick<Store, "read" | "find">
   readonly board: Pick<Board, "state" | "subtasksIn">
   /** Board, with current runs of all processes. */
   readonly read: () => Promise<BoardState>
+  readonly opencode: Pick<OpencodeApi, "log">
+  readonly runs: Runs
+  readonly change: (command: BoardCommand) => Promise<BoardChange>
 }
 
-/** Writes the texts that tell a thread about its task. */
-export class ThreadPrompts {
-  readonly #ports: ThreadPromptPorts
+/** Connects conversations and board: tells threads about their tasks, and notices users' messages in threads. */
+export class Conversations {
+  readonly #ports: ConversationsPorts
   /** Threads with an active turn, and the block used in all its requests. */
   readonly #turns = new Map<string, { readonly turn: string; readonly sections: Sections }>()
 
-  constructor(ports: ThreadPromptPorts) {
+  constructor(ports: ConversationsPorts) {
     this.#ports = ports
   }
 
   /**
    * `<Task>` block for a session's next request, fixed for the whole turn: a change so early in the request would lose
-   * the provider's cache for all that follows. Undefined outside threads.
+   * the provider's cache for all that follows. Undefined outside threads. Never rejects.
    */
-  async of(sessionID: string): Promise<string | undefined> {
-    const sections = this.#turns.get(sessionID)?.sections ?? (await this.#sectionsFor(sessionID))
-    return sections && taskBlock(sections)
+  system(sessionID: string): Promise<string | undefined> {
+    return this.#quietly("a task's block", async () => {
+      const sections = this.#turns.get(sessionID)?.sections ?? (await this.#sectionsFor(sessionID))
+      return sections && taskBlock(sections)
+    })
   }
 
-  /** Text on the task's changes since the turn's block, for the last message of a request; undefined for none. */
-  async changesIn(sessionID: string, turn: string): Promise<string | undefined> {
-    const begun = this.#turns.get(sessionID)
-    const task = begun?.turn === turn ? begun.sections : undefined
-    const sections = await this.#sectionsFor(sessionID, task?.id)
-    if (task) return sections && taskNow(task, sections)
-    if (sections) addBounded(this.#turns, sessionID, { turn, sections }, MOST_TURNS)
-    else this.#turns.delete(sessionID)
-    return undefined
+  /**
+   * Text on the task's changes since the turn's block, for the last message of a request; undefined for none. Never
+   * rejects.
+   */
+  changed(sessionID: string, turn: string): Promise<string | undefined> {
+    return this.#quietly("what has changed in a task", async () => {
+      const begun = this.#turns.get(sessionID)
+      const task = begun?.turn === turn ? begun.sections : undefined
+      const sections = await this.#sectionsFor(sessionID, task?.id)
+      if (task) return sections && taskNow(task, sections)
+      if (sections) addBounded(this.#turns, sessionID, { turn, sections }, MOST_TURNS)
+      else this.#turns.delete(sessionID)
+      return undefined
+    })
+  }
+
+  /** Called for each stored user message. A user's message in a thread resets the task's failures; never rejects. */
+  async written(sessionID: string, messageID: string): Promise<void> {
+    await this.#quietly("hearing of a message", async () => {
+      const { runs, store, change } = this.#ports
+      if (runs.wrote(messageID) || !threadTask(await store.read(), sessionID)) return
+      const { task } = await change({ type: "written", threadId: sessionID })
+      if (task?.status !== "active") return
+      const request = { sessionID, agent: task.owner, description: headOf(task) }
+      // Not awaited: OpenCode begins the turn when this hook returns.
+      void this.#quietly("watching a person's turn", () => runs.adopt(request, messageID))
+    })
   }
 
   /**
@@ -172,46 +195,6 @@ export class ThreadPrompts {
     const subtask = await board.subtasksIn(task)
     const needs = state && runStateOf(state, task.id).needs
     return sectionsOf({ task, subtask, state: board.state(shown), isOld: task !== shown, needs })
-  }
-}
-
-type ConversationsPorts = ThreadPromptPorts & {
-  readonly opencode: Pick<OpencodeApi, "log">
-  readonly runs: Runs
-  readonly change: (command: BoardCommand) => Promise<BoardChange>
-}
-
-/** Connects conversations and board: tells threads about their tasks, and notices users' messages in threads. */
-export class Conversations {
-  readonly #ports: ConversationsPorts
-  readonly #blocks: ThreadPrompts
-
-  constructor(ports: ConversationsPorts) {
-    this.#ports = ports
-    this.#blocks = new ThreadPrompts(ports)
-  }
-
-  /** `<Task>` block for a session's next request; undefined outside threads. Never rejects. */
-  system(sessionID: string): Promise<string | undefined> {
-    return this.#quietly("a task's block", () => this.#blocks.of(sessionID))
-  }
-
-  /** Text on the task's changes since the turn's block; undefined for none. Never rejects. */
-  changed(sessionID: string, turn: string): Promise<string | undefined> {
-    return this.#quietly("what has changed in a task", () => this.#blocks.changesIn(sessionID, turn))
-  }
-
-  /** Called for each stored user message. A user's message in a thread resets the task's failures; never rejects. */
-  async written(sessionID: string, messageID: string): Promise<void> {
-    await this.#quietly("hearing of a message", async () => {
-      const { runs, store, change } = this.#ports
-      if (runs.wrote(messageID) || !threadTask(await store.read(), sessionID)) return
-      const { task } = await change({ type: "written", threadId: sessionID })
-      if (task?.status !== "active") return
-      const request = { sessionID, agent: task.owner, description: headOf(task) }
-      // Not awaited: OpenCode begins the turn when this hook returns.
-      void this.#quietly("watching a person's turn", () => runs.adopt(request, messageID))
-    })
   }
 
   async #quietly<Value>(what: string, work: () => Promise<Value>): Promise<Value | undefined> {

@@ -6,10 +6,12 @@ import { capital, count, formatInteger, oneLine } from "../../../lib/text.ts"
 /** Results that a task can have in a report. The result of a paused task is `parked`. */
 const RESULTS = ["done", "partial", "blocked", "parked", "not begun"] as const
 
+export type PurseResult = (typeof RESULTS)[number]
+
 export type ReportTask = {
   readonly id: string
   readonly title: string
-  readonly result: (typeof RESULTS)[number]
+  readonly result: PurseResult
   /** Runs that the purse paid, in whole or in part. */
   readonly runs: number
   readonly tokens: number

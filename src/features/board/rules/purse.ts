@@ -3,7 +3,7 @@ import { addUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
 import { lastWordTime } from "../../../core/watchdog.ts"
 import { DAY_MS, formatTime, HOUR_MS, SAME_USD, spentShort } from "../../../lib/format.ts"
 import { TIME_OF_DAY } from "../options.ts"
-import type { StoredReport } from "../purse/report.ts"
+import type { PurseResult, StoredReport } from "../purse/report.ts"
 import { BoardError } from "../service.ts"
 import {
   type BoardState,
@@ -242,8 +242,6 @@ export function openTaskResult(
 /** Number of a task's runs that the purse paid. */
 export const runsOf = ({ threads }: Purse, id: string): number =>
   Object.values(threads).reduce((sum, thread) => sum + (thread.id === id ? thread.runs : 0), 0)
-
-export type PurseResult = "done" | "partial" | "blocked" | "parked" | "not begun"
 
 /** Time in ms for `until`: the next such time of day, or an ISO time, at most a day from `now`. */
 function untilOf(until: string, now: number): number {
