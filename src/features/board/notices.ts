@@ -1,12 +1,8 @@
 import { listed } from "../../core/errors.ts"
 import type { OpencodeApi } from "../../core/ports.ts"
 import { count } from "../../lib/text.ts"
-import type { BoardCommand } from "./rules/command.ts"
 import { textOf } from "./rules/verify.ts"
-import type { Runs } from "./runs.ts"
-import { type BoardState, isUnverified, runStateOf } from "./state.ts"
-import { type StatusContext, wantsRun } from "./status.ts"
-import type { Store } from "./store/store.ts"
+import { type BoardState, isUnverified } from "./state.ts"
 import { headOf } from "./task.ts"
 
 /** Shows toasts about decisions that only a user can make, each once per process. */
@@ -54,32 +50,4 @@ export class BoardToasts {
     this.#opencode.log("warn", message)
     this.#opencode.toast({ title: "Board", message, variant: "warning" })
   }
-}
-
-type RefusalPorts = {
-  readonly runs: Pick<Runs, "refusals">
-  readonly change: (command: BoardCommand) => Promise<unknown>
-  readonly store: Pick<Store, "read">
-}
-
-/** Records for which tasks the budget allows no run, and for which it allows one again. No run is tried for this. */
-export async function recordBudgetRefusals(
-  { runs, change, store }: RefusalPorts,
-  state: BoardState,
-  context: StatusContext,
-): Promise<BoardState> {
-  const due = state.tasks.filter((task) => wantsRun(state, task, context))
-  const resting = state.tasks.filter(({ id }) => runStateOf(state, id).budget !== undefined)
-  if (due.length + resting.length === 0) return state
-  const refusal = await runs.refusals()
-  const reasons = Object.fromEntries(
-    due.flatMap(({ id, threadId }) => {
-      const reason = refusal(threadId)
-      return reason === undefined ? [] : [[id, reason] as const]
-    }),
-  )
-  const isAsWritten = ({ id }: { id: string }) => runStateOf(state, id).budget === reasons[id]
-  if (due.every(isAsWritten) && resting.every(isAsWritten)) return state
-  await change({ type: "refused", reasons })
-  return store.read()
 }

@@ -4,36 +4,30 @@ import { Ticker } from "../../lib/background.ts"
 import { formatTime } from "../../lib/format.ts"
 import type { Claim } from "../../lib/lock.ts"
 import { SerialQueue } from "../../lib/promises.ts"
-import { BoardToasts, recordBudgetRefusals } from "./notices.ts"
+import { BoardToasts } from "./notices.ts"
 import type { PurseManager } from "./purse/purses.ts"
 import type { BoardCommand } from "./rules/command.ts"
 import { quietUntil } from "./rules/purse.ts"
 import { type Runs, type RunView, resultOf } from "./runs.ts"
 import type { Schedule } from "./schedule.ts"
 import { type BoardState, findTask, isUnverified, runStateOf } from "./state.ts"
-import { beginOf, dueTasks, isInFlight, isUnrecorded, type StatusContext } from "./status.ts"
+import { beginOf, dueTasks, isInFlight, isUnrecorded, type StatusContext, wantsRun } from "./status.ts"
 import type { Store, Watch } from "./store/store.ts"
 import { type BoardTask, headOf } from "./task.ts"
 
 /** A round that begins later than this counts as missed, and a toast says so. */
 const LATE_MS = 120_000
 
-export type RoundTimerPorts = {
-  readonly schedule: Schedule
-  readonly clock: Clock
-  readonly opencode: Pick<OpencodeApi, "toast" | "log">
-}
-
 /** Starts the rounds of the board's schedule. */
-export class RoundTimer {
-  readonly #ports: RoundTimerPorts
+class RoundTimer {
+  readonly #ports: Pick<SchedulerPorts, "schedule" | "clock" | "opencode">
   /**
    * Time from which rounds are counted while the file has no valid last round, for example after the clock was set
    * back.
    */
   #countedFrom = Number.POSITIVE_INFINITY
 
-  constructor(ports: RoundTimerPorts) {
+  constructor(ports: Pick<SchedulerPorts, "schedule" | "clock" | "opencode">) {
     this.#ports = ports
   }
 
@@ -258,7 +252,7 @@ export class BoardScheduler {
     const flights = new Map(this.#flights)
     await this.#stopWhatIsOver(state)
     const context = await this.#ports.statusContext()
-    const present = await recordBudgetRefusals(this.#ports, state, context)
+    const present = await this.#recordRefusals(state, context)
     const most = maxConcurrentRuns === 0 ? Number.POSITIVE_INFINITY : maxConcurrentRuns
     const clockBusy = [...this.#flights.values()].some(({ byClock }) => byClock)
     const { state: now, mayBegin } = await this.#ports.purse.look(present, context, flights)
@@ -291,6 +285,25 @@ export class BoardScheduler {
       if (!isUnrecorded(run, runStateOf(state, task.id), now)) continue
       await change({ type: "ran", id: task.id, startedAt: beginOf(run), result: resultOf(run) })
     }
+  }
+
+  /** Records for which tasks the budget allows no run, and for which it allows one again. No run is tried for this. */
+  async #recordRefusals(state: BoardState, context: StatusContext): Promise<BoardState> {
+    const { runs, change, store } = this.#ports
+    const due = state.tasks.filter((task) => wantsRun(state, task, context))
+    const resting = state.tasks.filter(({ id }) => runStateOf(state, id).budget !== undefined)
+    if (due.length + resting.length === 0) return state
+    const refusal = await runs.refusals()
+    const reasons = Object.fromEntries(
+      due.flatMap(({ id, threadId }) => {
+        const reason = refusal(threadId)
+        return reason === undefined ? [] : [[id, reason] as const]
+      }),
+    )
+    const isAsWritten = ({ id }: { id: string }) => runStateOf(state, id).budget === reasons[id]
+    if (due.every(isAsWritten) && resting.every(isAsWritten)) return state
+    await change({ type: "refused", reasons })
+    return store.read()
   }
 
   async #stopWhatIsOver(state: BoardState): Promise<void> {

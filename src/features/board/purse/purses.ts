@@ -91,7 +91,7 @@ export class PurseManager {
     this.#use(purse)
     const facts = this.#factsOf(state, purse, context)
     const why = purse.ending ? undefined : rules.endOf(purse, facts)
-    if (why) await this.#do({ type: "end purse", why, stopped: this.#stoppedBy(purse) })
+    if (why) await this.#ports.change({ type: "end purse", why, stopped: this.#stoppedBy(purse) })
     if (why || purse.ending) {
       await this.#finish(await this.#ports.store.read(), context)
       return { state: await this.#ports.store.read(), mayBegin: false }
@@ -113,7 +113,7 @@ export class PurseManager {
     const since = new Date(night.from).toISOString()
     if (state.night === since) return state
     const until = new Date(night.until).toISOString()
-    await this.#do({ type: "open purse", max: nightly.max, until, by: USER, night: since })
+    await this.#ports.change({ type: "open purse", max: nightly.max, until, by: USER, night: since })
     return store.read()
   }
 
@@ -147,7 +147,7 @@ export class PurseManager {
     await runs.know(threadId)
     const run = runs.of(threadId)
     const newest = run && (counts || !isInFlight(run)) ? { run: { began: beginOf(run), counts } } : {}
-    await this.#do({ type: "pay", id, threadId, before: runs.usageOf(threadId), ...newest })
+    await this.#ports.change({ type: "pay", id, threadId, before: runs.usageOf(threadId), ...newest })
   }
 
   #use(purse: Purse | undefined): void {
@@ -214,7 +214,7 @@ export class PurseManager {
       // The purse ends all the same: the board's state keeps the report, and the file is only a copy.
       opencode.log("warn", "the report of a purse could not be written into the project", { error: messageOf(error) })
     }
-    await this.#do({ type: "purse ended", report })
+    await this.#ports.change({ type: "purse ended", report })
     this.#use(undefined)
     opencode.toast({ title: titleOf(report), message: countsOf(report), variant: "info" })
     this.#tell(await store.read())
@@ -274,7 +274,7 @@ export class PurseManager {
       const done = async (isSent: boolean) => {
         try {
           const isOver = isSent || !report || (await opencode.parent(sessionID)) === undefined
-          if (isOver) await this.#do({ type: "purse told", report: name })
+          if (isOver) await this.#ports.change({ type: "purse told", report: name })
         } finally {
           this.#telling.delete(name)
         }
@@ -282,10 +282,6 @@ export class PurseManager {
       this.#telling.add(name)
       runs.note(sessionID, () => report && noteOf(report), done)
     }
-  }
-
-  async #do(command: BoardCommand): Promise<void> {
-    await this.#ports.change(command)
   }
 }
 
