@@ -115,9 +115,11 @@ export function MessageForm(props: {
   askBeforeLeaving(() => text() !== "" && text() !== (props.text ?? "").trim())
   const send = () =>
     act(async () => {
-      if (text() === "") throw new Error("Write something first.")
-      if (form) await props.run(text(), form)
-      if (area) area.value = ""
+      const sent = text()
+      if (sent === "") throw new Error("Write something first.")
+      if (form) await props.run(sent, form)
+      // What the user has typed in the meantime stays.
+      if (area && text() === sent) area.value = ""
     })
   return (
     <form
