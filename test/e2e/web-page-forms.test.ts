@@ -70,6 +70,47 @@ describe.skipIf(!browser)("a form of the page", () => {
     expect(board.archive.map(({ id }) => id)).toEqual(["1", "8", "9"])
   })
 
+  test("the page keeps what is typed while a message is sent", async () => {
+    const board = new FakeBoard()
+    board.put({ id: "1", title: "Grind", status: "active", threadId: "ses_1" })
+    const person = new FakePerson()
+    person.sessions.set("ses_1", { title: "#1 Grind", folder: "" })
+    let answer = () => {}
+    const { write } = person
+    person.write = async (message) => {
+      await new Promise<void>((resolve) => {
+        answer = resolve
+      })
+      return write.call(person, message)
+    }
+    const web = await serve({ board, person })
+    const { page } = await open(web.link, { hash: "#/task/1" })
+    const field = page.locator(".sheet").getByLabel(/^Say something to/)
+    await field.fill("Finer")
+    await page.locator(".sheet").getByRole("button", { name: "Reply" }).click()
+    await page.locator(".sheet button[aria-busy=true]").waitFor()
+    await field.fill("Finer, and slower")
+    answer()
+    await page.locator(".sheet button[aria-busy=false]", { hasText: "Reply" }).waitFor()
+    expect(await field.inputValue()).toBe("Finer, and slower")
+  })
+
+  test("the page stops the agents that the user has confirmed, and none that began since", async () => {
+    const agents = new FakeAgents()
+    const [one, two] = ["bg_a0000000", "bg_b0000000"].map((id) => viewOf({ task: { id } }))
+    if (one && two) agents.set(one, two)
+    agents.set(viewOf({ task: { id: "bg_c0000000", status: "completed", run: { endedAt: 1 } }, merging: true }))
+    const web = await serve({ agents })
+    const { page } = await open(web.link)
+    await page.getByRole("button", { name: "Stop all …" }).click()
+    await page.locator(".confirm").getByText("Stop 2 agents?").waitFor()
+    agents.set(viewOf({ task: { id: "bg_d0000000" } }))
+    await eventually(async () => (await page.locator(".work-card").count()) === 3)
+    await page.getByRole("button", { name: "Stop them" }).click()
+    await eventually(() => agents.cancelled.length > 0)
+    expect(agents.cancelled.toSorted()).toEqual(["bg_a0000000", "bg_b0000000"])
+  })
+
   test("the page restores or drops the tasks of a deleted board file, and accepts unverified changes", async () => {
     const board = new FakeBoard()
     const tasks = ["5", "6"].map((id) => board.put({ id, title: `Task ${id}` }))

@@ -91,7 +91,7 @@ const args = z.looseObject({})
 const selection = z.union([
   z.strictObject({ all: z.literal(true) }),
   z.strictObject({ batchOf: z.string() }),
-  z.strictObject({ ids: z.array(z.string()).max(1000) }),
+  z.strictObject({ ids: z.array(z.string()).max(10_000) }),
 ])
 
 /**
@@ -153,7 +153,10 @@ export function actsRoutes(source: () => Source): Hono {
 function chosen({ agents }: Source, given: z.output<typeof selection>): readonly TaskView[] {
   const running = agents.list().filter(({ task, merging }) => (isActive(task) || merging) && !agents.isForeign(task.id))
   if ("all" in given) return running
-  if ("ids" in given) return running.filter(({ task }) => given.ids.includes(task.id))
+  if ("ids" in given) {
+    const ids = new Set(given.ids)
+    return running.filter(({ task }) => ids.has(task.id))
+  }
   const one = agents.get(given.batchOf)?.task
   return running.filter(({ task }) => task.parentID === one?.parentID && task.batch === one?.batch)
 }

@@ -193,6 +193,11 @@ describe("a cancel of several tasks", () => {
     expect(agents.cancelled).toEqual(stopped)
   })
 
+  test("a cancel request can name thousands of tasks", async () => {
+    const ids = ["bg_a0000000", ...Array.from({ length: 5000 }, (_, index) => `bg_${index}`)]
+    expect((await ask("POST", "/api/agents/cancel", { ids })).json).toEqual({ stopped: ["bg_a0000000"] })
+  })
+
   test("a cancel request that names no tasks is refused", async () => {
     expect((await ask("POST", "/api/agents/cancel", {})).status).toBe(400)
     expect((await ask("POST", "/api/agents/cancel", { all: false })).status).toBe(400)

@@ -4,11 +4,11 @@ import type { AgentDetail, AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { MessageForm } from "./form.tsx"
 import { runOf } from "./page-part.ts"
-import { Action, createConfirm, ThreadLink } from "./parts.tsx"
+import { Action, ThreadLink } from "./parts.tsx"
 import { isolated } from "./rich-text.ts"
 import { launchLink } from "./route.ts"
 import { isActive } from "./select.ts"
-import { running, state } from "./state.ts"
+import { state } from "./state.ts"
 
 type Acting = {
   readonly agent: AgentRow
@@ -163,20 +163,15 @@ function Resume(props: Acting & { done: () => void }) {
   )
 }
 
-/** Button that stops several tasks after a confirmation. */
+/**
+ * Button that stops several tasks after a confirmation. Only the confirmed tasks are stopped, even if others start in
+ * the meantime.
+ */
 export function StopMany(props: { label: string; ids: () => readonly string[]; onError: (message: string) => void }) {
-  const confirm = createConfirm()
-  const stop = async () => {
-    // Only tasks that the user has confirmed are stopped, even if others start in the meantime.
-    const ids = props.ids()
-    const all = ids.length === running().length
-    if (await confirm.ask(`Stop ${count(ids.length, "agent")}? What they have written stays readable.`, "Stop them"))
-      await api.stop(all ? { all: true } : { ids })
+  let ids: readonly string[] = []
+  const asks = () => {
+    ids = props.ids()
+    return { text: `Stop ${count(ids.length, "agent")}? What they have written stays readable.`, yes: "Stop them" }
   }
-  return (
-    <>
-      <Action label={props.label} kind="danger" run={stop} onError={props.onError} />
-      {confirm.view()}
-    </>
-  )
+  return <Action label={props.label} kind="danger" asks={asks} run={() => api.stop(ids)} onError={props.onError} />
 }

@@ -20,9 +20,6 @@ const ENDED = "This page's session has ended. Type /board in OpenCode's terminal
  */
 export type Launch = { readonly session?: string } & Readonly<Record<string, unknown>>
 
-/** Selects running agents: all, those of a task's batch, or single agents by id. */
-export type Selection = { readonly all: true } | { readonly batchOf: string } | { readonly ids: readonly string[] }
-
 /** Requests to the server. They reject with an `Error` whose message is for the reader. */
 export const api = {
   agent: (id: string) => call<AgentDetail>("GET", `/api/agents/${id}`),
@@ -35,7 +32,7 @@ export const api = {
     call<ActionResult>("POST", `/api/agents/${id}/resume`, given),
   unpark: (id: string) => call<ActionResult>("POST", `/api/agents/${id}/unpark`, {}),
   merge: (id: string) => call<ActionResult>("POST", `/api/agents/${id}/merge`),
-  stop: (which: Selection) => call<{ stopped: readonly string[] }>("POST", "/api/agents/cancel", which),
+  stop: (ids: readonly string[]) => call<{ stopped: readonly string[] }>("POST", "/api/agents/cancel", { ids }),
   question: (id: string) => call<AskOptions>("GET", `/api/asks/${id}`),
   answer: (id: string, reply: Reply) => call<{ id: string }>("POST", `/api/asks/${id}`, reply),
   choices: () => call<Choices>("GET", "/api/sessions/choices"),
