@@ -433,6 +433,22 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.locator("main a.ended-row").count()).toBe(1)
   })
 
+  test("the page says what could not be read for a search or a list of reports", async () => {
+    const web = await serve(workingDay())
+    const { page } = await open(web.link)
+    await live(page)
+    const failing = { status: 503, json: { error: "The disk is gone." } }
+    for (const path of ["agents/search", "tasks/history", "reports"])
+      await page.route(`**/api/${path}*`, (route) => route.fulfill(failing))
+    await page.keyboard.press("/")
+    await page.keyboard.type("zanzibar")
+    await page.getByRole("status").getByText("0 found for").waitFor()
+    await page.getByText("Not all answers could be read: The disk is gone.").waitFor()
+    await page.getByText("Ended tasks could not be read: The disk is gone.").waitFor()
+    await go(page, "#/board")
+    await page.getByText("Reports could not be read: The disk is gone.").waitFor()
+  })
+
   test("one search finds agents, answers and board tasks, and the address contains it with the filters", async () => {
     const web = await serve(workingDay())
     const { page } = await open(web.link)

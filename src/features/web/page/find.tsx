@@ -5,7 +5,7 @@ import { EndedRow } from "./agent-rows.tsx"
 import { api } from "./api.ts"
 import { route } from "./navigation.tsx"
 import { parts } from "./page-part.ts"
-import { GrowingList } from "./parts.tsx"
+import { GrowingList, Problem } from "./parts.tsx"
 import { agentTexts } from "./select.ts"
 import { ended, runningNow, state } from "./state.ts"
 
@@ -19,7 +19,7 @@ export function FindView() {
   const q = () => route().filters.q ?? ""
   const others = parts().map(({ view, search }) => ({ title: view.title, ...search(q) }))
   const working = createMemo(() => runningNow().filter((agent) => matches(q(), agentTexts(agent))))
-  const { hits, isReading } = searchAnswers(q)
+  const { hits, isReading, problem } = searchAnswers(q)
   const answers = createMemo(() => ended().filter((agent) => hits()[agent.id] || matches(q(), agentTexts(agent))))
   const count = () => others.reduce((sum, part) => sum + part.count(), working().length + answers().length)
   return (
@@ -28,6 +28,8 @@ export function FindView() {
         {count()} found for <q>{q()}</q>
         <Show when={isReading()}>, answers are still being read …</Show>
       </p>
+      <Problem text={problem()} />
+      <For each={others}>{({ problem }) => <Problem text={problem()} />}</For>
       <Show when={working().length > 0}>
         <Found title="At work" count={working().length}>
           <GrowingList items={working()} first={FIRST_SHOWN} label="Agents at work">
@@ -77,6 +79,7 @@ function AnswerRow(props: { agent: AgentRow; hit: Hit | undefined }) {
 function searchAnswers(q: () => string) {
   const [hits, setHits] = createSignal<Readonly<Record<string, Hit>>>({})
   const [isReading, setReading] = createSignal(false)
+  const [problem, setProblem] = createSignal("")
   createEffect(() => {
     const filter = q().trim()
     let isOver = false
@@ -89,12 +92,13 @@ function searchAnswers(q: () => string) {
       }
     }
     setHits({})
+    setProblem("")
     setReading(filter !== "" && filter.length <= MOST_FILTER_CHARS)
     const timer = untrack(isReading)
       ? setTimeout(
           () =>
             void read()
-              .catch(() => {})
+              .catch((error: Error) => isOver || setProblem(`Not all answers could be read: ${error.message}`))
               .finally(() => isOver || setReading(false)),
           TYPING_MS,
         )
@@ -104,7 +108,7 @@ function searchAnswers(q: () => string) {
       clearTimeout(timer)
     })
   })
-  return { hits, isReading }
+  return { hits, isReading, problem }
 }
 
 function Found(props: { title: string; count: number; children: JSX.Element }) {

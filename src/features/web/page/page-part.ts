@@ -26,7 +26,8 @@ export type PagePart = {
   /** Needs beside the questions of the agents `asking`, and their rows. */
   needs(asking: readonly AgentRow[]): PartNeeds
   readonly Needs: Component<{ asking: readonly AgentRow[] }>
-  search(q: () => string): { count(): number; cards(): JSX.Element }
+  /** Searches the part. `problem`: why some of it could not be read; empty for none. */
+  search(q: () => string): { count(): number; cards(): JSX.Element; problem(): string }
   /** For an agent that runs for the part: its label, which is a link in the fact `name`, and its group. */
   run(agent: AgentRow): Readonly<Record<"mark" | "name" | "href" | "group", string>> | undefined
   /** Advice after a failure, by the reason's code. */

@@ -115,7 +115,8 @@ export function searchBoard(q: () => string) {
       <PastCards tasks={past().slice(0, FOUND_SHOWN)} />
     </ul>
   )
-  return { count: () => open().length + past().length, cards }
+  const problem = () => (history.error ? `Ended tasks could not be read: ${(history.error as Error).message}` : "")
+  return { count: () => open().length + past().length, cards, problem }
 }
 
 function PastCards(props: { tasks: readonly TaskRow[] }) {
@@ -239,17 +240,20 @@ function Reports() {
   )
   const known = () => (reports.error ? [] : (reports.latest?.reports ?? []))
   return (
-    <Show when={known().length > 0}>
-      <h3>Reports</h3>
-      <For each={known()}>
-        {(report) => (
-          <ReportFold
-            name={report.name}
-            title={`${formatTime(Date.parse(report.endedAt), now())}: ${costText(report.spent, report.atLeast, report.max)}, ${count(report.tasks, "task")}`}
-          />
-        )}
-      </For>
-    </Show>
+    <>
+      <Problem text={reports.error ? `Reports could not be read: ${(reports.error as Error).message}` : ""} />
+      <Show when={known().length > 0}>
+        <h3>Reports</h3>
+        <For each={known()}>
+          {(report) => (
+            <ReportFold
+              name={report.name}
+              title={`${formatTime(Date.parse(report.endedAt), now())}: ${costText(report.spent, report.atLeast, report.max)}, ${count(report.tasks, "task")}`}
+            />
+          )}
+        </For>
+      </Show>
+    </>
   )
 }
 
