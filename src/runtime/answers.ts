@@ -5,7 +5,7 @@ import type { ResultFiles } from "../core/feature.ts"
 import { chosenIn } from "../core/group.ts"
 import { answerText, classify, valueIn } from "../core/outcome.ts"
 import type { Message, OpencodeApi } from "../core/ports.ts"
-import { type Ending, isActive, type Task } from "../core/task.ts"
+import { type Ending, isActive, isUnattended, type Task } from "../core/task.ts"
 import { appendPlain, NoFile, readPlain, replaceFile } from "../lib/atomic-file.ts"
 import { sleepFor } from "../lib/clock.ts"
 import { keepOutOfGit } from "../lib/repository.ts"
@@ -130,7 +130,8 @@ export async function answerBeforeNotice(
   messages: readonly Message[],
 ): Promise<Before> {
   const isAlone = messages.every(({ role, id }) => role !== "user" || id === task.run.promptID)
-  if (isAlone && classify(messages, "idle").proven) return { messages }
+  // Nobody is notified of an unattended run: without a parent, OpenCode would answer with an error.
+  if (isUnattended(task) || (isAlone && classify(messages, "idle").proven)) return { messages }
   const id = notificationID(opencode.messageID, task)
   // For most runs that a crash ended, no notification was sent. One small request shows whether there is one.
   if (!(await opencode.hasMessage(task.parentID, id, 0))) return { messages }

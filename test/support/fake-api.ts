@@ -165,6 +165,8 @@ export class FakeApi extends FakeProcess implements OpencodeApi {
 
   hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean> {
     return this.carryOut("hasMessage", sessionID, () => {
+      // OpenCode has no such route.
+      if (sessionID === "") throw new OpencodeError("read a message: no session was named")
       const message = this.#message(sessionID, messageID)
       return message !== undefined && message.parts.length >= parts
     })
