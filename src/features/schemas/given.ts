@@ -52,8 +52,10 @@ const COUNTS = [
   "maxContains",
 ]
 
-/** A nested schema with its JSON pointer. */
-type Place = { readonly at: string; readonly schema: Schema }
+/** Nested schemas with their JSON pointers. */
+type Places = Map<Schema, string>
+/** The validator's table of references: schemas by URI. */
+type Known = Readonly<Record<string, unknown>>
 
 /** Fault in a schema, as `at /properties/x/type: …`; undefined where none is found. */
 export function problemIn(given: unknown): string | undefined {
@@ -64,16 +66,18 @@ export function problemIn(given: unknown): string | undefined {
   if (length > MOST_SCHEMA_CHARS) return `it has ${length} characters; at most ${MOST_SCHEMA_CHARS} are taken`
   // Work on a copy, because the validator modifies its input.
   const schema = structuredClone(given)
-  const places: Place[] = []
+  const places: Places = new Map()
   const wrong = walk(schema, "", places)
   if (wrong) return wrong
   const known = knownIn(schema)
   if (typeof known === "string") return at("", `it cannot be used: ${known}`)
-  for (const place of places) {
-    const problem = ofRef(schema, place, known)
+  // A target below an unknown keyword, such as `components`, becomes a place itself, and is looked at in its turn.
+  for (const [place, pointer] of places) {
+    const problem =
+      ofRef(place, pointer, known) ?? walk(targetOf(place, known) ?? true, String(place.$ref).slice(1), places)
     if (problem) return problem
   }
-  return ofCircle(schema, places)
+  return ofCircle(places, known)
 }
 
 /** Why a schema is too deep or too large. Uses no recursion, and stops at the limits. */
@@ -91,8 +95,8 @@ function ofSize(schema: Schema): string | undefined {
   return undefined
 }
 
-/** The validator's table of references, or the reason why the validator cannot build the table. */
-function knownIn(schema: Schema): Readonly<Record<string, unknown>> | string {
+/** The validator's table, or the reason why the validator cannot build it. */
+function knownIn(schema: Schema): Known | string {
   try {
     return dereference(schema as JsonSchema)
   } catch (error) {
@@ -105,10 +109,10 @@ const at = (pointer: string, what: string): string => `at ${pointer === "" ? "/"
 const below = (pointer: string, key: string | number): string =>
   `${pointer}/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`
 
-function walk(schema: unknown, pointer: string, places: Place[]): string | undefined {
-  if (typeof schema === "boolean") return undefined
+function walk(schema: unknown, pointer: string, places: Places): string | undefined {
+  if (typeof schema === "boolean" || places.has(schema as Schema)) return undefined
   if (!isPlainObject(schema)) return at(pointer, "a schema was expected: an object, true or false")
-  places.push({ at: pointer, schema })
+  places.set(schema, pointer)
   const own = ofType(schema, pointer) ?? ofPatterns(schema, pointer) ?? ofLists(schema, pointer)
   if (own) return own
   for (const [child, where] of childrenOf(schema, pointer)) {
@@ -184,55 +188,33 @@ function ofNumber(key: string, value: unknown): string | undefined {
   return key === "multipleOf" && value <= 0 ? "a number above 0 was expected" : undefined
 }
 
-function ofRef(
-  root: Schema,
-  { at: pointer, schema }: Place,
-  known: Readonly<Record<string, unknown>>,
-): string | undefined {
+function ofRef(schema: Schema, pointer: string, known: Known): string | undefined {
   const { $ref } = schema
   if ($ref === undefined) return undefined
   const where = below(pointer, "$ref")
   if (typeof $ref !== "string") return at(where, "a text was expected, like #/$defs/name")
   if (!$ref.startsWith("#")) return at(where, `${shown($ref)} leads outside; only # and #/… are followed`)
-  const isKnown = known[String(schema.__absolute_ref__)] !== undefined
-  return isKnown && resolve(root, $ref) !== undefined ? undefined : at(where, `${shown($ref)} leads nowhere`)
+  const isFollowed = $ref === "#" || $ref.startsWith("#/")
+  return isFollowed && targetOf(schema, known) !== undefined ? undefined : at(where, `${shown($ref)} leads nowhere`)
 }
 
-/** Target of a reference within the root; undefined where it is missing or no schema. */
-function resolve(root: Schema, ref: string): Schema | boolean | undefined {
-  let found: unknown = root
-  for (const step of ref.slice(1).split("/").slice(1)) {
-    const key = decoded(step).replaceAll("~1", "/").replaceAll("~0", "~")
-    found =
-      typeof found === "object" && found !== null && Object.hasOwn(found, key) ? (found as Schema)[key] : undefined
-  }
-  const isWhole = ref === "#" || ref.startsWith("#/")
-  return isWhole && (typeof found === "boolean" || isPlainObject(found)) ? found : undefined
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
-}
+/** Schema that a `$ref` leads to, as the validator has resolved it; undefined without one. */
+const targetOf = (schema: Schema, known: Known): unknown => known[String(schema.__absolute_ref__)]
 
 /** Finds a schema that refers to itself for the same value: its validation would never end. Visits each schema once. */
-function ofCircle(root: Schema, places: readonly Place[]): string | undefined {
+function ofCircle(places: Places, known: Known): string | undefined {
   const done = new Set<unknown>()
-  for (const { schema } of places) {
+  for (const schema of places.keys()) {
     const path = new Set<unknown>()
     const open: { readonly schema: unknown; readonly left: unknown[] }[] = []
     const enter = (next: Schema) => {
       path.add(next)
-      open.push({ schema: next, left: inPlace(root, next) })
+      open.push({ schema: next, left: inPlace(next, known) })
     }
     if (!done.has(schema)) enter(schema)
     for (let top = open.at(-1); top; top = open.at(-1)) {
       const next = top.left.pop()
-      if (path.has(next))
-        return at(places.find((place) => place.schema === next)?.at ?? "", "it refers to itself in a circle")
+      if (path.has(next)) return at(places.get(next as Schema) ?? "", "it refers to itself in a circle")
       if (next !== undefined) {
         if (isPlainObject(next) && !done.has(next)) enter(next)
         continue
@@ -245,11 +227,10 @@ function ofCircle(root: Schema, places: readonly Place[]): string | undefined {
   return undefined
 }
 
-function inPlace(root: Schema, schema: Schema): unknown[] {
-  const { $ref } = schema
+function inPlace(schema: Schema, known: Known): unknown[] {
   const direct = IN_PLACE.flatMap((key) => schema[key])
   const named = NAMED_IN_PLACE.flatMap((key) => (isPlainObject(schema[key]) ? Object.values(schema[key]) : []))
-  return [...direct, ...named, ...(typeof $ref === "string" ? [resolve(root, $ref)] : [])].filter(isPlainObject)
+  return [...direct, ...named, targetOf(schema, known)].filter(isPlainObject)
 }
 
 const shown = (value: unknown): string => oneLine(JSON.stringify(value) ?? String(value), 60)

@@ -24,6 +24,10 @@ describe("the schema check before a launch", () => {
     ["with escaped names", { $defs: { "a/b": { type: "string" } }, properties: { x: { $ref: "#/$defs/a~1b" } } }],
     ["with lists of schemas", { items: [{ type: "string" }], anyOf: [true, { not: { type: "null" } }] }],
     ["with several types", { type: ["string", "null"] }],
+    [
+      "with a part that has an id and definitions of its own",
+      { properties: { x: { $id: "https://x.y/z", $defs: { a: { type: "string" } }, $ref: "#/$defs/a" } } },
+    ],
   ])("the schema check before a launch accepts a schema %s", (_what, schema) => {
     expect(problemIn(schema)).toBeUndefined()
   })
@@ -73,6 +77,25 @@ describe("the schema check before a launch", () => {
       /^at \/\$defs\/a\/\$ref: "#\/\$defs\/b" leads nowhere$/,
     ],
     [{ $id: "http://[" }, /^at \/: it cannot be used: Invalid URL/],
+    [
+      { properties: { x: { $id: "https://x.y/z", $defs: { a: { $ref: "#/$defs/a" } } } }, $defs: { a: {} } },
+      /^at \/properties\/x\/\$defs\/a: it refers to itself in a circle$/,
+    ],
+    [
+      { $ref: "#/components/schemas/A", components: { schemas: { A: { type: "strng" } } } },
+      /^at \/components\/schemas\/A\/type: "strng" is no type/,
+    ],
+    [
+      { $ref: "#/components/A", components: { A: { not: { $ref: "#/components/B" } } } },
+      /^at \/components\/A\/not\/\$ref: "#\/components\/B" leads nowhere$/,
+    ],
+    [
+      {
+        $ref: "#/components/A",
+        components: { A: { items: { $ref: "#/components/B" } }, B: { not: { $ref: "#/components/B" } } },
+      },
+      /^at \/components\/B: it refers to itself in a circle$/,
+    ],
     [JSON.parse('{"properties": {"__proto__": {"type": "strng"}}}'), /^at \/properties\/__proto__\/type: "strng"/],
   ])("the schema check before a launch rejects %j", (schema, problem) => {
     expect(problemIn(schema)).toMatch(problem)
