@@ -10,7 +10,8 @@ export type Extracted =
   | { readonly value: unknown; readonly at: number; readonly length: number }
   | { readonly problem: string }
 
-const FENCE_MARK = /^[ \t]*(`{3,}|~{3,})([^`\n]*)$/gm
+/** A mark of tildes is taken whole: given back one by one, a long line of them would take quadratic time. */
+const FENCE_MARK = /^[ \t]*(`{3,}|~{3,}(?!~))([^`\n]*)$/gm
 
 /**
  * Value of an answer: the whole answer, or the only value in its fences and prose. Incomplete JSON is an error, as are
