@@ -9,6 +9,7 @@ import { type Ending, isActive, isUnattended, type Task } from "../core/task.ts"
 import { appendPlain, NoFile, readPlain, replaceFile } from "../lib/atomic-file.ts"
 import { sleepFor } from "../lib/clock.ts"
 import { keepOutOfGit } from "../lib/repository.ts"
+import { formatInteger } from "../lib/text.ts"
 import { type Answer, toldStatus } from "../present/notification.ts"
 import { notificationID } from "./mailbox/sender.ts"
 import type { Services } from "./services.ts"
@@ -155,6 +156,9 @@ function endIn(task: Task, { parts, createdAt: at }: Message): Ending | undefine
 
 const GONE = "The messages that showed its end were replaced. Its notification says how it ended."
 
+/** Most bytes read of a group's rows: anybody may write to their file, and reading takes OpenCode's one thread. */
+const MOST_ROW_BYTES = 200_000_000
+
 /** Folder for results of tasks, in the main checkout. */
 const resultsFolder = (project: string): string => join(project, ".opencode", "superagents")
 
@@ -208,9 +212,13 @@ export class ResultFolder implements ResultFiles {
     return appendPlain(file, `\n${lines}`)
   }
 
-  /** Returns "" for a missing file, or for something else in its place. Throws any other error. */
+  /** Returns "" for a missing file, or for something else in its place. Throws for a file that cannot be read. */
   read(file: string): Promise<string> {
-    return readPlain(file).catch((error: NodeJS.ErrnoException) => {
+    const tooLong = (bytes: number) =>
+      new CallError(
+        `The rows in ${file} cannot be read: it has ${formatInteger(bytes)} bytes; at most ${formatInteger(MOST_ROW_BYTES)} are read.`,
+      )
+    return readPlain(file, MOST_ROW_BYTES, tooLong).catch((error: NodeJS.ErrnoException) => {
       if (error instanceof NoFile || error.code === "ENOENT" || error.code === "ELOOP") return ""
       throw error
     })

@@ -205,11 +205,18 @@ export const itemsWork: GroupWork<ItemsPlan> = {
     const { plan, files, memory } = group
     const members = group.members().map(({ task }) => task)
     const rows = await finalRows(group, members)
-    await writeRows(files, plan.file, rows)
+    const isWritten = await writeRows(files, plan.file, rows).then(
+      () => true,
+      (error) => {
+        group.warn("the rows could not be written", error)
+        return false
+      },
+    )
     memory.groupState = undefined
     const { cost, atLeast } = members.map(wholeUsage).reduce(addUsage, NO_USAGE)
     const unmerged = members.filter((member) => member.status === "completed" && isUnmerged(member)).length
-    return { found: { group: { ...itemsResult(plan, rows, cost, unmerged), ...(atLeast && { atLeast }) } } }
+    const more = { ...(atLeast && { atLeast }), ...(!isWritten && { unwritten: true }) }
+    return { found: { group: { ...itemsResult(plan, rows, cost, unmerged), ...more } } }
   },
   async rows({ file }, files) {
     const rows = await readRows(files, file)
@@ -220,11 +227,15 @@ export const itemsWork: GroupWork<ItemsPlan> = {
   },
 }
 
-/** One row for each item, in order, even if the ledger is damaged. The record of an item's member counts more. */
+/** One row for each item, in order, even if the ledger is damaged or cannot be read. The record of an item's member counts more. */
 async function finalRows(group: ItemsAtWork, members: readonly Task[]): Promise<readonly ItemRow[]> {
   const { plan, files } = group
   const state = stateOf(group)
-  const known = new Map((await readRows(files, plan.file)).map((row) => [row.index, row]))
+  const written = await readRows(files, plan.file).catch((error) => {
+    group.warn("the rows could not be read", error)
+    return []
+  })
+  const known = new Map(written.map((row) => [row.index, row]))
   const latest = new Map(members.map((member) => [member.member?.nth, member]))
   return Promise.all(
     Array.from({ length: plan.total }, async (_none, index): Promise<ItemRow> => {

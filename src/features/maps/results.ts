@@ -30,6 +30,8 @@ export const resultSchema = (z: Zod) =>
     /** Items that completed in places of their own, and whose changes are not merged. */
     unmerged: z.number().optional(),
     file: z.string(),
+    /** True where the ledger could not be written at the end. */
+    unwritten: z.boolean().optional(),
     /** Failed items by reason, most frequent first. */
     groups: z.array(z.object({ why: z.string(), count: z.number(), first: z.array(z.number()) })),
   })
@@ -85,7 +87,7 @@ export function itemsResult(
 
 /** Counts, cost, reasons of failures, path of the rows. */
 export function itemLines(result: ItemsResult): readonly string[] {
-  const { file, cost, atLeast, groups, valid, failed, notBegun, total } = result
+  const { file, unwritten, cost, atLeast, groups, valid, failed, notBegun, total } = result
   const listedCount = groups.reduce((sum, group) => sum + group.count, 0)
   return [
     `Items: ${formatInteger(valid)} valid, ${formatInteger(failed)} failed, 0 running, ${formatInteger(notBegun)} not begun, of ${formatInteger(total)}. ${atLeast ? "At least " : ""}${dollars(cost)} in all.`,
@@ -94,7 +96,9 @@ export function itemLines(result: ItemsResult): readonly string[] {
       return `- ${formatInteger(many)} failed (item ${listed(numbers, MOST_INDICES, many - first.length)}): ${why}`
     }),
     ...(failed > listedCount ? [`- ${formatInteger(failed - listedCount)} failed for other reasons`] : []),
-    `Rows, one per item, of which the first has index 0: ${file}`,
+    unwritten
+      ? `The rows could not be written to ${file}: each answer is in the session of its item.`
+      : `Rows, one per item, of which the first has index 0: ${file}`,
   ]
 }
 

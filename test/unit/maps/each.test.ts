@@ -1,11 +1,11 @@
 import { execFileSync } from "node:child_process"
-import { appendFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { appendFileSync, mkdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { encode } from "gpt-tokenizer/encoding/o200k_base"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { OpencodeError } from "../../../src/core/ports.ts"
 import type { Task } from "../../../src/core/task.ts"
-import type { ItemRow, ItemsPlan, ItemsResult } from "../../../src/features/maps/results.ts"
+import { type ItemRow, type ItemsPlan, type ItemsResult, itemLines } from "../../../src/features/maps/results.ts"
 import { stateText } from "../../../src/features/terminal/view-model.ts"
 import { agentRow } from "../../../src/features/web/rows.ts"
 import { renderList } from "../../../src/present/list.ts"
@@ -548,6 +548,42 @@ describe("a map after a crash", () => {
     const task = await rig.endedBeside(id)
     expect(sumsUp(task)).toMatchObject({ valid: 4 })
     expect(rowsOf(task).map(({ value }) => value)).toEqual(numbers(4).map((n) => ({ n })))
+  })
+
+  test("a map whose ledger is too long to be read counts its items all the same", async () => {
+    let file = ""
+    agents((item) => {
+      // A file with holes takes no room.
+      if (item === "1") truncateSync(file, 3_000_000_000)
+      return `{"n": ${item}}`
+    })
+    const { id } = await rig.launch(request({ each: numbers(4), schema: SCHEMA }))
+    file = fileOf(rig.task(id))
+    const task = await rig.endedBeside(id)
+    expect(sumsUp(task)).toMatchObject({ valid: 4 })
+    expect(rowsOf(task).map(({ value }) => value)).toEqual(numbers(4).map((n) => ({ n })))
+    truncateSync(file, 3_000_000_000)
+    await expect(rig.manager.output(id, rig.caller)).rejects.toThrow(
+      /^The rows in .*jsonl cannot be read: it has 3,000,000,000 bytes; at most 200,000,000 are read\.$/,
+    )
+  })
+
+  test("a map whose ledger cannot be written counts its items all the same", async () => {
+    let file = ""
+    agents((item) => {
+      if (item === "1") {
+        rmSync(file)
+        mkdirSync(join(file, "not empty"), { recursive: true })
+      }
+      return `{"n": ${item}}`
+    })
+    const { id } = await rig.launch(request({ each: numbers(4), schema: SCHEMA }))
+    file = fileOf(rig.task(id))
+    const task = await rig.endedBeside(id)
+    expect(itemLines(sumsUp(task))).toEqual([
+      "Items: 4 valid, 0 failed, 0 running, 0 not begun, of 4. $0.0040 in all.",
+      `The rows could not be written to ${file}: each answer is in the session of its item.`,
+    ])
   })
 
   test.each<[string, (real: string) => object]>([
