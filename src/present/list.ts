@@ -16,7 +16,16 @@ import {
 } from "../core/task.ts"
 import { duration, spentOf } from "../lib/format.ts"
 import { count, inTagsWithID, oneLine } from "../lib/text.ts"
-import { MOST_ANSWER_BYTES, markedID, mergeLines, statusOf, stillRunning, withinBytes } from "./output.ts"
+import {
+  firstLines,
+  MOST_ANSWER_BYTES,
+  MOST_ANSWER_LINES,
+  markedID,
+  mergeLines,
+  statusOf,
+  stillRunning,
+  withinBytes,
+} from "./output.ts"
 import { noText, summaryOf, workSummary } from "./summary.ts"
 import type { Cleared, Report, TaskView } from "./view.ts"
 import { usageText } from "./words.ts"
@@ -157,6 +166,8 @@ function row(view: TaskView): string {
 
 /** Smallest share of one task. */
 const LEAST_SHARE_BYTES = 400
+/** Lines of one task around its answer. */
+const FRAME_LINES = 5
 
 const TOLD = "You will be told when each ends. Do not ask again until then."
 
@@ -165,13 +176,13 @@ const TOLD = "You will be told when each ends. Do not ask again until then."
  * space.
  */
 export function renderOutputs(reports: readonly Report[]): ToolResult {
-  const heads = reports.map(headOf)
-  const facts = heads.reduce((sum, lines) => sum + Buffer.byteLength(lines.join("\n")), 0)
-  const share = Math.max(
-    LEAST_SHARE_BYTES,
-    Math.floor((MOST_ANSWER_BYTES - facts) / reports.length) - LEAST_SHARE_BYTES,
-  )
-  const parts = reports.map((report, nth) => [...(heads[nth] ?? []), ...answerOf(report, share)].join("\n"))
+  const heads = reports.map((report) => headOf(report).join("\n"))
+  const facts = heads.join("\n")
+  const shareOf = (most: number) => Math.floor(most / reports.length)
+  const bytes = shareOf(MOST_ANSWER_BYTES - Buffer.byteLength(facts)) - LEAST_SHARE_BYTES
+  const lines = shareOf(MOST_ANSWER_LINES - facts.split("\n").length) - FRAME_LINES
+  const share = { bytes: Math.max(LEAST_SHARE_BYTES, bytes), lines: Math.max(1, lines) }
+  const parts = reports.map((report, nth) => [heads[nth], ...answerOf(report, share)].join("\n"))
   const running = reports.filter(({ answer }) => answer === undefined).length
   return {
     title: titleOf(reports.map(({ view }) => view)),
@@ -187,14 +198,14 @@ function headOf({ view, may }: Report): string[] {
   ]
 }
 
-function answerOf({ view, answer, gone, waited }: Report, share: number): string[] {
+function answerOf({ view, answer, gone, waited }: Report, share: { bytes: number; lines: number }): string[] {
   const { task, asks } = view
   if (answer === undefined) {
     const open = asks.length > 0 ? " It waits for an answer from the user." : ""
     return [`${stillRunning(waited)}${open}`]
   }
   if (answer === "") return [noText(task, gone)]
-  const shown = withinBytes(answer, share)
+  const shown = firstLines(withinBytes(answer, share.bytes), share.lines)
   const rest = `The answer goes on: superagents_output(task_id="${task.id}", offset=${shown.length}).`
   return [inTagsWithID("task_output", task.id, shown), ...(shown.length < answer.length ? [rest] : [])]
 }

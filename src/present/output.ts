@@ -17,13 +17,14 @@ import { attemptText, ENDS, endOf, FETCHING_WORK, isInQueue, phaseText, usageTex
  * how to read on.
  */
 export const MOST_ANSWER_CHARS = 32_000
-const MOST_ANSWER_LINES = 1900
+export const MOST_ANSWER_LINES = 1900
 export const MOST_ANSWER_BYTES = 46_000
 /** Bytes that are always left for the answer. */
 const LEAST_ANSWER_BYTES = 4000
 const LATEST_TEXT_CHARS = 1000
-/** Most bytes of a diff, about three hundred lines of code. The rest of a tool result is for the answer. */
+/** Most bytes of a diff, about three hundred lines of code, and most lines. The rest of a tool result is for the answer. */
 const MOST_DIFF_BYTES = 24_000
+const MOST_DIFF_LINES = 600
 const MOST_NAME_CHARS = 60
 
 export const TOLD = "You will be told when it ends."
@@ -244,8 +245,9 @@ function proofLines({ id, outcome }: Task): string[] {
 }
 
 function diffLines({ id }: Task, { diff, cut, command }: ShownDiff): string[] {
-  const fitting = withinBytes(diff, MOST_DIFF_BYTES)
-  const shown = fitting.length === diff.length ? diff : fitting.slice(0, fitting.lastIndexOf("\n"))
+  const bytes = withinBytes(diff, MOST_DIFF_BYTES)
+  const whole = bytes.length === diff.length ? diff : bytes.slice(0, bytes.lastIndexOf("\n"))
+  const shown = firstLines(whole, MOST_DIFF_LINES)
   if (!cut && shown.length === diff.length) return [`Its changes (\`${command}\`):`, inTagsWithID("changes", id, shown)]
   const lines = count(shown.split("\n").length, "line")
   return [`The first ${lines} of its changes (all of them: \`${command}\`):`, inTagsWithID("changes", id, shown)]
@@ -255,9 +257,11 @@ function diffLines({ id }: Task, { diff, cut, command }: ShownDiff): string[] {
 function slice(answer: string, offset: number, before: string): string {
   const rest = answer.slice(offset)
   const room = Math.max(LEAST_ANSWER_BYTES, MOST_ANSWER_BYTES - Buffer.byteLength(before))
-  const lines = withinBytes(head(rest, MOST_ANSWER_CHARS), room).split("\n")
-  return lines.slice(0, MOST_ANSWER_LINES - before.split("\n").length).join("\n")
+  const fitting = withinBytes(head(rest, MOST_ANSWER_CHARS), room)
+  return firstLines(fitting, MOST_ANSWER_LINES - before.split("\n").length)
 }
+
+export const firstLines = (text: string, most: number): string => text.split("\n").slice(0, most).join("\n")
 
 /** Cuts a text to `most` bytes. Characters of other scripts than Latin take several bytes. */
 export function withinBytes(text: string, most: number): string {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { NO_FIGURES, type Task } from "../../src/core/task.ts"
 import { renderLaunch, renderResume, renderTold } from "../../src/present/launch.ts"
+import { renderOutputs } from "../../src/present/list.ts"
 import { MOST_ANSWER_CHARS, renderMerge, renderOutput } from "../../src/present/output.ts"
 import type { TaskView } from "../../src/present/view.ts"
 import { askOf, outcomeOf, taskOf } from "../support/tasks.ts"
@@ -488,6 +489,25 @@ describe("a long answer", () => {
     expect(next).toBe(wrappedIn(text).length)
     expect(next).toBeGreaterThan(5000)
     expect(wrappedIn(output(view, answer, next))).toBe(answer.slice(next))
+  })
+
+  test("an answer after a diff of very many short lines is shown, within OpenCode's limit of lines", () => {
+    const work = { files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] }
+    const shown = { diff: "+\n".repeat(9000), cut: false, command: "git diff" }
+    const view = endedView({ outcome: outcomeOf({ work }) })
+    const text = renderOutput({ view, answer: "a\n".repeat(3000), firstLook: true, shown }, 0).output
+    expect(text.split("\n").length).toBeLessThan(2000)
+    expect(text).toContain("The first 600 lines of its changes (all of them: `git diff`):")
+    expect(Number(/read on with offset=(\d+)\.$/.exec(text)?.[1])).toBeGreaterThan(1000)
+  })
+
+  test("the answers of a batch stay within OpenCode's limit of lines", () => {
+    const answer = "a\n".repeat(1000)
+    const reports = Array.from({ length: 4 }, () => ({ view: endedView(), answer, firstLook: true }))
+    const text = renderOutputs(reports).output
+    expect(text.split("\n").length).toBeLessThan(2000)
+    const ends = [...text.matchAll(/The answer goes on: superagents_output\(task_id="bg_aaaaaaaa", offset=(\d+)\)/g)]
+    expect(ends.map(([, end]) => Number(end))).toEqual(Array(4).fill(expect.closeTo(930, -2)))
   })
 
   test("a long answer has a minimum of room, however long the text before it is", () => {
