@@ -276,20 +276,29 @@ function cutResults(message: HistoryMessage, most: number): HistoryMessage {
   return { ...message, parts }
 }
 
-const NOTE = /\n\[Cut: (\d+) characters originally, the first (\d+) kept\.\]$/
+const NOTE = /\n\[Cut: (\d{1,15}) characters originally, the first (\d{1,15}) kept\.\]$/
+
+/** Lengths of a text before the plugin first cut it, and now. A note is believed only where both can be right. */
+function lengthsOf(text: string): { readonly original: number; readonly kept: number } {
+  const found = NOTE.exec(text)
+  const [original, kept] = (found ?? []).slice(1).map(Number)
+  return found && original !== undefined && kept === found.index && original > kept
+    ? { original, kept }
+    : { original: text.length, kept: text.length }
+}
 
 /** Length of a text before the plugin first cut it. */
-export const originalLength = (text: string): number => Number(NOTE.exec(text)?.[1] ?? text.length)
+export const originalLength = (text: string): number => lengthsOf(text).original
 
 /** Length of the original text that is left. */
-const keptLength = (text: string): number => Number(NOTE.exec(text)?.[2] ?? text.length)
+const keptLength = (text: string): number => lengthsOf(text).kept
 
 /** Beginning of a text and a note of its original length, together at most `most` characters if possible. */
 export function cutText(text: string, most: number): string {
   if (text.length <= most) return text
-  const original = originalLength(text)
+  const { original, kept } = lengthsOf(text)
   const room = Math.max(0, most - note(original, text.length).length)
-  const beginning = head(text.replace(NOTE, ""), room)
+  const beginning = head(text.slice(0, kept), room)
   return beginning + note(original, beginning.length)
 }
 

@@ -54,6 +54,15 @@ describe("tool results", () => {
     expect([originalLength(once), originalLength(twice), originalLength("short")]).toEqual([9000, 9000, 5])
   })
 
+  test.each([
+    `${"9".repeat(400)} characters originally, the first 3 kept`,
+    "7 characters originally, the first 3000 kept",
+  ])("a note that a text itself pretends to have is not believed: %#", (note) => {
+    const text = `${"y".repeat(3000)}\n[Cut: ${note}.]`
+    expect(originalLength(text)).toBe(text.length)
+    expect(cutText(text, 300)).toContain(`\n[Cut: ${text.length} characters originally, `)
+  })
+
   test("a tool result is never cut in the middle of a character", () => {
     for (const most of [200, 201, 202, 203])
       expect(cutText("😀".repeat(500), most)).not.toMatch(/[\ud800-\udbff](?![\udc00-\udfff])/)
