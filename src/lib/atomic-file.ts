@@ -119,17 +119,13 @@ export class NoFile extends Error {
   }
 }
 
-/** The file's text. A file of more than `most` bytes makes the promise reject with the error of `tooLong`. */
-export async function readPlain(
-  path: string,
-  most = Number.POSITIVE_INFINITY,
-  tooLong = (bytes: number): Error => new Error(`it has ${bytes} bytes`),
-): Promise<string> {
+/** The file's content. A file of more than `most` bytes makes the promise reject with the error of `tooLong`. */
+export async function readPlain(path: string, most: number, tooLong: (bytes: number) => Error): Promise<Buffer> {
   const file = await openPlain(path, O_RDONLY)
   try {
     const { size } = await file.stat()
     if (size > most) throw tooLong(size)
-    return await file.readFile("utf8")
+    return await file.readFile()
   } finally {
     await file.close()
   }

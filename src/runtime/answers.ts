@@ -213,14 +213,17 @@ export class ResultFolder implements ResultFiles {
   }
 
   /** Returns "" for a missing file, or for something else in its place. Throws for a file that cannot be read. */
-  read(file: string): Promise<string> {
+  async read(file: string): Promise<string> {
     const tooLong = (bytes: number) =>
       new CallError(
         `The rows in ${file} cannot be read: it has ${formatInteger(bytes)} bytes; at most ${formatInteger(MOST_ROW_BYTES)} are read.`,
       )
-    return readPlain(file, MOST_ROW_BYTES, tooLong).catch((error: NodeJS.ErrnoException) => {
-      if (error instanceof NoFile || error.code === "ENOENT" || error.code === "ELOOP") return ""
+    try {
+      return (await readPlain(file, MOST_ROW_BYTES, tooLong)).toString("utf8")
+    } catch (error) {
+      if (error instanceof NoFile || ["ENOENT", "ELOOP"].includes((error as NodeJS.ErrnoException).code ?? ""))
+        return ""
       throw error
-    })
+    }
   }
 }

@@ -31,10 +31,9 @@ export async function itemsGiven(
   { folder, most, prompt }: { readonly folder: string; readonly most: number; readonly prompt: string },
   mayRead: MayRead,
 ): Promise<readonly unknown[]> {
-  const items = typeof given === "string" ? await inFile(given, folder, mayRead) : given
+  const items = typeof given === "string" ? await inFile(given, { folder, most }, mayRead) : given
   if (items.length === 0) throw refused("there are no items.")
-  if (items.length > most)
-    throw refused(`${count(items.length, "item")}, and the option each.most allows ${most}. Give fewer at once.`)
+  refuseTooMany(items, most)
   const fields = fieldsIn(prompt)
   if (fields.length === 0)
     throw new CallError(
@@ -47,12 +46,26 @@ export async function itemsGiven(
   return items
 }
 
-async function inFile(name: string, folder: string, mayRead: MayRead): Promise<readonly unknown[]> {
+function refuseTooMany(items: readonly unknown[], most: number): void {
+  if (items.length > most)
+    throw refused(`${count(items.length, "item")}, and the option each.most allows ${most}. Give fewer at once.`)
+}
+
+async function inFile(
+  name: string,
+  { folder, most }: { readonly folder: string; readonly most: number },
+  mayRead: MayRead,
+): Promise<readonly unknown[]> {
   const shown = oneLine(name)
   const text = await textInFile(name, folder, mayRead, refused)
-  const lines = text.split(/\r?\n/).filter((line) => line.trim() !== "")
-  if (name.endsWith(".jsonl")) return lines.map((line, at) => jsonIn(line, `line ${at + 1} of ${shown}`, refused))
-  if (!name.endsWith(".json")) return lines
+  if (!name.endsWith(".json")) {
+    const all = text.split(/\r?\n/).map((line, at) => ({ line, where: at + 1 }))
+    const lines = all.filter(({ line }) => line.trim() !== "")
+    // Millions of lines would take seconds to parse.
+    refuseTooMany(lines, most)
+    const isJson = name.endsWith(".jsonl")
+    return lines.map(({ line, where }) => (isJson ? jsonIn(line, `line ${where} of ${shown}`, refused) : line))
+  }
   const items = jsonIn(text, shown, refused)
   if (!Array.isArray(items)) throw refused(`${shown} holds no array.`)
   return items

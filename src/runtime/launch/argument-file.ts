@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer"
 import { realpath } from "node:fs/promises"
 import { resolve, sep } from "node:path"
 import { CallError, messageOf } from "../../core/errors.ts"
@@ -31,7 +32,10 @@ export async function textInFile(
   const tooLong = (bytes: number) =>
     refused(`${shown} has ${formatInteger(bytes)} bytes; at most ${formatInteger(most)} are read.`)
   try {
-    return (await readPlain(file, most, tooLong)).replace(/^\uFEFF/, "")
+    const bytes = await readPlain(file, most, tooLong)
+    // Any other encoding, or a binary file, would be read as other names than it holds.
+    if (!isUtf8(bytes) || bytes.includes(0)) throw refused(`${shown} is no text in UTF-8.`)
+    return bytes.toString("utf8").replace(/^\uFEFF/, "")
   } catch (error) {
     if (error instanceof CallError) throw error
     if (error instanceof NoFile) throw refused(`${shown} is no file.`)

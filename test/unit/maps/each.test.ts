@@ -652,7 +652,7 @@ describe("a map after a crash", () => {
 
 describe("a map's items", () => {
   const launch = (more: object) => rig.launch(request(more) as Partial<LaunchRequest>)
-  const files = (name: string, text: string) => {
+  const files = (name: string, text: string | Uint8Array) => {
     mkdirSync(rig.project, { recursive: true })
     writeFileSync(join(rig.project, name), text)
     rig.opencode.folderOf = () => rig.project
@@ -678,7 +678,8 @@ describe("a map's items", () => {
     ["a.jsonl", '1\n\n{"x": 3}\n', [1, { x: 3 }]],
     ["a.txt", "one\n\n two \r\n", ["one", " two "]],
     ["bad.json", "[1,", /bad\.json is no JSON/],
-    ["bad.jsonl", "1\nno\n", /line 2 of bad\.jsonl is no JSON/],
+    ["bad.jsonl", "1\n\nno\n", /line 3 of bad\.jsonl is no JSON/],
+    ["long.jsonl", `${"1\n".repeat(1001)}no`, /1,002 items, and the option each\.most allows 1000/],
     ["object.json", "{}", /object\.json holds no array/],
   ])("a map's items may come from a project file that the caller may read: %s", async (name, text, expected) => {
     files(name, text)
@@ -693,6 +694,16 @@ describe("a map's items", () => {
     expect(asked).toEqual([{ kind: "read", file: name }])
     const no = { ...caller, permit: () => Promise.reject(new Error("No.")) }
     await expect(rig.manager.launch(given, no)).rejects.toThrow(`Reading ${name} was not allowed: No.`)
+  })
+
+  test.each<[string, Uint8Array]>([
+    ["of UTF-16, as PowerShell writes it", Buffer.from("\uFEFFa.ts\r\nb.ts\r\n", "utf16le")],
+    ["of UTF-16 without a mark", Buffer.from("a.ts\nb.ts\n", "utf16le")],
+    ["of Latin-1", Buffer.from("größe.ts\n", "latin1")],
+    ["that is no text", Uint8Array.from([0x41, 0, 0x42])],
+  ])("a map does not read a file %s", async (_what, bytes) => {
+    files("a.txt", bytes)
+    await expect(launch({ each: "a.txt" })).rejects.toThrow("a.txt is no text in UTF-8. Nothing was launched.")
   })
 
   test("a map reads its items only from a regular file, so a pipe cannot block it", async () => {
