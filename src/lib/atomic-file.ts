@@ -76,10 +76,24 @@ export async function replaceFile(
   content: string | AsyncIterable<Uint8Array>,
   options?: WriteOptions,
 ): Promise<void> {
-  await rename(await writeDraft(path, content, options), path)
+  const aside = await writeDraft(path, content, options)
+  try {
+    await rename(aside, path)
+  } catch (error) {
+    await rm(aside, { force: true })
+    throw error
+  }
 }
 
-export const replaceFileSync = (path: string, text: string): void => renameSync(draftSync(path, text), path)
+export function replaceFileSync(path: string, text: string): void {
+  const aside = draftSync(path, text)
+  try {
+    renameSync(aside, path)
+  } catch (error) {
+    rmSync(aside, { force: true })
+    throw error
+  }
+}
 
 /**
  * Creates the file; if several processes do this at once, the first wins. A file that is not `isUsable` is replaced.

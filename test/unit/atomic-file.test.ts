@@ -1,4 +1,4 @@
-import { lstatSync, mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
+import { lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { describe, expect, it } from "vitest"
@@ -20,6 +20,16 @@ describe("an atomically written file", () => {
     expect(lstatSync(file).mode & 0o777).toBe(0o600)
     expect(readFileSync(file, "utf8")).toBe("ours")
     expect(readFileSync(elsewhere, "utf8")).toBe("the user's own")
+    expect(readdirSync(join(file, ".."))).toEqual(["file.json"])
+  })
+
+  it.each([
+    ["replace", replaceFile],
+    ["replaceSync", async (file: string, text: string) => replaceFileSync(file, text)],
+  ])("a file that %s cannot put in the place of a folder leaves no draft behind", async (_, write) => {
+    const file = newFile()
+    mkdirSync(join(file, "not empty"), { recursive: true })
+    await expect(write(file, "ours")).rejects.toThrow(/directory/)
     expect(readdirSync(join(file, ".."))).toEqual(["file.json"])
   })
 
