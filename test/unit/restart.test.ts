@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { LEASE_MS, OpencodeError } from "../../src/core/ports.ts"
+import type { ForkApi } from "../../src/features/forks/ports.ts"
 import { FakeApi } from "../support/fake-api.ts"
 import { Rig, running } from "../support/rig.ts"
 
@@ -155,6 +156,31 @@ describe("a crash and a restart", () => {
     })
     expect(rig.opencode.stored(queued.sessionID).messages).toEqual([])
     expect(rig.notices()).toHaveLength(2)
+  })
+
+  test("after a crash while a fork was probed, the probe's session is that of an interrupted task", async () => {
+    const rig = new Rig()
+    const probe: string[] = []
+    const beginsAlike: ForkApi["beginsAlike"] = async ({ draft, ...session }) => {
+      const sessionID = await rig.opencode.createSession(session, draft)
+      probe.push(sessionID)
+      const messageID = `msg_${"f".repeat(12)}x`
+      const parts = [{ text: "Nothing is asked." }]
+      await rig.opencode.prompt({ sessionID, messageID, agent: "build", noReply: true, parts })
+      return new Promise(() => {})
+    }
+    Object.assign(rig.forks, { beginsAlike })
+    void rig.launch({ fork: "whole", agent: undefined })
+    await rig.settle()
+    rig.restart()
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    const [view, ...others] = rig.manager.list(rig.parent)
+    expect(others).toEqual([])
+    const { sessionID, outcome } = await rig.ended(view?.task.id ?? "")
+    expect([sessionID]).toEqual(probe)
+    expect(outcome?.reason?.text).toMatch(/^OpenCode stopped or was restarted before it began: /)
+    expect(rig.notices()).toHaveLength(1)
   })
 
   test("after a crash, a task that had ended without a notification is reported", async () => {

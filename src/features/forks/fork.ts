@@ -128,11 +128,12 @@ async function inheritance({ forks, models, isThread }: ForkPorts, request: Fork
  */
 async function beginsDifferently(
   forks: ForkApi,
-  { draft: { parentID, agent, model }, title }: ForkRequest,
+  { draft, title }: ForkRequest,
   { rules, briefed }: WholeRequest,
   history: WeighedMessages,
 ): Promise<string | undefined> {
-  const isAlike = await forks.beginsAlike?.({ parentID, title, agent, model, rules }, history, briefed)
+  const { parentID, agent, model } = draft
+  const isAlike = await forks.beginsAlike?.({ parentID, title, agent, model, rules, draft }, history, briefed)
   return isAlike === false ? DIFFERS : undefined
 }
 

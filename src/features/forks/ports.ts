@@ -67,11 +67,10 @@ export type HistoryMessage = {
 export type WeighedMessages = { readonly messages: readonly HistoryMessage[]; readonly tokens: number }
 
 /** `messages`: content of the fork; tool results and texts may be shortened. */
-export type NewFork = NewSession &
-  WeighedMessages & {
-    /** The task, which is stored as the session's record. */
-    readonly draft: TaskDraft
-  }
+export type NewFork = TaskSession & WeighedMessages
+
+/** A session of a task, which is stored as the session's record. */
+export type TaskSession = NewSession & { readonly draft: TaskDraft }
 
 /** Calls of OpenCode that only forks need. Methods reject with `OpencodeError` only. */
 export interface ForkApi {
@@ -85,7 +84,7 @@ export interface ForkApi {
    * make; undefined where not known. No model gets a request. `briefed`: the new session gets the briefing of fresh
    * agents.
    */
-  beginsAlike?(session: NewSession, history: WeighedMessages, briefed: boolean): Promise<boolean | undefined>
+  beginsAlike?(session: TaskSession, history: WeighedMessages, briefed: boolean): Promise<boolean | undefined>
   /**
    * Creates a session with exactly these messages, this record and these rules, and without cost; returns its id. If
    * creation fails, the partial session is deleted before the promise rejects.

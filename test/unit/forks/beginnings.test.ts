@@ -1,6 +1,8 @@
 import type { Part } from "@opencode-ai/sdk/v2/types"
 import { expect, test } from "vitest"
+import type { TaskDraft } from "../../../src/core/task.ts"
 import { RequestPrefixes, shapeOf, shareMessages } from "../../../src/features/forks/opencode/beginnings.ts"
+import { type ForkParts, OpencodeForks } from "../../../src/features/forks/opencode/forks.ts"
 import type { RequestMessages } from "../../../src/opencode/request.ts"
 
 const part = (given: object): Part => ({ id: "prt_1", sessionID: "s", messageID: "m", ...given }) as Part
@@ -70,4 +72,35 @@ test("a probe reports how its request would begin, and the request is never sent
   prefixes.forget("ses_p")
   expect(found).toEqual({ system: "s", shapes: new Map([["m0", "1"]]) })
   expect([isSent, prefixes.isBriefed("ses_p")]).toEqual([false, false])
+})
+
+test("a probe's session holds the record of its task, by which a restart finds it", async () => {
+  const prefixes = new RequestPrefixes()
+  const build = async (sessionID: string) => {
+    prefixes.making(sessionID, { system: ["one"] })
+    await prefixes.sending(sessionID, "build")
+  }
+  await build("ses_parent")
+  const records: unknown[] = []
+  const sessions = {
+    createSession: async (_session: unknown, record: unknown) => {
+      records.push(record)
+      return "ses_probe"
+    },
+    deleteSession: async () => {},
+  }
+  const client = {
+    session: {
+      create: async () => ({ data: { id: "ses_probe" } }),
+      promptAsync: async ({ sessionID }: { sessionID: string }) => {
+        void build(sessionID)
+        return { data: {} }
+      },
+    },
+  }
+  const forks = new OpencodeForks({ client, sessions, prefixes } as unknown as ForkParts)
+  const draft = { id: "bg_abcdefgh", parentID: "ses_parent" } as TaskDraft
+  const session = { parentID: "ses_parent", title: "t", agent: "build", rules: [], draft }
+  expect(await forks.beginsAlike(session, { messages: [], tokens: 0 }, false)).toBe(true)
+  expect(records).toEqual([draft])
 })

@@ -1,12 +1,12 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Runtime } from "../../../core/feature.ts"
-import { type ModelFacts, type NewSession, type OpencodeApi, OpencodeError } from "../../../core/ports.ts"
+import { type ModelFacts, type OpencodeApi, OpencodeError } from "../../../core/ports.ts"
 import { addBounded } from "../../../lib/cache.ts"
 import { call } from "../../../opencode/client.ts"
 import { LAUNCHING_TOOL } from "../../../opencode/convert.ts"
 import { type StoredMessage, storedMessages } from "../../../opencode/messages.ts"
 import { leaveOutStale } from "../../../opencode/request.ts"
-import type { ForkApi, HistoryMessage, NewFork, WeighedMessages } from "../ports.ts"
+import type { ForkApi, HistoryMessage, NewFork, TaskSession, WeighedMessages } from "../ports.ts"
 import { type RequestPrefix, type RequestPrefixes, shapeOf, shareMessages } from "./beginnings.ts"
 import { rewriteCopy } from "./copy.ts"
 import { type DefaultTools, history } from "./history.ts"
@@ -60,7 +60,7 @@ export class OpencodeForks implements ForkApi {
     return history(await this.#before(sessionID, messageID), this.#usual)
   }
 
-  async beginsAlike(session: NewSession, history: WeighedMessages, briefed: boolean): Promise<boolean | undefined> {
+  async beginsAlike(session: TaskSession, history: WeighedMessages, briefed: boolean): Promise<boolean | undefined> {
     const { parentID } = session
     const sent = this.#prefixes?.of(parentID)
     if (sent === undefined) return undefined
@@ -82,16 +82,16 @@ export class OpencodeForks implements ForkApi {
 
   /**
    * Creates a session, lets it build a request that is aborted before it is sent, and returns the beginning of this
-   * request. `history`: the parent's messages, given only where other plugins rewrite them.
+   * request. A restart finds a session that a crash leaves behind by its record, like that of a fork half made.
+   * `history`: the parent's messages, given only where other plugins rewrite them.
    */
   async #probe(
-    { parentID, title, agent, model, rules }: NewSession,
+    { draft, ...session }: TaskSession,
     briefed: boolean,
     history: WeighedMessages | undefined,
   ): Promise<RequestPrefix | undefined> {
-    const named = model && { providerID: model.provider, id: model.id, variant: model.variant }
-    const made = { parentID, title, agent, model: named, permission: [...rules] }
-    const { id: sessionID } = await call("create a session", this.#client.session.create(made))
+    const { agent, model } = session
+    const sessionID = await this.#sessions.createSession(session, draft)
     const asked = model && { providerID: model.provider, modelID: model.id }
     const prompt = { sessionID, agent, model: asked, variant: model?.variant, parts: [PROBE] }
     try {
