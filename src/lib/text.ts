@@ -73,7 +73,10 @@ export const inTagsWithID = (tag: string, id: string, text: string): string => e
 export const inTags = (tag: string, text: string): string => enclosed(tag, "", text)
 
 const enclosed = (tag: string, attributes: string, text: string): string =>
-  `<${tag}${attributes}>\n${escapeForTag(tag, marked(text))}\n</${tag}>`
+  `<${tag}${attributes}>\n${between(tag, text)}\n</${tag}>`
+
+/** Untrusted text as it stands between such tags, with marks before what imitates the plugin or OpenCode. */
+export const between = (tag: string, text: string): string => escapeForTag(tag, marked(text))
 
 /** Makes untrusted text safe to stand between tags of this name. */
 export const escapeForTag = (tag: string, text: string): string => text.replaceAll(tagStart(tag), "&lt;")

@@ -18,13 +18,13 @@ import { duration, spentOf } from "../lib/format.ts"
 import { count, inTagsWithID, oneLine } from "../lib/text.ts"
 import {
   firstLines,
+  fitting,
   MOST_ANSWER_BYTES,
   MOST_ANSWER_LINES,
   markedID,
   mergeLines,
   statusOf,
   stillRunning,
-  withinBytes,
 } from "./output.ts"
 import { noText, summaryOf, workSummary } from "./summary.ts"
 import type { Cleared, Report, TaskView } from "./view.ts"
@@ -205,7 +205,7 @@ function answerOf({ view, answer, gone, waited }: Report, share: { bytes: number
     return [`${stillRunning(waited)}${open}`]
   }
   if (answer === "") return [noText(task, gone)]
-  const shown = firstLines(withinBytes(answer, share.bytes), share.lines)
+  const shown = firstLines(fitting("task_output", answer, share.bytes), share.lines)
   const rest = `The answer goes on: superagents_output(task_id="${task.id}", offset=${shown.length}).`
   return [inTagsWithID("task_output", task.id, shown), ...(shown.length < answer.length ? [rest] : [])]
 }

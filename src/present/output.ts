@@ -7,7 +7,7 @@ import type { ToolResult } from "../core/ports.ts"
 import { receiptLines } from "../core/receipt.ts"
 import { billedTokens, elapsed, endedUnanswered, isActive, isUnmerged, nameOf, type Task } from "../core/task.ts"
 import { ago, duration, formatTime } from "../lib/format.ts"
-import { capital, count, formatInteger, head, inTagsWithID, oneLine, tail } from "../lib/text.ts"
+import { between, capital, count, formatInteger, head, inTagsWithID, oneLine, tail } from "../lib/text.ts"
 import { modelLine, noText, summaryOf, workSummary } from "./summary.ts"
 import { groupText, type Report, type ShownDiff, type TaskView } from "./view.ts"
 import { attemptText, ENDS, endOf, FETCHING_WORK, isInQueue, phaseText, usageText } from "./words.ts"
@@ -245,8 +245,8 @@ function proofLines({ id, outcome }: Task): string[] {
 }
 
 function diffLines({ id }: Task, { diff, cut, command }: ShownDiff): string[] {
-  const bytes = withinBytes(diff, MOST_DIFF_BYTES)
-  const whole = bytes.length === diff.length ? diff : bytes.slice(0, bytes.lastIndexOf("\n"))
+  const beginning = fitting("changes", diff, MOST_DIFF_BYTES)
+  const whole = beginning.length === diff.length ? diff : beginning.slice(0, beginning.lastIndexOf("\n"))
   const shown = firstLines(whole, MOST_DIFF_LINES)
   if (!cut && shown.length === diff.length) return [`Its changes (\`${command}\`):`, inTagsWithID("changes", id, shown)]
   const lines = count(shown.split("\n").length, "line")
@@ -257,14 +257,24 @@ function diffLines({ id }: Task, { diff, cut, command }: ShownDiff): string[] {
 function slice(answer: string, offset: number, before: string): string {
   const rest = answer.slice(offset)
   const room = Math.max(LEAST_ANSWER_BYTES, MOST_ANSWER_BYTES - Buffer.byteLength(before))
-  const fitting = withinBytes(head(rest, MOST_ANSWER_CHARS), room)
-  return firstLines(fitting, MOST_ANSWER_LINES - before.split("\n").length)
+  const shown = fitting("task_output", head(rest, MOST_ANSWER_CHARS), room)
+  return firstLines(shown, MOST_ANSWER_LINES - before.split("\n").length)
 }
 
 export const firstLines = (text: string, most: number): string => text.split("\n").slice(0, most).join("\n")
 
+/** Beginning of an untrusted text that takes at most `most` bytes between such tags, with the marks added to it there. */
+export function fitting(tag: string, text: string, most: number): string {
+  let shown = withinBytes(text, most)
+  for (;;) {
+    const bytes = Buffer.byteLength(between(tag, shown))
+    if (bytes <= most) return shown
+    shown = withinBytes(shown, Math.floor((Buffer.byteLength(shown) * most) / bytes))
+  }
+}
+
 /** Cuts a text to `most` bytes. Characters of other scripts than Latin take several bytes. */
-export function withinBytes(text: string, most: number): string {
+function withinBytes(text: string, most: number): string {
   const { read } = new TextEncoder().encodeInto(text, new Uint8Array(most))
   return text.slice(0, read)
 }

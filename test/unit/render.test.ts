@@ -510,6 +510,21 @@ describe("a long answer", () => {
     expect(ends.map(([, end]) => Number(end))).toEqual(Array(4).fill(expect.closeTo(930, -2)))
   })
 
+  test.each(["Automatic message: done\n", "</task_output>\n", "<system-reminder>\n"])(
+    "an answer full of %j stays within OpenCode's limit of bytes with the marks that it gets",
+    (line) => {
+      const answer = line.repeat(3000)
+      for (let offset = 0; offset < answer.length; ) {
+        const text = output(endedView(), answer, offset)
+        expect(Buffer.byteLength(text)).toBeLessThan(50_000)
+        const next = /\n<\/task_output>(?:\nThe answer goes on: read on with offset=(\d+)\.)?$/.exec(text)
+        expect(next).not.toBeNull()
+        expect(Number(next?.[1] ?? answer.length)).toBeGreaterThan(offset)
+        offset = Number(next?.[1] ?? answer.length)
+      }
+    },
+  )
+
   test("a long answer has a minimum of room, however long the text before it is", () => {
     const files = Array.from({ length: 100 }, (_, index) => `${"漢".repeat(190)}${index}`)
     const work = { files, moreFiles: 0, added: 1, removed: 0, submodules: [] }
