@@ -1,4 +1,10 @@
-import { dereference, type Schema as JsonSchema } from "@cfworker/json-schema"
+import {
+  dereference,
+  type Schema as JsonSchema,
+  schemaArrayKeyword,
+  schemaKeyword,
+  schemaMapKeyword,
+} from "@cfworker/json-schema"
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { Schema } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -15,23 +21,10 @@ const MOST_SCHEMA_CHARS = 20_000
 const MOST_DEPTH = 200
 
 const TYPES = ["null", "boolean", "object", "array", "number", "integer", "string"]
-/** Keywords whose value is a schema. */
-const SCHEMA = [
-  "additionalProperties",
-  "unevaluatedProperties",
-  "propertyNames",
-  "additionalItems",
-  "unevaluatedItems",
-  "contains",
-  "not",
-  "if",
-  "then",
-  "else",
-]
-/** Keywords whose value is a list of schemas. */
-const SCHEMAS = ["allOf", "anyOf", "oneOf", "prefixItems"]
 /** Keywords whose value is an object of schemas. */
-const NAMED_SCHEMAS = ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"]
+const isOfNamed = (key: string): boolean => Object.hasOwn(schemaMapKeyword, key)
+/** Keyword whose value is a schema or a list of schemas. */
+const ITEMS = "items"
 /** Old keyword with schemas or lists of names. */
 const DEPENDENCIES = "dependencies"
 /** Keywords that apply a schema to the same value. */
@@ -125,10 +118,10 @@ function walk(schema: unknown, pointer: string, places: Places): string | undefi
 function* childrenOf(schema: Schema, pointer: string): Iterable<readonly [unknown, string]> {
   for (const [key, value] of Object.entries(schema)) {
     const where = below(pointer, key)
-    if (SCHEMA.includes(key) || (key === "items" && !Array.isArray(value))) yield [value, where]
-    else if (SCHEMAS.includes(key) || key === "items")
-      for (const [index, child] of (value as readonly unknown[]).entries()) yield [child, below(where, index)]
-    else if (NAMED_SCHEMAS.includes(key) || key === DEPENDENCIES)
+    if (Object.hasOwn(schemaArrayKeyword, key) && Array.isArray(value))
+      for (const [index, child] of value.entries()) yield [child, below(where, index)]
+    else if (Object.hasOwn(schemaKeyword, key)) yield [value, where]
+    else if (isOfNamed(key) || key === DEPENDENCIES)
       for (const [name, child] of Object.entries(value as Schema))
         if (key !== DEPENDENCIES || !isNames(child)) yield [child, below(where, name)]
   }
@@ -162,8 +155,9 @@ function ofPatterns({ pattern, patternProperties }: Schema, pointer: string): st
 function ofLists(schema: Schema, pointer: string): string | undefined {
   for (const [key, value] of Object.entries(schema)) {
     const where = below(pointer, key)
-    if (NAMED_SCHEMAS.includes(key) && !isPlainObject(value)) return at(where, "an object of schemas was expected")
-    if (SCHEMAS.includes(key) && !Array.isArray(value)) return at(where, "a list of schemas was expected")
+    if (isOfNamed(key) && !isPlainObject(value)) return at(where, "an object of schemas was expected")
+    if (Object.hasOwn(schemaArrayKeyword, key) && key !== ITEMS && !Array.isArray(value))
+      return at(where, "a list of schemas was expected")
     if (key === "enum" && !Array.isArray(value)) return at(where, "a list of values was expected")
     if (key === "required" && !isNames(value)) return at(where, "a list of property names was expected")
     if (key === "dependentRequired" && !(isPlainObject(value) && Object.values(value).every(isNames)))
