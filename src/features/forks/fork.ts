@@ -4,7 +4,7 @@ import { formatInteger, oneLine } from "../../lib/text.ts"
 import type { ForkApi, HistoryMessage, WeighedMessages } from "./ports.ts"
 import { digest, type PreambleFacts, paramsOf, preamble } from "./preamble.ts"
 import { estimating, loadOf, type Meter, sumWeights, tokensOf, weighText, weightOf, type Yield } from "./tokens.ts"
-import { type CutResult, type Trimmed, trim } from "./trim.ts"
+import { type CutResult, type TrimLimits, type Trimmed, trim } from "./trim.ts"
 
 /** Share of a model's context that an inherited history may fill. */
 const CONTEXT_SHARE = 0.6
@@ -22,14 +22,12 @@ const MOST_COUNTED_CHARS = 2_000_000
 const MOST_NAMED = 20
 const CALL_CHARS = 60
 
-type ForkLimits = { readonly maxTokens: number; readonly maxToolResultChars: number }
-
 export type ForkRequest = {
   /** The task that is being created. Names the parent's message that called the tool. */
   readonly draft: TaskDraft
   readonly title: string
   readonly rules: readonly Rule[]
-  readonly limits: ForkLimits
+  readonly limits: TrimLimits
   /** Set if the fork should share the parent's request prefix. */
   readonly whole?: WholeRequest
 }

@@ -190,7 +190,7 @@ type NewestMessages = {
  */
 async function weighNewest(
   messages: readonly HistoryMessage[],
-  { maxToolResultChars, maxTokens }: { readonly maxToolResultChars: number; readonly maxTokens: number },
+  { maxToolResultChars, maxTokens }: TrimLimits,
   { meter, pause }: WeighingPorts,
 ): Promise<NewestMessages> {
   const walk = newestFirst(messages, maxToolResultChars)
