@@ -197,7 +197,6 @@ export class OpencodeHttpApi implements OpencodeApi {
     return known && !known.revert ? this.#toSession(known) : this.session(sessionID)
   }
 
-  /** With `noReply`, OpenCode answers when the message is stored; otherwise at once, without a result. */
   readonly messageID = messageID
   readonly taskOf = taskOfMessage
 
@@ -206,6 +205,7 @@ export class OpencodeHttpApi implements OpencodeApi {
     return taskOfMessage(messageID) === undefined && this.#eventCache.row(sessionID)?.parentID === undefined
   }
 
+  /** With `noReply`, OpenCode answers when the message is stored; otherwise at once, without a result. */
   async prompt(prompt: Prompt): Promise<void> {
     const { sessionID, messageID, agent, model, noReply, lookedFor, again, parts, files = [] } = prompt
     const texts = parts.map((part, index) => ({ type: "text" as const, id: partID(messageID, index), ...part }))

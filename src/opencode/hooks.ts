@@ -15,6 +15,7 @@ import { withAgents } from "../tools/task.ts"
 import type { Tool } from "../tools/tool.ts"
 import { Suitability } from "./compatibility.ts"
 import { type OpencodeConnection, type Peer, peerOf } from "./connect.ts"
+import { LAUNCHING_TOOL } from "./convert.ts"
 import { EventReader, type RawEvent } from "./events.ts"
 import {
   addRequestText,
@@ -276,10 +277,6 @@ export function commandsIn(line: string): string[] {
   return [...new Set([line.trim(), ...parts.filter((part) => part !== "")])]
 }
 
-/** Permissions that a launch needs: the plugin's own, and the one of OpenCode's `task` tool. */
-const OWN = "superagents_task"
-const NATIVE = "task"
-
 /**
  * Sets permissions of features to "ask", because OpenCode allows whatever no rule names. The user's own rules come later
  * and win.
@@ -317,8 +314,8 @@ export function toOpencodeTool(tool: Tool, { refusal, picksAgents }: ToolSurroun
         abort,
         authorize: async (wanted, description) => {
           const question = { patterns: [wanted], always: ["*"], metadata: { description, subagent_type: wanted } }
-          await ask({ permission: OWN, ...question })
-          if (await picksAgents(agent, sessionID)) await ask({ permission: NATIVE, ...question })
+          await ask({ permission: TASK_TOOL, ...question })
+          if (await picksAgents(agent, sessionID)) await ask({ permission: LAUNCHING_TOOL, ...question })
         },
         permit: (what) => ask(questionFor(what)),
       })
