@@ -3,6 +3,22 @@ import { type Clock, MAX_TIMER_MS, OpencodeError } from "../core/ports.ts"
 export const sleepFor = (clock: Clock, ms: number): Promise<void> =>
   new Promise((resolve) => void clock.after(ms, () => resolve()))
 
+/** Resolves after other work of the event loop had a chance to run. */
+export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0))
+
+/** Longest time for which a piece of long work should occupy OpenCode's one thread, in ms. */
+const SLICE_MS = 4
+
+/** Returns a function that long work awaits again and again. It lets other work run whenever a slice of time is over. */
+export function sliced(): () => Promise<void> {
+  let since = performance.now()
+  return async () => {
+    if (performance.now() - since < SLICE_MS) return
+    await yieldToEventLoop()
+    since = performance.now()
+  }
+}
+
 /** The system's clock. A pending timer does not keep the process alive. */
 export const systemClock: Clock = {
   now: () => Date.now(),

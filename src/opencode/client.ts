@@ -120,9 +120,6 @@ export function traced(fetch: Fetch, tell: (fields: LogFields) => void): Fetch {
 /** Longest time that one call should occupy OpenCode's thread. */
 export const CALL_MS = 35
 
-/** Resolves after other work of the event loop had a chance to run. */
-export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0))
-
 /** Adapts the size of calls so that each occupies OpenCode's one thread for about `targetMs`. */
 export class Pace {
   readonly #targetMs: number

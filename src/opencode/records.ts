@@ -3,6 +3,7 @@ import type { Session } from "@opencode-ai/sdk/v2/types"
 import { type Clock, LEASE_MS, OpencodeError, type TaskRecord, type UnverifiedRecord } from "../core/ports.ts"
 import { hasPendingNotification, isActive, parentSessionOf, type Task, type TaskDraft } from "../core/task.ts"
 import { addBounded } from "../lib/cache.ts"
+import { sliced } from "../lib/clock.ts"
 import { SerialQueue } from "../lib/promises.ts"
 import {
   decodeRequest,
@@ -16,15 +17,12 @@ import {
   type UiMetadata,
 } from "../runtime/record/codec.ts"
 import { ownerNow, ownershipOf, type Signer } from "../runtime/record/identity.ts"
-import { call, find, yieldToEventLoop } from "./client.ts"
+import { call, find } from "./client.ts"
 
 /** Most sessions for which the time of the last write is kept. Any other session is read before its next write. */
 const MOST_RENEWALS = 1024
 
 const MOST_UNVERIFIED = 5000
-
-/** Longest time for which decoding occupies OpenCode's thread without a break, in ms. */
-const SLICE_MS = 5
 
 type Metadata = Readonly<Record<string, unknown>>
 
@@ -83,12 +81,9 @@ export class OpencodeRecords {
     isNoticed: (session: Session) => boolean = () => false,
   ): Promise<readonly Recorded<Session>[]> {
     const recorded: Recorded<Session>[] = []
-    let began = performance.now()
+    const pause = sliced()
     for (const row of sessions.toSorted((one, other) => one.time.created - other.time.created)) {
-      if (performance.now() - began > SLICE_MS) {
-        await yieldToEventLoop()
-        began = performance.now()
-      }
+      await pause()
       const record = this.in(row)
       if (record) recorded.push({ row, record })
       if (isNoticed(row)) this.#notice(row, record)

@@ -1,5 +1,6 @@
 import type { ModelFacts, OpencodeApi, Prices, Rule } from "../../core/ports.ts"
 import type { Model, Task, TaskDraft } from "../../core/task.ts"
+import { sliced } from "../../lib/clock.ts"
 import { formatInteger, oneLine } from "../../lib/text.ts"
 import type { ForkApi, HistoryMessage, WeighedMessages } from "./ports.ts"
 import { digest, type PreambleFacts, paramsOf, preamble } from "./preamble.ts"
@@ -11,8 +12,6 @@ const CONTEXT_SHARE = 0.6
 /** Share of the limit that the digest may fill, and the digest's upper bound in tokens. */
 const DIGEST_SHARE = 0.1
 const DIGEST_TOKENS = 4000
-/** Longest time for which counting may block OpenCode's one thread without a pause, in ms. */
-const SLICE_MS = 4
 /**
  * Longest text that is counted whole, in UTF-16 units. Counting a text of this length takes the counting thread one
  * second.
@@ -98,7 +97,7 @@ type Inheritance = {
 async function inheritance({ forks, models, isThread }: ForkPorts, request: ForkRequest): Promise<Inheritance> {
   const { draft, whole } = request
   const history = await forks.history(draft.parentID, draft.parentMessageID)
-  const pause = sliced(SLICE_MS)
+  const pause = sliced()
   if (!whole) return trimmed(models, request, history, pause)
   const uncut = await weighUncut(history, draft.model, estimating(pause))
   const [why, prices] = await Promise.all([
@@ -224,16 +223,6 @@ const named = ({ tool, input, kept, of }: CutResult) => ({
   kept,
   of,
 })
-
-/** Returns a function that lets other work run whenever `ms` have passed since it last did. */
-function sliced(ms: number): Yield {
-  let since = performance.now()
-  return async () => {
-    if (performance.now() - since < ms) return
-    await new Promise<void>((resolve) => setTimeout(resolve, 0))
-    since = performance.now()
-  }
-}
 
 /** Share of the model's context that an uncut history may fill. */
 const ROOM_SHARE = 0.8
