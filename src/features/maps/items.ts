@@ -15,6 +15,7 @@ import {
   type Task,
   wholeUsage,
 } from "../../core/task.ts"
+import { slicedByLength } from "../../lib/clock.ts"
 import { dollars } from "../../lib/format.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { jsonIn, type MayRead, textInFile } from "../../runtime/launch/argument-file.ts"
@@ -236,7 +237,7 @@ export const itemsWork: GroupWork<ItemsPlan> = {
     const members = rows.flatMap(({ index: nth, task: id, session: sessionID }) =>
       id && sessionID ? [{ nth, id, sessionID }] : [],
     )
-    return { text: shownRows(rows), members }
+    return { text: await shownRows(rows), members }
   },
 }
 
@@ -300,9 +301,11 @@ const writeRows = (files: ResultFiles, file: string, rows: readonly ItemRow[]): 
 /** Last row of each item, in order, without rows that a crash cut off. */
 async function readRows(files: ResultFiles, file: string): Promise<readonly ItemRow[]> {
   const rows = new Map<number, ItemRow>()
+  const pause = slicedByLength()
   for (const line of (await files.read(file)).split("\n")) {
     const row = rowIn(line)
     if (row) rows.set(row.index, row)
+    await pause(line)
   }
   return [...rows.values()].sort((one, other) => one.index - other.index)
 }

@@ -3,6 +3,7 @@ import type { GroupTexts } from "../../core/feature.ts"
 import { countsText } from "../../core/group.ts"
 import { groupPlan, groupResult, type Inferred, type Zod } from "../../core/record.ts"
 import type { Task } from "../../core/task.ts"
+import { slicedByLength } from "../../lib/clock.ts"
 import { dollars } from "../../lib/format.ts"
 import { count, formatInteger, oneLine } from "../../lib/text.ts"
 
@@ -103,11 +104,17 @@ export function itemLines(result: ItemsResult): readonly string[] {
 }
 
 /** Rows for display: failed items first. */
-export const shownRows = (rows: readonly ItemRow[]): string =>
-  (["failed", "valid"] as const)
-    .flatMap((state) => rows.filter((row) => row.state === state))
-    .map(({ task: _task, session: _session, ms: _ms, cost: _cost, ...row }) => JSON.stringify(row))
-    .join("\n")
+export async function shownRows(rows: readonly ItemRow[]): Promise<string> {
+  const shown = (["failed", "valid"] as const).flatMap((state) => rows.filter((row) => row.state === state))
+  const lines: string[] = []
+  const pause = slicedByLength()
+  for (const { task: _task, session: _session, ms: _ms, cost: _cost, ...row } of shown) {
+    const line = JSON.stringify(row)
+    lines.push(line)
+    await pause(line)
+  }
+  return lines.join("\n")
+}
 
 /** Says how the changes of items in worktrees are merged. */
 const mergeText = (id: string, merge: boolean): string =>

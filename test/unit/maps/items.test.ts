@@ -1,9 +1,10 @@
 import { describe, expect, test } from "vitest"
 import { withAnswers } from "../../../src/core/dependencies.ts"
 import { nearest } from "../../../src/core/errors.ts"
+import type { ResultFiles } from "../../../src/core/feature.ts"
 import { countMembers, countsText, type MemberState, memberNames } from "../../../src/core/group.ts"
 import type { Task } from "../../../src/core/task.ts"
-import { previewOf } from "../../../src/features/maps/items.ts"
+import { itemsWork, previewOf } from "../../../src/features/maps/items.ts"
 import { nextItems } from "../../../src/features/maps/next.ts"
 import {
   failureText,
@@ -135,7 +136,7 @@ describe("a map's result", () => {
     ...(reason && { reason }),
   })
 
-  test("a map lists its failures by reason, most frequent first, with ten reasons and five items each", () => {
+  test("a map lists its failures by reason, most frequent first, with ten reasons and five items each", async () => {
     const rows = [
       ...Array.from({ length: 7 }, (_none, at) => row(at, "failed", "often")),
       ...Array.from({ length: 12 }, (_none, at) => row(10 + at, "failed", `once ${at}`)),
@@ -154,7 +155,19 @@ describe("a map's result", () => {
     expect(
       summaryOf(taskOf({ id: "bg_map", group: PLAN, outcome: outcomeOf({ group: itemsResult(PLAN, rows, 0, 2) }) })),
     ).toContain('Changes of 2 items were not merged: superagents_task(merge="bg_map") brings them into your files.')
-    expect(shownRows(rows).split("\n").at(-1)).toBe('{"index":31,"item":31,"state":"valid"}')
+    expect((await shownRows(rows)).split("\n").at(-1)).toBe('{"index":31,"item":31,"state":"valid"}')
+  })
+
+  test("the rows of a long ledger are read and shown in slices, between which other work runs", async () => {
+    const value = 'a line with "quotes"\n'.repeat(1000)
+    const rows = Array.from({ length: 1000 }, (_, index): ItemRow => ({ index, item: "a", state: "valid", value }))
+    const read = async () => rows.map((row) => JSON.stringify(row)).join("\n\n")
+    let turns = 0
+    const timer = setInterval(() => void turns++, 0)
+    const { text } = (await itemsWork.rows?.(PLAN, { read } as unknown as ResultFiles)) ?? {}
+    clearInterval(timer)
+    expect(text).toBe(rows.map((row) => JSON.stringify(row)).join("\n"))
+    expect(turns).toBeGreaterThan(4)
   })
 
   test("a map states why an item failed and what its items are likely to cost", () => {
