@@ -177,7 +177,7 @@ const MOST_MEMBERS = 30
 function atWorkLines({ view: { task, at, groupKind: kind }, members = [] }: Report): string[] {
   if (!task.group) return []
   const newest = [...new Map(members.map((member) => [member.task.member?.nth ?? 0, member.task])).values()]
-  const rank = ({ status }: Task) => (isActive(task) && status === "running" ? 1 : status === "completed" ? 2 : 0)
+  const rank = (member: Task) => (isActive(member) ? 1 : member.status === "completed" ? 2 : 0)
   const lines = newest
     .toSorted((one, other) => rank(one) - rank(other))
     .slice(0, MOST_MEMBERS)

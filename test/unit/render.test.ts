@@ -434,6 +434,23 @@ describe("an ended task's output", () => {
   })
 })
 
+test("of a group at work, members that failed come before those at work, resumed ones among them", () => {
+  const part = (nth: number, status: Task["status"]) => ({
+    task: taskOf({
+      status,
+      member: { kind: "tries", of: "bg_aaaaaaaa", nth, run: 0, caller: "s", under: "s" },
+      run: { createdAt: 0, startedAt: 0, endedAt: 0 },
+      outcome: status === "error" ? outcomeOf({ reason: { code: "provider", text: "no" } }) : undefined,
+    }),
+    closed: false,
+    began: true,
+  })
+  const view = viewOf({ task: taskOf({ group: { kind: "tries", prompt: "DO", count: 4, timeout: 0 } }) })
+  const members = [part(0, "completed"), part(1, "resumed"), part(2, "running"), part(3, "error")]
+  const text = renderOutput({ view, firstLook: false, members }, 0).output
+  expect([...text.matchAll(/^bg_aaaaaaaa\/(\d): /gm)].map(([, nth]) => nth)).toEqual(["4", "2", "3", "1"])
+})
+
 describe("a long answer", () => {
   const pagesOf = (answer: string): string[] => {
     const pages: string[] = []
