@@ -290,7 +290,11 @@ test("an interrupted merge that cannot be finished is named, and hides no other 
   }
   await expect(bench.worktrees({ fault }).merge(second, user.top)).rejects.toThrow("cut off")
   const message = user.git("log", "-1", "--format=%B", `refs/superagents-merge/${second}`).trim()
-  user.git("update-ref", `refs/superagents-merge/${ID}`, user.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", message).trim())
+  user.git(
+    "update-ref",
+    `refs/superagents-merge/${ID}`,
+    user.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", message).trim(),
+  )
   expect(await bench.worktrees().sweep(user.top, () => false)).toEqual([
     { taskID: ID, what: expect.stringContaining("its merge was cut off, and could not be finished: git rev-parse") },
     { taskID: second, what: expect.any(String), merge: { kind: "merged", files: [second], submodules: [] } },
