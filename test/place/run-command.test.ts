@@ -5,7 +5,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { endLeftovers, lastLines, runCommand } from "../../src/runtime/places/process.ts"
+import { endLeftovers, lastLines, outputOf, runCommand } from "../../src/runtime/places/process.ts"
 import { eventually } from "../support/eventually.ts"
 
 let cwd: string
@@ -35,6 +35,11 @@ test("a command with long output keeps only the end of it", async () => {
   expect(output.endsWith("199999\n200000\n")).toBe(true)
   expect(lastLines(output, 2)).toMatch(/^… \(\d+ lines before\)\n199999\n200000$/)
   expect(lastLines("a\nb\n", 2)).toBe("a\nb")
+})
+
+test("a program that fails is reported with its first error, and not with its last line", async () => {
+  const failed = outputOf("tar", ["-cf", "all.tar", "first", "second"], { cwd, timeLimit: 10_000 })
+  await expect(failed).rejects.toThrow(/first: Cannot stat/)
 })
 
 test("a command that hangs is killed with all processes that it started", async () => {

@@ -86,7 +86,7 @@ export function runBounded(program: string, args: readonly string[], options: Pr
   })
 }
 
-/** Output of a program that speaks English. Throws where it fails, with the last line of its errors. */
+/** Output of a program that speaks English. Throws where it fails, with the first line of its errors. */
 export async function outputOf(
   program: string,
   args: readonly string[],
@@ -96,7 +96,7 @@ export async function outputOf(
   const ended = await runBounded(program, args, { ...options, env })
   if (ended.kind === "not started") throw new Error(`${program}: ${ended.text}`)
   if (ended.kind === "timed out") throw new Error(`${program} took longer than ${options.timeLimit / 1000} s`)
-  if (ended.code !== 0) throw new Error(ended.errors.trim().split("\n").at(-1) || `${program} failed`)
+  if (ended.code !== 0) throw new Error(ended.errors.trim().split("\n")[0] || `${program} failed`)
   return ended.out
 }
 
