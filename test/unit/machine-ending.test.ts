@@ -183,6 +183,11 @@ describe("a run's end", () => {
     })
   })
 
+  test("an end reports the last thought of a model that thought but did not answer", () => {
+    expect(working().takes(end({ ...completed, thought: "I wait" })).run?.outcome?.thought).toBe("I wait")
+    expect(working().takes(end(completed)).run?.outcome).not.toHaveProperty("thought")
+  })
+
   test("an end without contact reports its usage as a minimum", () => {
     const away = { host: "big", since: NOW, most: 0 }
     expect(working({ away, observed: HEARD }).takes(end()).run?.outcome?.usage).toEqual({ ...BILLED, atLeast: true })

@@ -3,7 +3,7 @@ import type { ActiveRun } from "../../src/core/run/active-run.ts"
 import { nextDue } from "../../src/core/run/machine.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import type { Input } from "../../src/core/run/steps.ts"
-import { at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
+import { answer, asked, at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
 import { askOf } from "../support/tasks.ts"
 
 /** The machine hears the events of its session, and is asked when it has to be looked at. */
@@ -24,7 +24,8 @@ const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working"
 describe("an event of the run's session", () => {
   test("an event of a run's own session is a sign of life and ends its waits", () => {
     const { run } = working({ ...WAITS, idle: true, endsText: true }).takes(heard({ type: "began" }))
-    expect(run).toMatchObject({ lastSignAt: NOW, idle: false, endsText: false, observed: { hasEvents: true } })
+    expect(run).toMatchObject({ lastSignAt: NOW, idle: false, endsText: false })
+    expect(run?.observed).toMatchObject({ hasEvents: true, began: true })
     expect(run).toMatchObject({
       stuckSince: undefined,
       todosSince: undefined,
@@ -120,6 +121,83 @@ describe("an event of the run's session", () => {
       "done",
       undefined,
     ])
+  })
+})
+
+describe("an agent that repeats a call", () => {
+  type Run = Partial<ActiveRun> | undefined
+  const scene = (more: Scene = {}): Scene => ({ ...more, options: { maxRepeats: 3, lastWord: 0, ...more.options } })
+  /** The end of the call with this number, as an event reports it. */
+  const ends = (nth: number, more: object = {}) => {
+    const part = { callID: `call_${nth}`, tool: "poll", state: "ended", messageID: "msg_a" }
+    return heard({ type: "tool", ...part, call: { digest: "same", ms: 5 }, ...more })
+  }
+  /** The last step of a run that ends these calls one after the other. */
+  const calling = (inputs: readonly Input[], more: Scene = {}) => {
+    const [first, ...rest] = inputs.map((input) => (run: Run) => working(run, scene(more)).takes(input))
+    return rest.reduce((step, next) => next(step.run), (first as NonNullable<typeof first>)(more.run))
+  }
+  const repeated = (times: number, digest = "same") => ({
+    observed: { ...NOTHING_OBSERVED, repeated: { tool: "poll", digest, times } },
+  })
+  const counts = (times: number): Input => {
+    const part = {
+      type: "tool",
+      tool: "poll",
+      state: "completed",
+      refused: false,
+      call: { digest: "same", ms: 5 },
+    } as const
+    const parts = Array.from({ length: times }, (_none, nth) => ({ ...part, callID: `call_${nth}` }))
+    return { type: "counted", messages: [asked(), answer({ finish: "called", parts })] }
+  }
+
+  test("an agent is warned once when it has made a call maxRepeats times", () => {
+    expect(calling([ends(1), ends(2)])).toMatchObject({ does: [], run: { observed: { repeated: { times: 2 } } } })
+    const warned = calling([ends(1), ends(2), ends(3)])
+    expect(warned).toMatchObject({ does: ["send"], run: { calls: 1, observed: { repeated: { times: 3 } } } })
+    expect(command(warned.commands, "send")?.message).toMatchObject({
+      kind: "word",
+      text: "Automatic message, not written by the user. You made the same call of poll 3 times in a row, and its result was the same each time. It will not change. Do something else, or finish: say in your answer what you could not do. After 6 such calls your work is ended.",
+    })
+    expect(calling([ends(1), ends(2), ends(3), ends(4)]).does).toEqual([])
+    expect(calling([1, 2, 3, 4, 5, 6].map((nth) => ends(nth))).run?.outcome?.reason?.code).toBe("repeats")
+  })
+
+  test("a call counts once however often its end is reported, and only when it has ended", () => {
+    expect(calling([ends(1), ends(1), ends(1), ends(1)]).run?.observed.repeated?.times).toBe(1)
+    const running = calling([ends(1, { state: "running" })])
+    expect(running.run?.observed).not.toHaveProperty("repeated")
+  })
+
+  test("a call whose result is not known is not counted, nor is one of a descendant session", () => {
+    const unknown = calling([ends(1), ends(2, { call: undefined })])
+    expect(unknown.run?.observed).toMatchObject({ recentTools: ["poll", "poll"], repeated: { times: 1 } })
+    const below = calling([ends(1), ends(2, { sessionID: BELOW })])
+    expect(below.run?.observed).toMatchObject({ recentTools: ["poll", "poll"], repeated: { times: 1 } })
+  })
+
+  test("a read that finds several equal calls warns the agent once, unless it was warned of them before", () => {
+    expect(calling([counts(2)]).does).toEqual(["check shared limits"])
+    expect(calling([counts(3)]).does).toEqual(["send", "check shared limits"])
+    expect(calling([counts(1)], { run: repeated(3) }).does).toEqual(["check shared limits"])
+    expect(calling([counts(2)], { run: repeated(2) }).does).toEqual(["send", "check shared limits"])
+    // It was warned of another call.
+    expect(calling([counts(3)], { run: repeated(4, "other") }).does).toEqual(["send", "check shared limits"])
+    // It makes no calls at all.
+    expect(calling([counts(0)]).does).toEqual(["check shared limits"])
+  })
+
+  test("an agent that is asked for its last word is not warned too", () => {
+    const lastWord = { state: "requested", reason: timeout, at: 1000 } as const
+    expect(calling([ends(3)], { run: { ...repeated(2), lastWord } }).does).toEqual([])
+  })
+
+  test("where the limit is off, an agent may repeat a call, and the end of a call checks no limit", () => {
+    const off = { options: { maxRepeats: 0 }, run: repeated(500) }
+    const late = { task: { run: { timeout: 500 } } }
+    expect(calling([ends(1)], { ...off, ...late })).toMatchObject({ stage: "working", does: [] })
+    expect(calling([ends(1)], { ...late, run: repeated(2) }).run?.outcome?.reason?.code).toBe("timeout")
   })
 })
 
@@ -232,6 +310,8 @@ describe("the deadlines of a run", () => {
     for (const stage of ["creating", "queued", "parked", "closing", "finalizing", "notifying"] as const)
       expect([stage, due(stage, hour)]).toEqual([stage, NEVER])
     expect(due("working", { ...hour, run: { heldBy: "foreign" } })).toBe(NEVER)
+    // Spending is checked when it changes, never by the clock.
+    expect(due("working", { ...hour, options: { maxCostPerSession: 1 } })).toBe(NOW - 1000 + 3_600_000)
     // What is passed is being dealt with.
     expect(due("working", { task: { run: { timeout: 500 } } })).toBe(NOW + 100)
   })

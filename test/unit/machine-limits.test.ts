@@ -54,6 +54,23 @@ describe("a passed limit", () => {
     expect(both.commands).toMatchObject([{ do: "confirm", reason: { code: "silence" }, by: "messages" }])
   })
 
+  test("silence is verified without the empty answers before it", () => {
+    const { commands } = working({ ...silent, observed: emptyOnes(1) }, { options: stall }).takes(tick())
+    expect(commands).toMatchObject([{ do: "confirm", by: "life" }])
+    expect(commands[0]).not.toHaveProperty("since")
+  })
+
+  test("an idle run that waits for its own tasks or their results is not silent", () => {
+    const does = (idle: boolean, context: Scene["context"]) =>
+      working({ ...silent, idle }, { options: stall, context }).takes(tick()).does
+    expect(does(true, {})).toEqual(["confirm"])
+    expect(does(true, { ownTasks: true })).toEqual([])
+    expect(does(false, { ownTasks: true })).toEqual([])
+    expect(does(true, { hasPendingMessage: true })).toEqual([])
+    // A run at work reads no result before its turn has ended.
+    expect(does(false, { hasPendingMessage: true })).toEqual(["confirm"])
+  })
+
   test("a passed limit is verified only once at a time", () => {
     const { does, run } = working({ ...silent, confirming: true }, { options: stall }).takes(tick())
     expect(does).toEqual([])
@@ -187,6 +204,16 @@ describe("the verification of a passed limit", () => {
     expect(verified({}, silence, { last: { ...last, parts: [{ ...text, state: "running" }] } }).stage).toBe("closing")
   })
 
+  test("a call that the model began to write unheard disproves silence, and one that was heard of does not", () => {
+    const part = { type: "tool", callID: "call_1", tool: "write", state: "pending" }
+    const writing = { last: { ...last, parts: [part] } }
+    expect(verified({}, silence, writing)).toMatchObject({ stage: "working", run: { lastSignAt: NOW } })
+    const calls = new Map([["msg_answer call_1", "pending" as const]])
+    expect(verified({ observed: { ...NOTHING_OBSERVED, calls } }, silence, writing).stage).toBe("closing")
+    const over = new Map([["msg_a call_1", "ended" as const]])
+    expect(verified({ observed: { ...NOTHING_OBSERVED, calls: over } }, silence, writing).stage).toBe("working")
+  })
+
   test("an open question disproves silence and is added to the run once", () => {
     const [one, two] = [askOf({ id: "per_1" }), askOf({ id: "per_2" })]
     const { stage, run } = verified({ asks: [one] }, silence, { last, asks: [{ ...one, what: "new" }, two] })
@@ -241,6 +268,23 @@ describe("a stopped clock", () => {
     expect(recorded(leading)?.event).toMatchObject({ type: "clock stopped" })
   })
 
+  test("an open question stops the clock since it was asked, where questions have no time limit of their own", () => {
+    const asks = [askOf({ id: "per_1", askedAt: NOW - 300 }), askOf({ id: "per_2", askedAt: NOW - 200 })]
+    const stops = (run: Partial<ActiveRun>, scene: Scene = {}) =>
+      recorded(
+        working({ lastSignAt: NOW - 900, ...run }, { options: { permissionTimeout: null }, ...scene }).takes({
+          type: "spending",
+        }),
+      )?.event
+    expect(stops({ asks })).toMatchObject({ type: "clock stopped", at: NOW - 300 })
+    expect(stops({ asks: [] })).toBeUndefined()
+    expect(stops({ asks }, { options: { permissionTimeout: 300_000 } })).toBeUndefined()
+    // The tasks it waits for were parked before.
+    expect(
+      stops({ asks, idle: true }, { context: pausedSince(since), options: { permissionTimeout: null } }),
+    ).toMatchObject({ type: "clock stopped", at: since })
+  })
+
   test("the clock of a run continues when one of its tasks or the run itself goes on", () => {
     const scene = { task: { run: { stillSince: since } } }
     const goesOn = working({ idle: true }, { ...scene, context: pausedSince(undefined) }).takes({
@@ -273,6 +317,13 @@ describe("a held run", () => {
     expect(run).toMatchObject({ stage: "prompting", warmUpUntil: undefined, lastSignAt: NOW })
     const placed = at("held", { task: { depth: 2 } }).takes({ type: "admitted" })
     expect(command(placed.commands, "prepare")).toEqual({ do: "prepare", save: false })
+  })
+})
+
+describe("a poll of a held run", () => {
+  test("a poll of a held run checks its limits alone, because its session has no prompt yet", () => {
+    expect(at("held").takes(tick("nothing"))).toMatchObject({ does: [], run: { idle: false, looking: false } })
+    expect(at("held", { task: lasting(500), options: { lastWord: 0 } }).takes(tick("nothing")).stage).toBe("closing")
   })
 })
 

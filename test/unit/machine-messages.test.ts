@@ -76,7 +76,8 @@ describe("an undone prompt", () => {
     const better = [asked("msg_better"), answer({ parentID: "msg_better" })]
     const replaced = { messages: better, replacementID: "msg_better" }
     const { run, commands } = looked(replaced, { stuckSince: NOW - 1000 })
-    expect(commands[0]).toMatchObject({ do: "record", event: { type: "prompt replaced", promptID: "msg_better" } })
+    const event = { type: "prompt replaced", generation: 0, promptID: "msg_better" }
+    expect(commands[0]).toEqual({ do: "record", event, write: true })
     expect(run?.closing).toMatchObject({ ending: { type: "completed" }, task: { run: { promptID: "msg_better" } } })
     const open = looked({ messages: [asked("msg_better")], replacementID: "msg_better", busy: true }, { stuckSince: 1 })
     expect(open).toMatchObject({ stage: "working", does: ["record"] })
@@ -128,6 +129,12 @@ describe("a busy session", () => {
     const { run, stage } = looked({ ...unanswered, busy: true }, { stuckSince: 1, todosSince: 2 })
     expect(stage).toBe("working")
     expect(run).toMatchObject({ stuckSince: undefined, todosSince: undefined })
+  })
+
+  test("a run whose answer is complete has ended although its session is busy with something else", () => {
+    expect(looked({ busy: true }).run?.closing?.ending.type).toBe("completed")
+    const failed = { messages: [asked(), answer({ error: { message: "no" } })], busy: true }
+    expect(looked(failed).run?.closing?.ending.type).toBe("failed")
   })
 })
 
@@ -216,6 +223,13 @@ describe("a message that the session ignored", () => {
     ).toEqual([])
     const elsewhere = { task: { place: { kind: "worktree", folder: "/", merge: false } as const } }
     expect(looked(unanswered, { stuckSince: NOW - 1000 }, elsewhere).does).toEqual([])
+    expect(looked(unanswered, { ...seen, stuckSince: NOW - 1000 }, elsewhere).does).toEqual(["send"])
+    expect(looked(unanswered, { stuckSince: NOW - 1000 }).does).toEqual(["send"])
+  })
+
+  test("an agent whose prompt is not in its session is not asked to begin it", () => {
+    const theirs = { ...found, messages: [asked("msg_user")] }
+    expect(looked(theirs, { ...seen, stuckSince: NOW - 1000 }).does).toEqual([])
   })
 })
 
@@ -228,6 +242,9 @@ describe("a turn ended by a compaction", () => {
   test("an agent is asked to go on once after a compaction, however often its session is read until then", () => {
     const first = looked({ messages })
     expect(command(first.commands, "send")?.message.text).toMatch(/ The conversation was compacted .* Go on/)
+    expect(first.run?.stuckSince).toBe(NOW)
+    const idle = looked({ messages }, { stuckSince: NOW - 500 })
+    expect(idle).toMatchObject({ does: ["send"], run: { stuckSince: NOW - 500 } })
     const second = at("working", { run: first.run }).takes(look)
     expect(second).toMatchObject({ stage: "working", does: [] })
     const later = [...messages, asked(first.run?.sentMessages[0]?.id), { ...calling, id: "msg_2" }]
@@ -366,6 +383,16 @@ describe("a requested last word", () => {
     expect(looked({}, { lastWord }, scene).run?.closing?.ending).toMatchObject({ type: "completed" })
   })
 
+  test("a run that spoke its last word is read again where its tasks ended during the read", () => {
+    const lastWord = { state: "done", reason, at: 1000 } as const
+    expect(looked({}, { lastWord }, scene, true).stage).toBe("working")
+    expect(looked({}, { lastWord }, { ...scene, context: { ...scene.context, ownTasks: true } }, true).stage).toBe(
+      "closing",
+    )
+    const failed = { messages: [asked(), answer({ error: { message: "no" } })] }
+    expect(looked(failed, { lastWord }, scene, true).stage).toBe("closing")
+  })
+
   test("a run asked for its last word while its own tasks run is asked whether it is idle", () => {
     const lastWord = { state: "requested", reason, at: 1000 } as const
     expect(looked({}, { lastWord }, scene, true).does).toEqual(["check idle"])
@@ -387,6 +414,7 @@ describe("an answer to be verified", () => {
     const { stage, run, commands } = looked({ openTodos: 3 }, { todosSince: 0 }, { task })
     expect(stage).toBe("verifying")
     expect(commands).toEqual([{ do: "verify", by: "schemas", text: "found", earlier: {} }])
+    expect(run?.idle).toBe(true)
     expect(run?.pendingEnding).toEqual({ ending: { ...ending, at: NOW }, messages: found.messages, openTodos: 3 })
   })
 
@@ -411,6 +439,12 @@ describe("an answer to be verified", () => {
       does: [],
       run: { missingSince: NOW, check, pendingEnding: undefined },
     })
+  })
+
+  test("an answer is read again before the next verifier if its session went on meanwhile", () => {
+    const { stage, does, run } = checking({ idle: false }).takes(by("schemas", passing({ value })))
+    expect([stage, does]).toEqual(["working", ["look"]])
+    expect(run).toMatchObject({ value, pendingEnding: undefined, lastSignAt: NOW })
   })
 
   test("an answer that fails its verifier is requested again while retries are left or a message is pending", () => {

@@ -3,12 +3,14 @@ import type { Message } from "../../src/core/ports.ts"
 import {
   callsIn,
   emptiesIn,
+  hasBegun,
   NOTHING_OBSERVED,
   type Observed,
   withAnswer,
   withDelta,
   withMessages,
   withoutOpenCalls,
+  withRepeatedCall,
   withText,
   withTool,
 } from "../../src/core/run/progress.ts"
@@ -79,6 +81,42 @@ describe("a tool call", () => {
     expect(withTool(said, call()).answers.get("msg_a")).toEqual({ hasOutput: true, called: true })
     const then = withText(withTool(said, call()), "prt_2", "more", "msg_a")
     expect(then.answers.get("msg_a")).toEqual({ hasOutput: true, called: true })
+  })
+})
+
+describe("the beginning of an answer", () => {
+  test("a model has begun once an event or a text shows it", () => {
+    expect(hasBegun(NOTHING_OBSERVED)).toBe(false)
+    expect(hasBegun({ ...NOTHING_OBSERVED, hasEvents: true })).toBe(false)
+    expect(hasBegun({ ...NOTHING_OBSERVED, began: true })).toBe(true)
+    expect(hasBegun(withText(NOTHING_OBSERVED, "prt_1", "hello", "msg_a"))).toBe(true)
+  })
+})
+
+describe("equal calls in a row", () => {
+  const repeats = (...calls: [digest: string, ms?: number][]) =>
+    calls.reduce((all, [digest, ms = 5]) => withRepeatedCall(all, "read", { digest, ms }), NOTHING_OBSERVED)
+
+  test("equal calls are counted until another call comes between them", () => {
+    expect(repeats(["same"]).repeated).toEqual({ tool: "read", digest: "same", times: 1 })
+    expect(repeats(["same"], ["same"], ["same"]).repeated?.times).toBe(3)
+    expect(repeats(["same"], ["same"], ["other"]).repeated).toEqual({ tool: "read", digest: "other", times: 1 })
+    expect(repeats(["same"], ["other"], ["same"]).repeated?.times).toBe(1)
+  })
+
+  test("a call that took more than 10 s waited on purpose, so the count starts again after it", () => {
+    const before = withTool(NOTHING_OBSERVED, call({ state: "ended" }))
+    const waited = withRepeatedCall(before, "read", { digest: "same", ms: 10_001 })
+    expect(waited).toEqual({ ...before, repeated: undefined })
+    expect(repeats(["same", 10_000], ["same", 10_000]).repeated?.times).toBe(2)
+    expect(repeats(["same"], ["same", 10_001]).repeated).toBeUndefined()
+    expect(repeats(["same"], ["same", 10_001], ["same"]).repeated?.times).toBe(1)
+  })
+
+  test("the count of equal calls leaves everything else that was observed as it was", () => {
+    const before = withTool(NOTHING_OBSERVED, call({ state: "ended" }))
+    const after = withRepeatedCall(before, "read", { digest: "same", ms: 5 })
+    expect(after).toEqual({ ...before, repeated: { tool: "read", digest: "same", times: 1 } })
   })
 })
 
@@ -170,6 +208,21 @@ describe("stored messages", () => {
       answer({ id: "msg_2", parts: [tool("running")] }),
     ])
     expect([...observed.calls.values()]).toEqual(["ended", "running"])
+  })
+
+  test("equal calls are counted from stored messages, each call once however often it is read", () => {
+    const done = (callID: string, more: object = {}) =>
+      ({ type: "tool", callID, tool: "read", state: "completed", call: { digest: "same", ms: 5 }, ...more }) as never
+    const messages = [
+      answer({ id: "msg_1", parts: [done("call_1"), done("call_2")] }),
+      answer({ id: "msg_2", parts: [done("call_1")] }),
+    ]
+    const once = withMessages(NOTHING_OBSERVED, messages)
+    expect(once.repeated).toEqual({ tool: "read", digest: "same", times: 3 })
+    expect(withMessages(once, messages).repeated?.times).toBe(3)
+    expect(of({ parts: [done("call_1", { call: undefined })] })).not.toHaveProperty("repeated")
+    const running = withTool(NOTHING_OBSERVED, call({ messageID: "msg_answer" }))
+    expect(withMessages(running, [answer({ parts: [done("call_1")] })]).repeated?.times).toBe(1)
   })
 
   test("an unfinished message does not count as an ended answer, and an empty text is ignored", () => {

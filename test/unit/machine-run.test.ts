@@ -3,6 +3,7 @@ import type { ActiveRun, Stage } from "../../src/core/run/active-run.ts"
 import {
   expectsMessage,
   hasEnded,
+  isClosing,
   isFinished,
   isWithoutAgent,
   newRun,
@@ -107,6 +108,21 @@ describe("the progress of a run", () => {
     expect(seen()).not.toHaveProperty("preparing")
   })
 
+  test("the progress of a run shows that its model fails or that its agent repeats a call", () => {
+    const failing = { since: 5, attempt: 2, message: "529" }
+    expect(seen({ failing })).toEqual({ ...seen(), failing })
+    const repeated = { tool: "poll", digest: "same", times: 2 }
+    expect(seen({ observed: { ...NOTHING_OBSERVED, repeated } })).toEqual({ ...seen(), repeated })
+    expect(seen()).not.toHaveProperty("failing")
+    expect(seen()).not.toHaveProperty("repeated")
+  })
+
+  test("a call whose arguments the model still writes is pending, not open", () => {
+    const calls = new Map([["msg_a call_1", "pending" as const]])
+    const observed = { ...NOTHING_OBSERVED, calls }
+    expect(seen({ observed })).toMatchObject({ toolCalls: 1, openCalls: 0, pendingCalls: 1 })
+  })
+
   test("the progress of another process's run does not say whether it is idle", () => {
     expect(seen({ heldBy: "foreign", idle: true })).not.toHaveProperty("idle")
     expect(seen({ heldBy: "orphan" })).not.toHaveProperty("idle")
@@ -126,6 +142,11 @@ describe("the progress of a run", () => {
 describe("a run's state", () => {
   test("a run counts as ended from the stage closing on", () => {
     expect(STAGES.filter((stage) => hasEnded(at(stage).run))).toEqual(["closing", "finalizing", "notifying"])
+  })
+
+  test("a run is closing until its session and its folder are left", () => {
+    expect(STAGES.filter((stage) => isClosing(at(stage).run))).toEqual(["closing", "finalizing"])
+    expect(isClosing(undefined)).toBe(false)
   })
 
   test("a run is finished when it is posted and no call is pending", () => {

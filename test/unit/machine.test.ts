@@ -352,8 +352,10 @@ describe("a parked run", () => {
       const call = { id: "call_1", tool: "bash", state: "running", messageID: "msg_a" } as const
       const observed = withTool(NOTHING_OBSERVED, call)
       const run = { asks: [askOf()], looking: true, calls: stage === "prompting" ? 1 : 0, observed }
-      const { run: next, does } = at(stage, { run }).takes({ type: "pause", parked })
+      const { run: next, does, commands } = at(stage, { run }).takes({ type: "pause", parked })
       expect(does).toEqual(["record", "park", "free slot"])
+      const event = { type: "parked", generation: 0, ...parked }
+      expect(command(commands, "record")).toEqual({ do: "record", event, write: true })
       // What its user has asked is not said again by us.
       expect(at(stage, { run: { prompt: undefined } }).takes({ type: "pause", parked })).toMatchObject({
         stage,
@@ -401,10 +403,35 @@ describe("a parked run", () => {
   })
 
   test("a turn that a user starts in a parked run is stopped too", () => {
-    const { takes } = at("parked", scene)
-    const { stage, run, does } = takes({ type: "pause", parked })
-    expect({ stage, does }).toEqual({ stage: "parked", does: ["park"] })
-    expect(run).toMatchObject({ calls: 1 })
+    const asks = [askOf()]
+    const { stage, run, commands } = at("parked", { ...scene, run: { asks } }).takes({ type: "pause", parked })
+    expect({ stage, commands }).toEqual({ stage: "parked", commands: [{ do: "park", asks }] })
+    expect(run).toMatchObject({ calls: 1, asks: [] })
+  })
+
+  test("a queued run is parked without a stop, and its prompt is stored until it begins", () => {
+    const { stage, run, commands } = at("queued", { task: { run: QUEUED } }).takes({ type: "pause", parked })
+    expect(commands).toEqual([
+      { do: "record", event: { type: "admitted", generation: 0, at: NOW }, write: false },
+      { do: "record", event: { type: "parked", generation: 0, ...parked }, write: false },
+      { do: "store prompt", text: "FIND" },
+    ])
+    expect({ stage, notStarted: run?.notStarted, calls: run?.calls }).toEqual({
+      stage: "parked",
+      notStarted: true,
+      calls: 1,
+    })
+  })
+
+  test("a run that was parked before its start begins like a new one when it is admitted", () => {
+    const begins = (task: object = {}) =>
+      at("parked", { task: { ...scene.task, ...task }, run: { notStarted: true } }).takes({ type: "admitted" })
+    const record = { do: "record", event: { type: "unparked", generation: 0, at: NOW }, write: true }
+    const first = begins()
+    expect(first.stage).toBe("prompting")
+    expect(first.commands).toEqual([record, { do: "prompt", text: "FIND", preface: "" }])
+    expect(first.run).not.toHaveProperty("notStarted")
+    expect(begins({ depth: 2 }).commands).toEqual([record, { do: "prepare", save: false }])
   })
 
   test("a parked run ends when OpenCode rejects the request for its last word", () => {
@@ -421,6 +448,7 @@ describe("a parked run", () => {
     expect(command(on.commands, "prepare")).toMatchObject({ save: false, again: true })
     const ready =
       on.run && at("preparing", { run: on.run }).takes({ type: "prepared", answers: [], preface: "elsewhere" })
+    expect(ready?.stage).toBe("prompting")
     expect(ready?.commands).toEqual([{ do: "prompt", text: "WORK", preface: "in /place" }])
     expect(ready?.run).not.toHaveProperty("reenters")
   })
@@ -538,7 +566,7 @@ describe("supervising a group", () => {
     const { stage, commands, run } = ready({ begin: [0, 1] })
     expect(stage).toBe("supervising")
     expect(commands).toEqual([0, 1].map((nth) => ({ do: "create member", nth, text: "FIND" })))
-    expect(run?.creatingMembers).toEqual([0, 1])
+    expect(run).toMatchObject({ creatingMembers: [0, 1], done: [] })
     expect(ready({ begin: [], ...failed }).stage).toBe("closing")
   })
 
