@@ -125,17 +125,16 @@ describe("an event of the run's session", () => {
 })
 
 describe("an agent that repeats a call", () => {
-  type Run = Partial<ActiveRun> | undefined
   const scene = (more: Scene = {}): Scene => ({ ...more, options: { maxRepeats: 3, lastWord: 0, ...more.options } })
   /** The end of the call with this number, as an event reports it. */
   const ends = (nth: number, more: object = {}) => {
     const part = { callID: `call_${nth}`, tool: "poll", state: "ended", messageID: "msg_a" }
     return heard({ type: "tool", ...part, call: { digest: "same", ms: 5 }, ...more })
   }
-  /** The last step of a run that ends these calls one after the other. */
+  /** The last step of a run that takes these inputs one after the other. */
   const calling = (inputs: readonly Input[], more: Scene = {}) => {
-    const [first, ...rest] = inputs.map((input) => (run: Run) => working(run, scene(more)).takes(input))
-    return rest.reduce((step, next) => next(step.run), (first as NonNullable<typeof first>)(more.run))
+    const takes = (run: Partial<ActiveRun> | undefined, input: Input) => working(run, scene(more)).takes(input)
+    return inputs.reduce((step, input) => takes(step.run, input), takes(more.run, heard({ type: "updated" })))
   }
   const repeated = (times: number, digest = "same") => ({
     observed: { ...NOTHING_OBSERVED, repeated: { tool: "poll", digest, times } },
@@ -310,8 +309,6 @@ describe("the deadlines of a run", () => {
     for (const stage of ["creating", "queued", "parked", "closing", "finalizing", "notifying"] as const)
       expect([stage, due(stage, hour)]).toEqual([stage, NEVER])
     expect(due("working", { ...hour, run: { heldBy: "foreign" } })).toBe(NEVER)
-    // Spending is checked when it changes, never by the clock.
-    expect(due("working", { ...hour, options: { maxCostPerSession: 1 } })).toBe(NOW - 1000 + 3_600_000)
     // What is passed is being dealt with.
     expect(due("working", { task: { run: { timeout: 500 } } })).toBe(NOW + 100)
   })

@@ -257,6 +257,10 @@ describe("a turn ended by a compaction", () => {
     expect(third.does).toEqual(["send"])
   })
 
+  test("an agent that was asked to go on waits when its user undoes all of its messages", () => {
+    expect(looked({ messages: [] }, { urgedAfter: "msg_summary" })).toMatchObject({ stage: "working", does: [] })
+  })
+
   test("an agent is asked again to go on where OpenCode does not take the message", () => {
     const { run } = looked({ messages })
     const [message] = run?.sentMessages ?? []
