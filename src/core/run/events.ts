@@ -161,8 +161,10 @@ const withAsk = (run: ActiveRun, ask: Ask): ActiveRun => ({
   asks: [...run.asks.filter(({ id }) => id !== ask.id), ask],
 })
 
-const replied = (run: ActiveRun, askID: string): ActiveRun =>
-  run.asks.some(({ id }) => id === askID) ? { ...run, asks: run.asks.filter(({ id }) => id !== askID) } : run
+const replied = (run: ActiveRun, askID: string): ActiveRun => ({
+  ...run,
+  asks: run.asks.filter(({ id }) => id !== askID),
+})
 
 const asked = (run: ActiveRun, ask: Ask): MachineStep => {
   const hintAt = run.hintAt ?? ask.askedAt + HINT_AFTER_MS

@@ -151,6 +151,7 @@ const isSame = (a: Usage, b: Usage): boolean => JSON.stringify(a) === JSON.strin
 function withOutput(observed: Observed, messageID: string, called = false): Observed {
   const answer = observed.answers.get(messageID)
   if (answer?.hasOutput && (answer.called || !called)) return observed
-  const next = { ...answer, hasOutput: true, called: called || answer?.called === true }
+  // An answer that has called has output too, so no call is forgotten here.
+  const next = { ...answer, hasOutput: true, called }
   return { ...observed, answers: new Map(observed.answers).set(messageID, next) }
 }
