@@ -3,7 +3,7 @@ import { customAlphabet } from "nanoid"
 import type { Feature } from "./core/feature.ts"
 import type { Clock, OpencodeApi, Owner } from "./core/ports.ts"
 import type { Ownership } from "./lib/atomic-file.ts"
-import { sleepFor, systemClock } from "./lib/clock.ts"
+import { systemClock } from "./lib/clock.ts"
 import { DAY_MS } from "./lib/format.ts"
 import { mainCheckout } from "./lib/repository.ts"
 import type { Options } from "./options/options.ts"
@@ -17,11 +17,9 @@ import { toolsFor } from "./tools/index.ts"
 import type { Tool } from "./tools/tool.ts"
 
 /**
- * Delay after the start before earlier tasks are searched, repeated at most so often while a session is at work. A
- * session that is used sooner reads its own tasks itself.
+ * Delay after the start before earlier tasks are searched. A session that is used sooner reads its own tasks itself.
  */
-const RECOVERY_DELAY_MS = 2000
-const MOST_LOOKS = 2
+const RECOVERY_DELAY_MS = 1000
 
 const PROCESSES = { self: processMark, isAlive: processLives }
 const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
@@ -159,16 +157,11 @@ async function isThreadIn(threads: readonly FeatureThreads[], sessionID: string)
   return texts.some((text) => text !== undefined)
 }
 
-/**
- * Looks for earlier tasks after a delay and while no session is at work, because OpenCode loads plugins during its
- * user's first request.
- */
-async function lookBackLater(connection: Connection, manager: TaskManager): Promise<void> {
-  const isBusy = async () => (await connection.opencode.activity().catch(() => new Map())).size > 0
-  await sleepFor(systemClock, RECOVERY_DELAY_MS)
-  for (let looks = 0; looks < MOST_LOOKS && (await isBusy()); looks++) await sleepFor(systemClock, RECOVERY_DELAY_MS)
-  await lookBack(connection, manager)
-}
+/** Looks for earlier tasks after a delay, because OpenCode loads plugins during its user's first request. */
+const lookBackLater = (connection: Connection, manager: TaskManager): Promise<void> =>
+  new Promise((resolve) => {
+    systemClock.after(RECOVERY_DELAY_MS, () => void lookBack(connection, manager).then(resolve))
+  })
 
 /**
  * Recovers tasks of earlier processes. In a task's own folder nothing is done: the instance that owns the task does it.
