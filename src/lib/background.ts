@@ -13,7 +13,8 @@ export class Background {
     this.#onError = onError
   }
 
-  run(what: string, work: () => Promise<unknown>): void {
+  /** Resolves once the work is over; never rejects. */
+  run(what: string, work: () => Promise<unknown>): Promise<void> {
     const promise = Promise.resolve()
       .then(work)
       .then(
@@ -22,6 +23,7 @@ export class Background {
       )
       .then(() => void this.#pending.delete(promise))
     this.#pending.add(promise)
+    return promise
   }
 
   /** Resolves when no work is pending, including work started meanwhile. */

@@ -86,6 +86,12 @@ export class TaskManager {
     return this.#all.recovery.ready(sessionID)
   }
 
+  /** Like `ready`, for a caller that shows the tasks: waits a moment until those of dead processes are settled. */
+  async recovered(sessionID: string): Promise<void> {
+    await this.#all.recovery.ready(sessionID)
+    await this.#all.recovery.settled(sessionID)
+  }
+
   /** Launches a task. `lacks`: what the task's place will lack. */
   async launch(
     request: LaunchRequest,

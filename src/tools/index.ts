@@ -117,7 +117,7 @@ export function toolsFor(manager: TaskManager, options: Options): Readonly<Recor
   const prepared = (tool: Tool): Tool => ({
     ...tool,
     async execute(args, context) {
-      await manager.ready(context.sessionID)
+      await manager.recovered(context.sessionID)
       try {
         return await tool.execute(args, context)
       } catch (error) {

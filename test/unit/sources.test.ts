@@ -74,6 +74,7 @@ describe("core and runtime", () => {
       "src/runtime/answers.ts",
       "src/runtime/assembly.ts",
       "src/runtime/mailbox/sender.ts",
+      "src/runtime/recovery/recovery.ts",
       "src/runtime/recovery/takeover.ts",
       "src/runtime/reports.ts",
       "src/runtime/services.ts",

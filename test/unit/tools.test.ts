@@ -257,8 +257,21 @@ describe("the other tools", () => {
     const id = rig.manager.list(rig.parent)[0]?.task.id ?? ""
     await rig.ended(id)
     rig.restart()
-    const list = toolsFor(rig.manager, rig.options).superagents_list
-    expect((await list?.execute({}, rig.caller))?.output).toContain(id)
+    const listed = toolsFor(rig.manager, rig.options).superagents_list?.execute({}, rig.caller)
+    await rig.clock.advance(1000)
+    expect((await listed)?.output).toContain(id)
+  })
+
+  test("superagents_output shows a task of a dead process as interrupted, and never as running", async () => {
+    const { rig, call } = rigged()
+    rig.onPrompt("FIND", { hang: true })
+    await call("task", find)
+    const task_id = rig.manager.list(rig.parent)[0]?.task.id ?? ""
+    await rig.clock.advance(1000)
+    rig.restart()
+    const shown = toolsFor(rig.manager, rig.options).superagents_output?.execute({ task_id }, rig.caller)
+    await rig.clock.advance(4000)
+    expect((await shown)?.output).toContain("OpenCode stopped or was restarted while it ran")
   })
 })
 

@@ -1,6 +1,6 @@
 import type { TaskRecord } from "../../core/ports.ts"
 import { isActive, NOBODY, parentSessionOf, type Task } from "../../core/task.ts"
-import { retry } from "../../lib/clock.ts"
+import { retry, sleepFor } from "../../lib/clock.ts"
 import { DAY_MS } from "../../lib/format.ts"
 import type { CostLedger } from "../budgets.ts"
 import type { Services } from "../services.ts"
@@ -8,6 +8,9 @@ import { importRecords, OrphanSettler, rank, remove, type SettlingPorts } from "
 
 /** How far back the search at startup goes, in ms. Older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * DAY_MS
+
+/** Longest time for which a call waits until the tasks of a dead process are settled, in ms. */
+const SETTLED_MS = 3000
 
 export type RecoveryPorts = SettlingPorts & {
   readonly ledger: CostLedger
@@ -60,6 +63,16 @@ export class Recovery {
     parentState.loaded ??= this.#load(parentID)
     await parentState.loaded
     await this.look(parentID)
+  }
+
+  /**
+   * Waits, for a moment at most, until the session's tasks of dead processes are settled: a task that is shown before
+   * seems to run. Never rejects.
+   */
+  async settled(parentID: string): Promise<void> {
+    const { store, clock } = this.#services
+    const works = store.ofParent(parentID).flatMap(({ id }) => store.handle(id)?.recovering ?? [])
+    if (works.length > 0) await Promise.race([Promise.all(works), sleepFor(clock, SETTLED_MS)])
   }
 
   /** Updates other processes' tasks, so that a caller can show their current state. Never rejects. */
@@ -155,19 +168,23 @@ export class Recovery {
    * are read, so that all parents are known.
    */
   #adopt(orphans: readonly TaskRecord[]): void {
-    const { background } = this.#services
+    const { store, background } = this.#services
     const adopted = new Map<string, Promise<void>[]>()
     const adopt = async (orphan: TaskRecord) => {
       // A group's state is derived from its members, so they must be settled first.
       await Promise.all(orphan.task.group ? (adopted.get(orphan.task.id) ?? []) : [])
       await this.#settling.adopt(orphan)
     }
-    for (const orphan of orphans.toSorted((a, b) => rank(a) - rank(b)))
-      background.run("recover a task", () => {
+    for (const orphan of orphans.toSorted((a, b) => rank(a) - rank(b))) {
+      const { id, member } = orphan.task
+      const handle = store.handle(id)
+      const work = background.run("recover a task", async () => {
         const done = adopt(orphan)
-        const { member } = orphan.task
         if (member) adopted.set(member.of, [...(adopted.get(member.of) ?? []), done])
-        return done
+        await done
+        await this.#ports.dispatcher.closed(id)
       })
+      if (handle) handle.recovering = Promise.resolve(handle.recovering).then(() => work)
+    }
   }
 }

@@ -32,6 +32,8 @@ export class TaskHandle {
   /** Stops the task's check or preparation. `preparation` resolves when the stopped work has ended. */
   stop?: AbortController
   preparation?: Promise<unknown>
+  /** Resolves when the task, of a dead process, is settled, and its end is closed. */
+  recovering?: Promise<unknown>
   /** Whether the call that launched the task named its model. */
   isModelNamed = false
   /** Sentences on dependencies that the task's place lacks, found at the launch. */
