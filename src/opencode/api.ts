@@ -290,11 +290,14 @@ export class OpencodeHttpApi implements OpencodeApi {
   }
 
   async isAnsweredElsewhere(sessionID: string): Promise<boolean> {
-    const last = await this.lastMessage(sessionID)
+    const newest = await this.lastMessage(sessionID)
+    const isOurs = newest?.role === "user" && this.#eventCache.partsOf(newest.id) >= 0
+    // Another process's open answer may stand before a message that this process stored without a wake.
+    const last = isOurs ? await this.lastMessage(sessionID, ({ role }) => role === "assistant") : newest
     // An open answer from before this process is most often that of a process that died.
     if (!last || last.createdAt < this.#startedAt || last.finish || last.error) return false
     const age = this.#clock.now() - last.createdAt
-    if (last.role === "user") return age < BEGIN_MS && this.#eventCache.partsOf(last.id) < 0
+    if (last.role === "user") return age < BEGIN_MS
     return age < ANSWERING_MS && !(await this.activity()).has(sessionID)
   }
 

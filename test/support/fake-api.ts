@@ -156,9 +156,12 @@ export class FakeApi extends FakeProcess implements OpencodeApi {
 
   isAnsweredElsewhere(sessionID: string): Promise<boolean> {
     return this.carryOut("isAnsweredElsewhere", sessionID, () => {
-      const last = this.database.sessions.get(sessionID)?.messages.at(-1)
+      const messages = this.database.sessions.get(sessionID)?.messages ?? []
+      const newest = messages.at(-1)
+      const isOurs = newest?.role === "user" && this.storedHere.has(newest.id)
+      const last = isOurs ? messages.findLast(({ role }) => role === "assistant") : newest
       if (!last || last.createdAt < this.startedAt || last.finish || last.error) return false
-      if (this.working.has(sessionID) || this.storedHere.has(last.id)) return false
+      if (this.working.has(sessionID)) return false
       return this.clock.now() - last.createdAt < (last.role === "user" ? BEGIN_MS : ANSWERING_MS)
     })
   }

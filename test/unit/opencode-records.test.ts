@@ -310,3 +310,42 @@ test("copies of a first record belong to the oldest session, unless a record nam
   expect(await ids()).toEqual(["ses_named"])
   expect(asked).toBe(2)
 })
+
+test("another process's open answer counts also behind a message that this process stored without a wake", async () => {
+  const clock = new FakeClock()
+  const answer = {
+    info: {
+      id: "msg_2",
+      sessionID: "ses_parent",
+      role: "assistant",
+      parentID: "msg_1",
+      agent: "build",
+      providerID: "scripted",
+      modelID: "alpha",
+      cost: 0,
+      tokens: { input: 0, output: 0, reasoning: 0, cache: { read: 0, write: 0 } },
+      time: { created: clock.now() },
+    },
+    parts: [],
+  }
+  const own = {
+    info: {
+      id: "msg_3",
+      sessionID: "ses_parent",
+      role: "user",
+      agent: "build",
+      model: { providerID: "scripted", modelID: "alpha" },
+      time: { created: clock.now() },
+    },
+    parts: [],
+  }
+  const client = {
+    session: {
+      messages: async ({ limit }: { limit?: number }) => ({ data: limit === 1 ? [own] : [answer, own] }),
+      status: async () => ({ data: {} }),
+    },
+  } as unknown as OpencodeClient
+  const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
+  opencode.handleEvent({ type: "message.updated", properties: { info: own.info } } as never)
+  expect(await opencode.isAnsweredElsewhere("ses_parent")).toBe(true)
+})
