@@ -180,11 +180,11 @@ export class Journal {
     })
   }
 
-  async #save(handle: TaskHandle): Promise<void> {
+  #save(handle: TaskHandle): Promise<void> {
     const { opencode, store, isUnread } = this.#ports
     drop(handle)
     handle.nextWrite = undefined
-    const isGivenUp = await this.#write(handle.task, async () => {
+    return this.#write(handle.task, async () => {
       const { task, isForeign } = handle
       // Skipped if the task was cleared, or belongs to another process, by now.
       if (isForeign || !store.get(task.id)) return
@@ -193,23 +193,19 @@ export class Journal {
       const recorded = isPending ? { ...task, delivery: { ...delivery, state: "pending" as const } } : task
       await opencode.saveRecord(task.sessionID, recorded)
     })
-    if (isGivenUp) this.saveLater(handle.task)
   }
 
-  /** Returns true if the write failed several times, and may succeed later. */
-  async #write({ id, sessionID }: Task, write: () => Promise<void>): Promise<boolean> {
+  /** Writes, a few times if need be. After that the task's record is written again later, if the task is still known. */
+  async #write(task: Task, write: () => Promise<void>): Promise<void> {
     const { opencode, clock, stopped, takenOver } = this.#ports
+    const { id, sessionID } = task
     try {
       if (!stopped.aborted) await retry(clock, stopped, write)
-      return false
     } catch (error) {
-      if (stopped.aborted || (error instanceof OpencodeError && error.notFound)) return false
-      if (error instanceof OpencodeError && error.takenOver) {
-        takenOver(id)
-        return false
-      }
+      if (stopped.aborted || (error instanceof OpencodeError && error.notFound)) return
+      if (error instanceof OpencodeError && error.takenOver) return takenOver(id)
       opencode.log("error", "task record not written", { task: id, session: sessionID, error: String(error) })
-      return true
+      this.saveLater(task)
     }
   }
 }

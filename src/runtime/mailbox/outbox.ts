@@ -47,7 +47,7 @@ export type OutboxPorts = SenderPorts & {
   readonly compose: (task: Task) => Promise<NotificationTexts>
   /** Records how the delivery ended. `handedOver`: the message contained the whole answer. Must not reject. */
   readonly recordDelivery: (task: Task, state: "confirmed" | "abandoned", handedOver: boolean) => Promise<void>
-  /** Called when a task is no longer one whose notification waits to wake its parent: see `isUnread`. */
+  /** Called when a task's notification no longer waits to wake its parent, so that `isUnread` has become false. */
   readonly wakeDone: (task: Task) => void
   /** Called when a parent's lane is empty. `woken`: a message has started the parent's model. */
   readonly drained: (parentID: string, woken: boolean) => void
