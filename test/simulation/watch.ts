@@ -225,9 +225,17 @@ export class Watch {
     if (!run.parked) return
     // A run that is parked before it begins leaves the turn alone that its user has begun meanwhile.
     const since = run.startedAt === run.parked.at ? run.createdAt : run.parked.at
-    if ((this.#userAt.get(sessionID) ?? 0) >= since) return
+    if ((this.#userAt.get(sessionID) ?? 0) >= since || this.#answersBefore(sessionID, run.createdAt)) return
     if (clock.now() > Math.max(run.parked.at, this.#troubleAt) + SETTLING_MS)
       this.breach(`the model of ${history.nameOf(sessionID)} is asked while it is parked`)
+  }
+
+  /** The turn that goes on in a session answers what was said there before: its user's word, after the run before this. */
+  #answersBefore(sessionID: string, at: number): boolean {
+    const messages = this.#world.opencode.database.sessions.get(sessionID)?.messages ?? []
+    const open = messages.findLast(({ role, completedAt }) => role === "assistant" && completedAt === undefined)
+    const asked = messages.find(({ id }) => id === open?.parentID)
+    return asked !== undefined && asked.createdAt < at
   }
 
   /** Nothing is asked for a run that was cleared, but by its user. */
@@ -261,7 +269,9 @@ export class Watch {
   }
 
   /** Its user has done something there since it ended: what goes on there is theirs. */
-  isUsers({ sessionID, run, outcome }: Task): boolean {
+  isUsers({ sessionID, run, outcome, group }: Task): boolean {
+    // Nobody but its user says anything in the session of several tries or items: they have their own.
+    if (group && this.hasUser(sessionID)) return true
     // When a run of a dead process ended is not known: its user may have gone on before that.
     // All that goes on in the session of a run that never began is its user's.
     const isUnknown = outcome?.reason?.code === "interrupted" || run.startedAt === undefined
