@@ -368,7 +368,7 @@ const PEOPLE: readonly Input[] = [
   },
 ]
 
-const pass = (name: string, ms: number): Input => ({ name, weight: 3, give: (world) => world.clock.advance(ms) })
+export const pass = (name: string, ms: number): Input => ({ name, weight: 3, give: (world) => world.clock.advance(ms) })
 
 const TIME: readonly Input[] = [
   pass("a moment passes", 20),

@@ -22,7 +22,7 @@ const question = { name: "question", args: { questions: [{ question: "Which?" }]
 
 /** What an agent does that is asked to `DO` this. Those that call tools answer when they have done so. */
 const KINDS = {
-  quick: { text: "done", ...cents(0.003) },
+  quick: { text: "done", usage: { input: 3000, cached: 2000 } },
   slow: { text: "done, slowly", delay: 3000, chunks: 4, pace: 500 },
   hanging: { hang: true, text: "so far" },
   working: { tools: [{ name: "read", args: { ms: 400 } }], ...cents(STEP_USD) },

@@ -1,6 +1,7 @@
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import type { CallFault } from "../support/fake-api.ts"
 import type { EventFault } from "../support/fake-process.ts"
+import { INPUTS_CACHED } from "./cached.ts"
 import { FAR } from "./far.ts"
 import { farOf, INPUTS_HOSTS } from "./hosts.ts"
 import { FAILURES, INPUTS, INPUTS_WITH_CHECKS, type Input, kindsFor } from "./inputs.ts"
@@ -110,6 +111,8 @@ const LIVES = {
   },
   /** Much is parked, and waited for, cancelled and cleared then. */
   parked: { inputs: INPUTS_PARKED },
+  /** Tasks that wait for the first of their message, so that their common beginning is cached. */
+  cached: { options: (random) => ({ cacheHold: random.pick([5000, 1000]) }), inputs: INPUTS_CACHED },
   /** Runs that a purse pays, which ends at any moment. */
   purse: { inputs: INPUTS_PURSE },
   /** Tasks on another machine, whose contact is lost and comes back. */

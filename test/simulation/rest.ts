@@ -100,7 +100,12 @@ function checkTask(world: World, task: Task): void {
   const isUnwatched = world.endOptions.strangers && (task.place?.kind === FAR || watch.restarts > 0)
   // A sleep while its session was made, which nobody noticed, counts.
   const unnoticed = Math.max(0, watch.slept - stillMs)
-  if (timeout > 0 && startedAt > 0 && took > timeout + OVERTIME_MS + watch.held + unnoticed && !isUnwatched)
+  if (
+    timeout > 0 &&
+    startedAt > 0 &&
+    took > timeout + OVERTIME_MS + watch.held + watch.dead + unnoticed &&
+    !isUnwatched
+  )
     watch.breach(`${name} ran for ${took} ms with a limit of ${timeout}`)
 }
 

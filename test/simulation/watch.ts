@@ -45,9 +45,10 @@ export class Watch {
   /** One of them told of a question: nobody knows of that but OpenCode. */
   lostQuestion = false
   restartedAt = 0
-  /** How long machines slept, and calls were under way, in ms. */
+  /** How long machines slept, calls were under way, and nobody looked since the process was dead, in ms. */
   slept = 0
   held = 0
+  dead = 0
   readonly #world: World
   readonly #seen = new Map<string, Task>()
   /** Ends, by task and run, that were written or told; only where a process of another machine may settle a run, too. */
@@ -142,6 +143,7 @@ export class Watch {
       [...opencode.database.sessions.values()].some(({ messages }) => messages.some((message) => says(message, text)))
     this.words.splice(0, this.words.length, ...this.words.filter(isStored))
     this.restarts++
+    this.dead += clock.now() - (opencode.diedAt ?? clock.now())
     for (const sessionID of [...this.#silenced.keys()])
       if (!this.#isStoredAsStopped(sessionID)) this.#silenced.delete(sessionID)
     // Of what could not be cleared the record is still there.

@@ -56,7 +56,7 @@ export class FakeProcess {
   readonly folders = new Map<string, string>()
   /** Where each turn was begun: there it goes on and is stopped, wherever its session is moved. */
   readonly #begunIn = new WeakMap<Turn, string>()
-  #dead = false
+  #diedAt: number | undefined
 
   constructor({ clock, database = new FakeDatabase(), instance = "first" }: FakeApiOptions) {
     this.clock = clock.view()
@@ -72,7 +72,7 @@ export class FakeProcess {
 
   /** SIGKILL: nothing of this process goes on, and what was being written stays as it is. */
   kill(): void {
-    this.#dead = true
+    this.#diedAt ??= this.clock.now()
     this.database.living.delete(this.instance)
     this.clock.kill()
     this.#listener = () => {}
@@ -82,8 +82,12 @@ export class FakeProcess {
     return this.working.has(sessionID)
   }
 
+  get diedAt(): number | undefined {
+    return this.#diedAt
+  }
+
   get isDead(): boolean {
-    return this.#dead
+    return this.#diedAt !== undefined
   }
 
   openSession(session: Partial<StoredSession> = {}): string {
@@ -304,7 +308,7 @@ export class FakeProcess {
   }
 
   protected emit(event: OpencodeEvent): void {
-    if (this.#dead) return
+    if (this.isDead) return
     const fault = this.onEvent(event)
     if (fault === "lose") return
     if (typeof fault === "object") return void this.clock.after(fault.late, () => this.#deliver(event))
@@ -313,7 +317,7 @@ export class FakeProcess {
   }
 
   #deliver(event: OpencodeEvent): void {
-    if (this.#dead) return
+    if (this.isDead) return
     this.events.push(event)
     this.#listener(event)
   }

@@ -1,0 +1,3 @@
+import { livesTest, OTHERS } from "./many.ts"
+
+livesTest("cached", { from: 0, to: OTHERS })
