@@ -133,18 +133,18 @@ export class SimulatedPlaces {
     winner: string | undefined,
     others: readonly UnchosenMember[],
   ): Promise<ReadonlyMap<string, string>> {
+    const { breach } = this.#ports
+    const { winners, checks } = this.#archive
+    if (winner !== undefined) {
+      const before = winners.get(groupID)
+      // One that won before and is resumed stays the group's, whatever becomes of its check, or of this call.
+      if (before === undefined && !this.hasPassed(winner)) breach("a try has won whose check has not passed")
+      if ((before ?? winner) !== winner) breach("two tries of one team have won")
+      if (others.some(({ taskID }) => taskID === winner)) breach("the work of the try that won was put aside")
+      winners.set(groupID, winner)
+    }
     return this.#do("place.settle", groupID, () => {
-      const { breach } = this.#ports
-      const { winners, checks } = this.#archive
-      if (winner !== undefined) {
-        const before = winners.get(groupID)
-        // One that won before and is resumed stays the group's, whatever becomes of its check.
-        if (before === undefined && !this.hasPassed(winner)) breach("a try has won whose check has not passed")
-        if ((before ?? winner) !== winner) breach("two tries of one team have won")
-        if (others.some(({ taskID }) => taskID === winner)) breach("the work of the try that won was put aside")
-        winners.set(groupID, winner)
-        checks.set(groupID, { times: 0, passed: true, everPassed: true })
-      }
+      if (winner !== undefined) checks.set(groupID, { times: 0, passed: true, everPassed: true })
       return new Map(others.map(({ taskID, name }) => [taskID, name]))
     })
   }

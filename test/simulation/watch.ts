@@ -200,16 +200,21 @@ export class Watch {
 
   /** A session's task as the process that runs it knows it: what another one knows may be old. */
   #ownedIn(sessionID: string): Task | undefined {
-    for (const { manager } of [this.#world.rig, this.#world.other]) {
-      const task = manager.taskIn(sessionID)?.task
+    for (const { manager, opencode } of [this.#world.rig, this.#world.other]) {
+      const task = opencode.isDead ? undefined : manager.taskIn(sessionID)?.task
       if (task && !manager.overview.isForeign(task.id)) return task
     }
     return undefined
   }
 
-  /** Its tasks record that its user has stopped it, once they had the time to. */
+  /**
+   * Its tasks record that its user has stopped it, once they had the time to. Nobody takes them over where it is not known
+   * that their process died.
+   */
   #isStoredAsStopped(sessionID: string): boolean {
-    const { database } = this.#world.opencode
+    const { opencode, endOptions } = this.#world
+    if (endOptions.strangers) return false
+    const { database } = opencode
     return database.children(sessionID).some((child) => {
       const { task } = database.recordIn(child) ?? {}
       return task?.run.parentStopped && (isActive(task) || hasPendingNotification(task))
