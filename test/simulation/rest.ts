@@ -182,10 +182,9 @@ async function checkQuiet(world: World): Promise<void> {
     })
     await each.settle()
     if (!isSettled) watch.breach(`something of ${who} is still under way`)
-    // In a group's own session only its user has a turn, which may hang.
-    const groups = new Set(world.tasks.flatMap(({ sessionID, group }) => (group ? sessionID : [])))
+    // A turn of its user may hang.
     for (const [session] of each.opencode.activityNow)
-      if (each.opencode.database.sessions.has(session) && !groups.has(session) && !watch.crossed.has(session))
+      if (each.opencode.database.sessions.has(session) && !watch.isUsersTurn(session) && !watch.crossed.has(session))
         watch.breach(`${history.nameOf(session)} is still at work`)
     for (const ask of watch.lostQuestion ? [] : each.opencode.questions)
       if (isRuns(each.manager.taskIn(ask.sessionID)?.task, ask))

@@ -286,6 +286,13 @@ export class Watch {
     return (this.#userAt.get(sessionID) ?? 0) >= (since ?? 0)
   }
 
+  /** What goes on in a session is its user's own turn, after the end of the run that was there. */
+  isUsersTurn(sessionID: string): boolean {
+    return [...this.#seen.values()].some(
+      (task) => task.sessionID === sessionID && !isActive(task) && this.isUsers(task),
+    )
+  }
+
   /** What must hold at every moment. */
   check(): void {
     const { tasks, rig, manager, endOptions, bursar } = this.#world
