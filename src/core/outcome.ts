@@ -153,8 +153,9 @@ function thoughtIn(answer: Message): Pick<Ending, "thought"> {
 
 /** How a run ends whose session stays idle without an answer although OpenCode works. */
 function abandoned(last: Message | undefined, ending: Ending | undefined, errorEvent?: AnswerError): Ending {
-  if (ending) return { ...ending, proven: false }
+  // Stopped before it had read the last message to it: what it answered before that was not its end.
   if (errorEvent?.aborted) return aborted
+  if (ending) return { ...ending, proven: false }
   if (errorEvent) return { type: "failed", reason: { code: "provider", text: errorEvent.message } }
   // Only an abort leaves a session idle between two steps of its agent; a summary is not a step.
   if (last?.finish === "called" || last?.summary) return aborted

@@ -383,6 +383,19 @@ describe("a compaction", () => {
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
     expect(rig.notices()[0]?.hidden).toContain("Its whole answer:\n<task_output>\nthe answer\n")
   })
+
+  test("a task that its user stops after it, before it has read a message, is cancelled", async () => {
+    const rig = new Rig()
+    rig.opencode.contextTokens = 1000
+    rig.onPrompt("FIND", { text: "the answer", usage: { input: 5000 } })
+    rig.onPrompt("Continue if you have next steps", { text: "There is nothing left to do", delay: 3000 })
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(500)
+    await rig.manager.tell(id, "MORE", rig.caller)
+    rig.opencode.abortByUser(sessionID)
+    expect(await rig.ended(id)).toMatchObject({ status: "cancelled", outcome: { reason: { code: "aborted" } } })
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
+  })
 })
 
 test("a run that crashed after a tool call with finish reason stop is interrupted, not completed", async () => {
