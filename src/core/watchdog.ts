@@ -351,15 +351,18 @@ const nearness = ({ text }: Reason): string =>
     .replace(/: it (?=spent|used)/, ": you ")
 
 /**
- * End of a run that was asked for its last word. If the agent answered, the limit is the reason of the end; if the run
- * ended before the agent read the request, the run ended by itself.
+ * End of a run that was asked for its last word at `askedAt`. If the agent answered, the limit is the reason of the end;
+ * if the run ended before the agent read the request, the run ended by itself. Such an end may be found late: OpenCode
+ * goes on after an answer when it compacts the conversation.
  */
 export function endAfter(
   ending: Ending,
   lastWord: Pick<LastWord, "state" | "reason"> | undefined,
   messages: readonly Message[],
+  askedAt = Number.NEGATIVE_INFINITY,
 ): Ending {
   if (!lastWord || lastWord.state === "requested" || ending.type !== "completed") return ending
+  if (ending.at !== undefined && ending.at < askedAt) return ending
   // Text from before the request is not the run's last word.
   const last = withoutCompaction(messages).filter(({ role }) => role === "assistant")
   const isSaid = answerText(last.slice(-1)) !== ""

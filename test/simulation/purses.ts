@@ -137,8 +137,10 @@ export class Bursar {
 
   /** What came of it when all is over. */
   checkBill(): void {
-    const { watch, history, manager, opencode } = this.#world
-    for (const thread of this.threads) {
+    const { watch, history, manager, opencode, endOptions } = this.#world
+    // Nobody else bills for a process that is not known to be dead.
+    const isOwned = !endOptions.strangers || watch.restarts === 0
+    for (const thread of isOwned ? this.threads : []) {
       if (!manager.taskIn(thread)) continue
       const all = this.#costOf(opencode.stored(thread))
       const { cost } = manager.unattended.usageOf(thread)

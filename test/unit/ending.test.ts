@@ -384,6 +384,19 @@ describe("a compaction", () => {
     expect(rig.notices()[0]?.hidden).toContain("Its whole answer:\n<task_output>\nthe answer\n")
   })
 
+  test("a task whose answer ended before it was asked for its last word has completed", async () => {
+    // The machine sleeps while OpenCode compacts, and the request behind that comes near the time limit.
+    const rig = new Rig({ options: { taskTimeout: 60_000, lastWord: 3000, pollInterval: 0 } })
+    rig.opencode.contextTokens = 1000
+    rig.onPrompt("FIND", { text: "the answer", usage: { input: 5000 } })
+    rig.onPrompt("Continue if you have next steps", { text: "There is nothing left to do" })
+    const { id } = await rig.launch()
+    await rig.clock.advance(20)
+    await rig.clock.sleep(3_600_000)
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", run: { lastWordAt: expect.any(Number) } })
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
+  })
+
   test("a task that its user stops after it, before it has read a message, is cancelled", async () => {
     const rig = new Rig()
     rig.opencode.contextTokens = 1000

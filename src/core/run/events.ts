@@ -358,7 +358,7 @@ function concluded(
   const { messages, openTodos } = found
   const run = missing(given, context)
   if (hasPendingMessages(run, context)) return stay(run)
-  const ending = endAfter(judgement, finalLastWord(run, context), messages)
+  const ending = endAfter(judgement, finalLastWord(run, context), messages, context.task.run.lastWordAt)
   // An answer given before the notifications of the task's children is not final: the session is read again.
   const isOld = judgement.type === "completed" && waited && !waitsForOwn(context)
   if (ending.type !== "completed" && !isOld) return ended(run, ending, messages, openTodos, context)
