@@ -5,7 +5,8 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { endLeftovers, lastLines, outputOf, runCommand } from "../../src/runtime/places/process.ts"
+import { outputOf } from "../../src/features/worktrees/process.ts"
+import { endLeftovers, lastLines, runCommand } from "../../src/runtime/places/process.ts"
 import { eventually } from "../support/eventually.ts"
 
 let cwd: string

@@ -5,8 +5,8 @@ import { listed, messageOf } from "../../core/errors.ts"
 import { replaceFile } from "../../lib/atomic-file.ts"
 import { succeeds } from "../../lib/promises.ts"
 import type { OpencodeFolder } from "../../runtime/places/place.ts"
-import { outputOf, runBounded } from "../../runtime/places/process.ts"
 import { gitList } from "./git.ts"
+import { outputOf, runBounded } from "./process.ts"
 import { type Checkout, gitOptions, obstacleAbove } from "./repository.ts"
 
 /**

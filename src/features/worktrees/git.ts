@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
-import { runBounded } from "../../runtime/places/process.ts"
+import { runBounded } from "./process.ts"
 
 /** Error of a git command. `text`: git's message for a reader. */
 export class GitError extends Error {

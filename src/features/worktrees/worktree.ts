@@ -21,10 +21,10 @@ import type { Processes } from "../../lib/lock.ts"
 import { succeeds } from "../../lib/promises.ts"
 import { oneLine } from "../../lib/text.ts"
 import { CaptureError, type EnterRequest } from "../../runtime/places/place.ts"
-import { runBounded } from "../../runtime/places/process.ts"
 import { copiedEntriesIn, redirectLink } from "./dependencies.ts"
 import { GitError, git, gitList, LONG_MS, retryOn } from "./git.ts"
 import { linksOf } from "./objects.ts"
+import { runBounded } from "./process.ts"
 import {
   type Checkout,
   findCheckout,
