@@ -25,7 +25,6 @@ import { Groups } from "./groups.ts"
 import { TaskDependencies } from "./launch/dependencies.ts"
 import { Launcher, Queue } from "./launch/launcher.ts"
 import { TaskResumer } from "./launch/resuming.ts"
-import { Unattended } from "./launch/unattended.ts"
 import {
   gatherMs,
   isLastNotification,
@@ -139,7 +138,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const resuming = new TaskResumer(services, launching)
   const recovery = new Recovery(services, { ...known, changed: freed })
   const poller: Poller = new Poller(services, { ...known, recovery, reschedule })
-  return { ...launching, launcher, resuming, recovery, poller, parts: services, retryNow: retryingBy(pauser) }
+  return { ...launching, launcher, resuming, recovery, poller, services, retryNow: retryingBy(pauser) }
 }
 
 /** Steps of `Runtime` that features may take. Each step calls `parts`, because the parts may be created later. */
@@ -173,7 +172,7 @@ function budgetsOf(services: Services) {
 
 /** Creates the parts that only use others: the API of tools, hooks, terminal, page and board. */
 function sidesOf(inside: ReturnType<typeof insideOf>, { answer = async () => false }: ManagerPorts) {
-  const { parts: services, dispatcher, pauser, retryNow, resuming, scheduler } = inside
+  const { services, dispatcher, pauser, retryNow, resuming, scheduler } = inside
   const { store } = services
   const tell = (task: Task, text: string) => tellTask(services, dispatcher, task, text)
   const limitOf = (task: Task) => {
@@ -194,8 +193,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { answer = async () => fal
   })
   const forgetLost = (task: Task) => cancelling.forgetLost(task)
   const eventRouter = new EventRouter(services, { ...inside, requests, forget: forgetLost })
-  const unattended = new Unattended(services, inside)
-  return { cancelling, reports, eventRouter, unattended, tell, requests, waits }
+  return { cancelling, reports, eventRouter, tell, requests, waits }
 }
 
 /** Stores values in files of the project; see `Runtime`. */

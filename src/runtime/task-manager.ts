@@ -20,7 +20,6 @@ import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import { authorizeTell, type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
 import { resumesWithoutPrompt } from "./launch/resuming.ts"
-import type { Unattended } from "./launch/unattended.ts"
 import type { PlaceEvent, PlaceKind, RemoteActivity } from "./places/place.ts"
 import type { Reports } from "./reports.ts"
 import { refuseUntellable } from "./requests.ts"
@@ -33,63 +32,59 @@ type RequestAddition = { readonly text: string; readonly withoutTools: boolean }
 /** API of the engine for tools and OpenCode's events. Stateless: `assembly.ts` creates the parts. */
 export class TaskManager {
   readonly #stop = new AbortController()
-  readonly #all: Assembly
   readonly #services: Services
 
+  /** The parts of the engine, for features that run sessions of their own. */
+  readonly parts: Assembly
   readonly kinds: readonly PlaceKind[]
   readonly features: readonly Feature[]
 
   constructor(ports: ManagerPorts) {
     this.kinds = ports.kinds
     this.features = ports.features
-    this.#all = assemble(ports, this.#stop.signal)
-    this.#services = this.#all.parts
+    this.parts = assemble(ports, this.#stop.signal)
+    this.#services = this.parts.services
   }
 
   /** Parts of the features that observe model requests. */
   get observers(): readonly RequestObserver[] {
-    return [...this.#all.bodies.values()].flatMap(({ requests }) => requests ?? [])
+    return [...this.parts.bodies.values()].flatMap(({ requests }) => requests ?? [])
   }
 
   get overview(): Reports {
-    return this.#all.reports
-  }
-
-  /** Runs of the board. */
-  get unattended(): Unattended {
-    return this.#all.unattended
+    return this.parts.reports
   }
 
   /** Cleans up places that earlier processes left around a folder. Never rejects. */
   sweep(folder: string): Promise<void> {
-    return this.#all.archive.sweep(folder)
+    return this.parts.archive.sweep(folder)
   }
 
   /** Handles an event of a place. */
   placeTold(taskID: string, news: PlaceEvent | RemoteActivity): void {
-    if (news.type === "active") this.#all.poller.onRemoteActivity(news)
-    else this.#all.dispatcher.deliver(taskID, news)
+    if (news.type === "active") this.parts.poller.onRemoteActivity(news)
+    else this.parts.dispatcher.deliver(taskID, news)
   }
 
   /** Called when contact with a place is back: archives the work that ended tasks left there. Never rejects. */
   placeAnswers(name: string): Promise<void> {
-    return this.#all.archive.settleOwed(name)
+    return this.parts.archive.settleOwed(name)
   }
 
   /** Recovers tasks of an earlier process. Never rejects. */
   recover(): Promise<void> {
-    return this.#all.recovery.recover()
+    return this.parts.recovery.recover()
   }
 
   /** Recovers the session's tasks from earlier processes. Must be awaited before these tasks are used. */
   ready(sessionID: string): Promise<void> {
-    return this.#all.recovery.ready(sessionID)
+    return this.parts.recovery.ready(sessionID)
   }
 
   /** Like `ready`, for a caller that shows the tasks: waits a moment until those of dead processes are settled. */
   async recovered(sessionID: string): Promise<void> {
-    await this.#all.recovery.ready(sessionID)
-    await this.#all.recovery.settled(sessionID)
+    await this.parts.recovery.ready(sessionID)
+    await this.parts.recovery.settled(sessionID)
   }
 
   /** Launches a task. `lacks`: what the task's place will lack. */
@@ -97,8 +92,8 @@ export class TaskManager {
     request: LaunchRequest,
     caller: Caller,
   ): Promise<{ view: TaskView; reused: boolean; lacks: string | undefined }> {
-    const { task, reused } = await this.#all.launcher.launch(request, caller)
-    this.#all.cancelling.prune(caller.sessionID)
+    const { task, reused } = await this.parts.launcher.launch(request, caller)
+    this.parts.cancelling.prune(caller.sessionID)
     return { view: this.#view(task), reused, lacks: this.#services.store.handle(task.id)?.lacks }
   }
 
@@ -106,18 +101,18 @@ export class TaskManager {
     const task = this.#find(reference, caller.sessionID)
     if (!resumesWithoutPrompt(task) && request.prompt === "")
       throw new CallError("Argument `prompt` is missing: what the agent shall do, or what it is told.")
-    return this.#view(await this.#all.resuming.resume(task, request, caller))
+    return this.#view(await this.parts.resuming.resume(task, request, caller))
   }
 
   /** Allowances of a new run, one line for each limit. */
   allowance(task: Task): readonly string[] {
-    return this.#all.allowance.of(task)
+    return this.parts.allowance.of(task)
   }
 
   /** Path of the file with the value or the rows of a task's run; undefined for none. */
   resultsOf(task: Task): string | undefined {
     const rows = task.group && this.#services.groupKindOf(task)?.rows?.(task.group)
-    return rows ?? (task.run.schema && this.#all.results.valueOf(task.id))
+    return rows ?? (task.run.schema && this.parts.results.valueOf(task.id))
   }
 
   /** Sends a message to an active task. `waits`: the task reads the message after a prompt that is not sent yet. */
@@ -127,7 +122,7 @@ export class TaskManager {
       refuseUntellable(this.#services, task.id)
       await authorizeTell(this.#services, caller, task)
     }
-    const { waits } = await this.#all.tell(task, text)
+    const { waits } = await this.parts.tell(task, text)
     return { view: this.#view(task), waits }
   }
 
@@ -136,7 +131,7 @@ export class TaskManager {
     const task = this.#services.store.bySession(sessionID)
     const { lastWord, heldBy } = this.#atWork(task) ?? {}
     if (!task || heldBy !== "ours") return undefined
-    this.#all.dispatcher.deliver(task.id, { type: "request" })
+    this.parts.dispatcher.deliver(task.id, { type: "request" })
     if (!lastWord) return undefined
     const { reason, askedAgain = false } = lastWord
     return { text: lastWordRequest(reason), withoutTools: askedAgain }
@@ -151,7 +146,7 @@ export class TaskManager {
     const task = store.bySession(sessionID)
     // Before a run has begun, requests in its session belong to the session's user.
     if (!task || !isActive(task) || isQueued(task) || store.isForeign(task.id)) return false
-    const { pauser } = this.#all
+    const { pauser } = this.parts
     if (compacts) return pauser?.blocksRequest(task, model) === true
     // For a task without a model of its own, the request shows which model OpenCode has chosen.
     const isNews = model !== undefined && modelOf(task) === undefined
@@ -170,13 +165,13 @@ export class TaskManager {
     if (this.#services.store.isForeign(task.id))
       throw new CallError(`Task ${task.id} is run by another OpenCode process. Only the user can try it, there.`)
     const wanted = model === undefined ? undefined : await chooseModel(this.#services, model)
-    const found = this.#all.retryNow(task, this.#view(task).phase, wanted)
+    const found = this.parts.retryNow(task, this.#view(task).phase, wanted)
     return { view: this.#view(task), ...found }
   }
 
   /** Limit because of which a task must not ask its model now; undefined for none. */
   limitOf(task: Task): PauseView | undefined {
-    return this.#all.waits.limitOf(task)
+    return this.parts.waits.limitOf(task)
   }
 
   /** Why the session may not call this tool now; undefined where it may. */
@@ -194,15 +189,15 @@ export class TaskManager {
 
   /** Usage of the session's tasks, and of the project within a day; descendants and forgotten tasks included. */
   spentBy(sessionID: string): Spent {
-    return this.#all.ledger.spentBefore()(sessionID)
+    return this.parts.ledger.spentBefore()(sessionID)
   }
 
   /** Ids named by a reference: one task, or a batch. */
   async idsOf(reference: string, sessionID: string): Promise<readonly string[]> {
     const own = this.#services.store.ofParent(sessionID)
     const batch = findNamedBatch(reference, own)
-    const tasks = batch.length > 0 ? batch : [await this.#all.reports.find(reference, own)]
-    const all = tasks.map(async (task) => (task.group?.place ? this.#all.reports.completed(task) : [task]))
+    const tasks = batch.length > 0 ? batch : [await this.parts.reports.find(reference, own)]
+    const all = tasks.map(async (task) => (task.group?.place ? this.parts.reports.completed(task) : [task]))
     return (await Promise.all(all)).flat().map(({ id }) => id)
   }
 
@@ -211,27 +206,27 @@ export class TaskManager {
    * wait for the end, in ms.
    */
   output(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<Report> {
-    return this.#all.reports.report(reference, caller.sessionID, block, signal)
+    return this.parts.reports.report(reference, caller.sessionID, block, signal)
   }
 
   /** Outputs of one task or member, or of a batch. */
   outputs(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<readonly Report[]> {
-    return this.#all.reports.reports(reference, caller.sessionID, block, signal)
+    return this.parts.reports.reports(reference, caller.sessionID, block, signal)
   }
 
   /** Merges an ended task's changes into its parent's folder. */
   async merge(reference: string, caller: Caller): Promise<TaskView> {
     const { store } = this.#services
-    const found = await this.#all.reports.find(reference, store.ofParent(caller.sessionID))
+    const found = await this.parts.reports.find(reference, store.ofParent(caller.sessionID))
     const kind = found.member && this.#services.groupKindOf(found)
     if (kind?.picksOne)
       throw new CallError(
         `Task ${found.id} is one of several ${kind.noun.many}: superagents_task(merge="${found.member?.of}") merges the one that passed.`,
       )
-    await this.#all.dispatcher.closed(found.id)
-    const task = await this.#all.archive.settle(store.get(found.id) ?? found, { signal: caller.abort })
-    if (isUnmerged(task)) await permitEdit(caller, task.id, await this.#all.archive.filesOf(task))
-    return this.#view(await this.#all.archive.merge(task))
+    await this.parts.dispatcher.closed(found.id)
+    const task = await this.parts.archive.settle(store.get(found.id) ?? found, { signal: caller.abort })
+    if (isUnmerged(task)) await permitEdit(caller, task.id, await this.parts.archive.filesOf(task))
+    return this.#view(await this.parts.archive.merge(task))
   }
 
   /** Whether the session belongs to a task whose system prompt includes the briefing for fresh agents. */
@@ -260,7 +255,7 @@ export class TaskManager {
    * is told once.
    */
   async copied(caller: Caller): Promise<string | undefined> {
-    for (const body of this.#all.bodies.values()) {
+    for (const body of this.parts.bodies.values()) {
       const found = await body.copied?.(caller)
       if (!found) continue
       this.#services.toaster.copied(caller.sessionID, found.tasks)
@@ -276,12 +271,12 @@ export class TaskManager {
 
   /** Cancels the selected tasks; see `TaskCanceller`. Returns the tasks that the call ended or stopped. */
   async cancel(selector: CancelSelector, { sessionID }: Caller): Promise<readonly TaskView[]> {
-    return (await this.#all.cancelling.cancel(selector, sessionID)).map((task) => this.#view(task))
+    return (await this.parts.cancelling.cancel(selector, sessionID)).map((task) => this.#view(task))
   }
 
   /** Clears the session's tasks. Running tasks are stopped without a notification, and all tasks' sessions stay. */
   clear(sessionID: string): Promise<Cleared> {
-    return this.#all.cancelling.clear(sessionID)
+    return this.parts.cancelling.clear(sessionID)
   }
 
   /** The task whose own session this is. */
@@ -308,19 +303,19 @@ export class TaskManager {
 
   /** Handles an event of OpenCode. Never throws; costs one or two look-ups for sessions of other agents. */
   handle(event: OpencodeEvent): void {
-    this.#all.eventRouter.take(event)
+    this.parts.eventRouter.take(event)
   }
 
   /** One poll of OpenCode and all limits, as the timer does. Never rejects. */
   tick(): Promise<void> {
-    return this.#all.poller.tick()
+    return this.parts.poller.tick()
   }
 
   /** Stops timers and waiting calls; tasks and their sessions continue. */
   stop(): void {
     this.#stop.abort()
-    this.#all.poller.stop()
-    this.#all.dispatcher.releaseAll()
+    this.parts.poller.stop()
+    this.parts.dispatcher.releaseAll()
   }
 
   /** Resolves when no background work is pending; for tests and shutdown. */
@@ -338,6 +333,6 @@ export class TaskManager {
   }
 
   #view(task: Task): TaskView {
-    return viewOf(task, this.#services, this.#all.waits)
+    return viewOf(task, this.#services, this.parts.waits)
   }
 }

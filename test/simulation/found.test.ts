@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
+import { Unattended } from "../../src/features/board/unattended.ts"
 import type { CallFault } from "../support/fake-api.ts"
 import type { Reply } from "../support/model.ts"
 import { Rig } from "../support/rig.ts"
@@ -1176,14 +1177,14 @@ test("another process forgets a cleared task although its thread has another tas
   const other = new Rig({ share: { clock: rig.clock, database: rig.opencode.database } })
   rig.onPrompt("WORK", HANG)
   const thread = { sessionID: other.parent, agent: "general", description: "a thread", prompt: "WORK" }
-  await rig.manager.unattended.run(thread)
+  await new Unattended(rig.manager.parts).start(thread)
   await rig.clock.advance(1000)
   await other.manager.recover()
   const [first] = other.manager.overview.list().map(({ task }) => task.id)
   expect(other.manager.overview.isForeign(first ?? "")).toBe(true)
   await rig.manager.clear("")
   expect(rig.manager.overview.list()).toEqual([])
-  void rig.manager.unattended.run(thread)
+  void new Unattended(rig.manager.parts).start(thread)
   await rig.clock.advance(MINUTE)
   const known = other.manager.overview.list().map(({ task }) => task.id)
   expect(known).toEqual(rig.manager.overview.list().map(({ task }) => task.id))

@@ -1,5 +1,6 @@
 import type { Task } from "../../src/core/task.ts"
 import { isActive, isUnattended } from "../../src/core/task.ts"
+import { Unattended } from "../../src/features/board/unattended.ts"
 import type { LedgerPurse } from "../../src/runtime/budgets.ts"
 import type { StoredSession } from "../support/fake-database.ts"
 import type { Rig } from "../support/rig.ts"
@@ -47,7 +48,7 @@ export class Bursar {
 
   open(max: number, ms: number): void {
     const now = this.#world.clock.now()
-    const { unattended } = this.#world.manager
+    const unattended = new Unattended(this.#world.manager.parts)
     const threads = Object.fromEntries(this.threads.map((thread) => [thread, unattended.usageOf(thread)]))
     this.#world.history.tell(() => `a purse of $${max} is opened for ${ms} ms`)
     this.#emptySince = undefined
@@ -73,13 +74,13 @@ export class Bursar {
     for (const thread of this.threads)
       this.#world.track(
         "stop a thread",
-        manager.unattended.stop(thread, { code: "purse", text: "The purse has ended." }),
+        new Unattended(manager.parts).stop(thread, { code: "purse", text: "The purse has ended." }),
       )
   }
 
   /** A process that comes back finds it on the board, which begins nothing before it knows what there was. */
   known(rig: Rig, recovered: Promise<void>): void {
-    if (this.#purse) rig.manager.unattended.usePurse(this.#purse)
+    if (this.#purse) new Unattended(rig.manager.parts).usePurse(this.#purse)
     if (rig !== this.#world.rig) return
     this.#isReady = false
     void recovered.then(() => {
@@ -91,7 +92,7 @@ export class Bursar {
     const description = `turn ${++this.#turns}`
     const request = { sessionID: thread, agent: "general", description, prompt: `DO ${kind}` }
     const { manager, history } = this.#world
-    const running = manager.unattended.run(request).then(() => {
+    const running = new Unattended(manager.parts).start(request).then(() => {
       history.name(manager.taskIn(thread)?.task.id ?? "", history.nameOf(thread))
     })
     this.#world.track(`run ${this.#world.history.nameOf(thread)}`, running)
@@ -143,7 +144,7 @@ export class Bursar {
     for (const thread of isOwned ? this.threads : []) {
       if (!manager.taskIn(thread)) continue
       const all = this.#costOf(opencode.stored(thread))
-      const { cost } = manager.unattended.usageOf(thread)
+      const { cost } = new Unattended(manager.parts).usageOf(thread)
       // A turn whose stop was long on its way goes on meanwhile, and nobody looks at it.
       if (watch.held === 0 && cost < all - SAME_USD)
         watch.breach(`${history.nameOf(thread)} took $${all}, and its bill says $${cost}`)
@@ -158,13 +159,13 @@ export class Bursar {
   }
 
   get #used(): number {
-    return this.#world.manager.unattended.ofPurse().used.cost
+    return new Unattended(this.#world.manager.parts).ofPurse().used.cost
   }
 
   #use(purse: LedgerPurse | undefined): void {
     this.#purse = purse
     this.#changedAt = this.#world.clock.now()
-    for (const { manager } of [this.#world.rig, this.#world.other]) manager.unattended.usePurse(purse)
+    for (const { manager } of [this.#world.rig, this.#world.other]) new Unattended(manager.parts).usePurse(purse)
   }
 
   /** What all that was answered in a session, and below it, has cost. */

@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from "vitest"
 import { ManagerRuns } from "../../src/features/board/runs.ts"
+import { Unattended } from "../../src/features/board/unattended.ts"
 import { taskOfMessage } from "../../src/opencode/messages.ts"
 import type { TaskView } from "../../src/present/view.ts"
 import { flush } from "../support/fake-clock.ts"
@@ -11,7 +12,7 @@ const standing = (options: ConstructorParameters<typeof Rig>[0] = {}) => {
   const sessionID = rig.opencode.openSession()
   const runs = () => new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
   const start = async (prompt: string, agent = "general") => {
-    await rig.manager.unattended.run({ sessionID, agent, description: "#5 Migrate", prompt })
+    await new Unattended(rig.manager.parts).start({ sessionID, agent, description: "#5 Migrate", prompt })
     return rig.manager.taskIn(sessionID) as TaskView
   }
   const ended = () => rig.clock.until(() => runs().of(sessionID)?.state === "ended")
@@ -53,8 +54,8 @@ describe("an unattended run", () => {
     const asked = rig.opencode.stored(sessionID).messages.filter(({ role }) => role === "user")
     expect(asked.map(({ agent }) => agent)).toEqual(["general", "plan"])
     expect(asked.map(({ id }) => taskOfMessage(id))).toEqual([first.task.id, first.task.id])
-    expect(asked.every(({ id }) => rig.manager.unattended.wrote(id))).toBe(true)
-    expect(rig.manager.unattended.wrote("msg_0123456789abAbCdEfGhIjKlMn")).toBe(false)
+    expect(asked.every(({ id }) => new Unattended(rig.manager.parts).wrote(id))).toBe(true)
+    expect(new Unattended(rig.manager.parts).wrote("msg_0123456789abAbCdEfGhIjKlMn")).toBe(false)
   })
 
   test("an unattended run of a process that died is taken over by one that knew an earlier run", async () => {
@@ -85,17 +86,17 @@ describe("an unattended run", () => {
     rig.onPrompt("FIND", { hang: true })
     await expect(start("WORK", "nobody")).rejects.toThrow('No agent "nobody"')
     const request = { agent: "general", description: "x", prompt: "WORK" }
-    await expect(rig.manager.unattended.run({ ...request, sessionID: "ses_gone" })).rejects.toThrow(
+    await expect(new Unattended(rig.manager.parts).start({ ...request, sessionID: "ses_gone" })).rejects.toThrow(
       "does not exist any more",
     )
     const { id } = await rig.launch()
     const child = rig.task(id).sessionID
-    await expect(rig.manager.unattended.run({ ...request, sessionID: child })).rejects.toThrow(
+    await expect(new Unattended(rig.manager.parts).start({ ...request, sessionID: child })).rejects.toThrow(
       `belongs to background task ${id}`,
     )
     expect([rig.manager.isLaunched(child), rig.manager.isLaunched("ses_gone")]).toEqual([true, false])
     expect(new ManagerRuns(rig.manager, Promise.resolve(), rig.clock).of(child)).toBeUndefined()
-    expect(await rig.manager.unattended.stop(child)).toBe(false)
+    expect(await new Unattended(rig.manager.parts).stop(child)).toBe(false)
   })
 
   test("an unattended run ends with an error at its time limit and can be started again", async () => {
@@ -133,7 +134,7 @@ describe("an unattended run", () => {
     await rig.clock.advance(100)
     await runs().stop(sessionID)
     expect(runs().of(sessionID)?.result?.status).toBe("cancelled")
-    expect(await rig.manager.unattended.stop(sessionID)).toBe(false)
+    expect(await new Unattended(rig.manager.parts).stop(sessionID)).toBe(false)
   })
 
   test("an unattended run uses no session's slot, and tasks that it launches are its children", async () => {
@@ -141,7 +142,7 @@ describe("an unattended run", () => {
     rig.onPrompt("WORK", { hang: true })
     const other = rig.opencode.openSession()
     await start("WORK")
-    await rig.manager.unattended.run({
+    await new Unattended(rig.manager.parts).start({
       sessionID: other,
       agent: "general",
       description: "other",

@@ -4,10 +4,10 @@ import type { Clock } from "../../core/ports.ts"
 import { receiptLine } from "../../core/receipt.ts"
 import { isActive, isQueued, isUnattended, type Reason } from "../../core/task.ts"
 import type { TaskView } from "../../present/view.ts"
-import type { UnattendedRequest } from "../../runtime/launch/unattended.ts"
 import type { TaskManager } from "../../runtime/task-manager.ts"
 import type { RunResult } from "./rules/command.ts"
 import { LOOK_BACK_MS } from "./state.ts"
+import { Unattended } from "./unattended.ts"
 
 /** The active or last run of a task in its thread. */
 export type RunView = {
@@ -38,14 +38,9 @@ export type RunView = {
 
 export type RunSummary = { readonly receipt: string; readonly lastWord?: string }
 
-/** Calls that the task manager answers by itself. */
-type Forwarded = Pick<
-  TaskManager["unattended"],
-  "adopt" | "refusals" | "usePurse" | "ofPurse" | "note" | "usageOf" | "wrote"
->
-
 /** Runs in threads, supervised like background tasks but without notifications. */
-export interface Runs extends Forwarded {
+export interface Runs
+  extends Pick<Unattended, "start" | "adopt" | "refusals" | "usePurse" | "ofPurse" | "note" | "usageOf" | "wrote"> {
   /** Resolves when the plugin has recovered the runs of earlier processes. Never rejects. */
   ready(): Promise<void>
   /** Reads the runs of other processes again. Never rejects. */
@@ -54,10 +49,8 @@ export interface Runs extends Forwarded {
   know(sessionID: string): Promise<void>
   /** Newest known run of the thread. */
   of(sessionID: string): RunView | undefined
-  /** Starts a run in a thread. Rejects where the run is refused, and then has changed nothing. */
-  start(request: UnattendedRequest): Promise<void>
   /** Stops the thread's run, if any; never rejects. */
-  stop(sessionID: string, reason?: Reason): Promise<void>
+  stop(sessionID: string, reason?: Reason): Promise<unknown>
   /** Summary of the thread's last run in one line, and its last word if there is one. */
   account(sessionID: string): Promise<RunSummary>
   /**
@@ -68,7 +61,7 @@ export interface Runs extends Forwarded {
 }
 
 /** Carries out the board's runs with the task manager. */
-export class ManagerRuns implements Runs {
+export class ManagerRuns extends Unattended implements Runs {
   readonly #manager: TaskManager
   readonly #recovered: Promise<void>
   readonly #clock: Clock
@@ -77,16 +70,10 @@ export class ManagerRuns implements Runs {
    * the board.
    */
   readonly #told = new Map<string, string>()
-  readonly adopt: Runs["adopt"] = (...given) => this.#manager.unattended.adopt(...given)
-  readonly refusals: Runs["refusals"] = () => this.#manager.unattended.refusals()
-  readonly usePurse: Runs["usePurse"] = (purse) => this.#manager.unattended.usePurse(purse)
-  readonly ofPurse: Runs["ofPurse"] = () => this.#manager.unattended.ofPurse()
-  readonly note: Runs["note"] = (...given) => this.#manager.unattended.note(...given)
-  readonly usageOf: Runs["usageOf"] = (sessionID) => this.#manager.unattended.usageOf(sessionID)
-  readonly wrote: Runs["wrote"] = (messageID) => this.#manager.unattended.wrote(messageID)
 
   /** `recovered`: resolves when the manager has recovered earlier tasks. */
   constructor(manager: TaskManager, recovered: Promise<void>, clock: Clock) {
+    super(manager.parts)
     this.#manager = manager
     this.#recovered = recovered
     this.#clock = clock
@@ -96,8 +83,10 @@ export class ManagerRuns implements Runs {
     return this.#recovered
   }
 
-  refresh(): Promise<void> {
-    return this.#manager.unattended.refresh(this.#clock.now() - LOOK_BACK_MS)
+  async refresh(): Promise<void> {
+    const { recovery } = this.#manager.parts
+    await recovery.discover(this.#clock.now() - LOOK_BACK_MS)
+    await recovery.refreshForeign()
   }
 
   know(sessionID: string): Promise<void> {
@@ -110,19 +99,7 @@ export class ManagerRuns implements Runs {
     const { id, run } = view.task
     // A queued run may wait because of its model's limit: such a run counts as paused, too.
     const pause = view.pause ?? (isQueued(view.task) ? this.#manager.limitOf(view.task) : undefined)
-    return toRun(
-      { ...view, pause },
-      this.#manager.overview.isForeign(id),
-      !this.#manager.unattended.wrote(run.promptID),
-    )
-  }
-
-  async start(request: UnattendedRequest): Promise<void> {
-    await this.#manager.unattended.run(request)
-  }
-
-  async stop(sessionID: string, reason?: Reason): Promise<void> {
-    await this.#manager.unattended.stop(sessionID, reason)
+    return toRun({ ...view, pause }, this.#manager.overview.isForeign(id), !this.wrote(run.promptID))
   }
 
   async account(sessionID: string): Promise<RunSummary> {
@@ -134,7 +111,7 @@ export class ManagerRuns implements Runs {
 
   listen(changed: (sessionID: string) => void): void {
     this.#manager.overview.subscribe((taskID) => {
-      const sessionID = this.#manager.unattended.sessionOf(taskID)
+      const sessionID = this.sessionOf(taskID)
       if (sessionID === undefined) return
       const { state, asks, createdAt, pause } = this.of(sessionID) ?? {}
       const news = JSON.stringify([

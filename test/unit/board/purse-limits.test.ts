@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest"
 import { NO_USAGE } from "../../../src/core/task.ts"
 import { PURSE_ENDED, PURSE_WORDS } from "../../../src/features/board/purse/purses.ts"
 import { ManagerRuns } from "../../../src/features/board/runs.ts"
+import { Unattended } from "../../../src/features/board/unattended.ts"
 import { HOUR_MS } from "../../../src/lib/format.ts"
 import { Rig } from "../../support/rig.ts"
 
@@ -154,7 +155,7 @@ describe("the limits of a purse's runs", () => {
     rig.restart()
     await rig.manager.recover()
     await rig.clock.advance(5000)
-    expect(rig.manager.unattended.usageOf(sessionID).cost).toBeCloseTo(cost)
+    expect(new Unattended(rig.manager.parts).usageOf(sessionID).cost).toBeCloseTo(cost)
   })
 
   test("a purse still counts the cost of a thread whose task was forgotten", async () => {

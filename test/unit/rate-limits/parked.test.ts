@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { ManagerRuns } from "../../../src/features/board/runs.ts"
+import { Unattended } from "../../../src/features/board/unattended.ts"
 import { MINUTE_MS } from "../../../src/lib/format.ts"
 import type { EnterRequest, Place } from "../../../src/runtime/places/place.ts"
 import { toolsFor } from "../../../src/tools/index.ts"
@@ -800,7 +801,7 @@ test("a refused turn of the user, which cannot be parked, causes only occasional
   }
   const messageID = `msg_${(BigInt(rig.clock.now()) * 4096n).toString(16).slice(-12)}UsersOwn000001`
   await rig.opencode.prompt({ sessionID, messageID, agent: "general", parts: [{ text: "And this?" }] })
-  await rig.manager.unattended.adopt({ sessionID, agent: "general", description: "#5 Migrate" }, messageID)
+  await new Unattended(rig.manager.parts).adopt({ sessionID, agent: "general", description: "#5 Migrate" }, messageID)
   await rig.clock.advance(MINUTE_MS)
   expect(looks).toBeGreaterThan(0)
   expect(looks).toBeLessThan(40)
@@ -814,7 +815,7 @@ test("parked board runs that continue together respect the limit of concurrent r
   const sessions = [rig.opencode.openSession(), rig.opencode.openSession(), rig.opencode.openSession()]
   const phases = () => sessions.map((id) => rig.manager.taskIn(id)?.phase)
   for (const sessionID of sessions)
-    await rig.manager.unattended.run({ sessionID, agent: "general", description: "#1", prompt: "FIND it" })
+    await new Unattended(rig.manager.parts).start({ sessionID, agent: "general", description: "#1", prompt: "FIND it" })
   await rig.clock.until(() => phases().every((phase) => phase?.startsWith("parked")))
   provider.left = 100
   let most = 0
@@ -843,7 +844,7 @@ test("parked board runs wait for free slots, and continue before runs that have 
   })
   const start = async (prompt: string) => {
     const sessionID = rig.opencode.openSession()
-    await rig.manager.unattended.run({
+    await new Unattended(rig.manager.parts).start({
       sessionID,
       agent: prompt.startsWith("FIRST") ? "general" : "plan",
       description: prompt,
@@ -1149,7 +1150,7 @@ describe("a launch at a model's limit", () => {
     const model = { provider: "scripted", id: "alpha" }
     rig.opencode.agentList = rig.opencode.agentList.map((agent) => ({ ...agent, model }))
     const sessionID = rig.opencode.openSession()
-    await rig.manager.unattended.run({ sessionID, agent: "general", description: "#1", prompt: "FIND it" })
+    await new Unattended(rig.manager.parts).start({ sessionID, agent: "general", description: "#1", prompt: "FIND it" })
     await rig.clock.until(() => rig.manager.taskIn(sessionID)?.phase?.startsWith("parked") === true)
     const runs = () => new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
     expect(runs().of(sessionID)).toMatchObject({ state: "queued", pause: { waitsFor: expect.any(String) } })

@@ -11,14 +11,11 @@ import {
   type Task,
   type Usage,
 } from "../../core/task.ts"
-import type { Allowance, CostLedger, ForeignCosts, LedgerPurse } from "../budgets.ts"
-import type { Dispatcher } from "../dispatcher.ts"
-import type { Outbox } from "../mailbox/outbox.ts"
-import type { Poller } from "../poller.ts"
-import type { Recovery } from "../recovery/recovery.ts"
-import type { Services } from "../services.ts"
-import { findAgent } from "./checks.ts"
-import type { Queue } from "./launcher.ts"
+import type { Assembly } from "../../runtime/assembly.ts"
+import type { LedgerPurse } from "../../runtime/budgets.ts"
+import { findAgent } from "../../runtime/launch/checks.ts"
+import type { Outbox } from "../../runtime/mailbox/outbox.ts"
+import type { Services } from "../../runtime/services.ts"
 
 export type UnattendedRequest = {
   /** An existing session without a parent. */
@@ -32,43 +29,31 @@ type By = Pick<Task, "agent" | "model" | "description">
 
 const STOPPED: Reason = { code: "cancelled", text: "It was stopped." }
 
-type UnattendedPorts = {
-  readonly dispatcher: Dispatcher
-  readonly randomID: () => string
-  readonly queue: Queue
-  readonly allowance: Allowance
-  readonly foreignCosts: ForeignCosts
-  readonly ledger: CostLedger
-  readonly poller: Poller
-  readonly recovery: Recovery
-  readonly outbox: Outbox
-}
-
 /**
  * Supervises runs that nobody launched: prompts of the board to existing sessions, whose end is told to nobody. Each
  * such session has one task, and the board starts, pays and stops its runs.
  */
 export class Unattended {
   readonly #services: Services
-  readonly #ports: UnattendedPorts
+  readonly #parts: Assembly
 
-  constructor(services: Services, ports: UnattendedPorts) {
-    this.#services = services
-    this.#ports = ports
+  constructor(parts: Assembly) {
+    this.#services = parts.services
+    this.#parts = parts
   }
 
   /** Starts a run in an existing session. Throws a `CallError` where the run cannot begin, without side effects. */
-  async run(request: UnattendedRequest): Promise<void> {
+  async start(request: UnattendedRequest): Promise<void> {
     const { opencode, store } = this.#services
     const { sessionID, agent, description, prompt } = request
     const earlier = store.bySession(sessionID)
-    if (earlier) await this.#ports.dispatcher.over(earlier)
+    if (earlier) await this.#parts.dispatcher.over(earlier)
     const [agents, session] = await Promise.all([opencode.agents(), opencode.session(sessionID)])
     if (!session) throw new CallError(`Session ${sessionID} does not exist any more.`)
     const { name, model } = findAgent(agent, agents)
-    await this.#ports.foreignCosts.look()
-    this.#ports.allowance.refuseSpent(NOBODY, earlier?.id)
-    await this.#ports.queue.enqueue(this.#begin(sessionID, { agent: name, model, description }), prompt)
+    await this.#parts.foreignCosts.look()
+    this.#parts.allowance.refuseSpent(NOBODY, earlier?.id)
+    await this.#parts.queue.enqueue(this.#begin(sessionID, { agent: name, model, description }), prompt)
   }
 
   /**
@@ -80,11 +65,11 @@ export class Unattended {
     const { sessionID, agent, description } = request
     const earlier = store.bySession(sessionID)
     if (earlier && (!isUnattended(earlier) || isActive(earlier))) return
-    if (earlier) await this.#ports.dispatcher.over(earlier)
-    if (this.#ports.allowance.refusal(NOBODY, earlier?.id) !== undefined) return
-    this.#ports.poller.noticeSleep()
+    if (earlier) await this.#parts.dispatcher.over(earlier)
+    if (this.#parts.allowance.refusal(NOBODY, earlier?.id) !== undefined) return
+    this.#parts.poller.noticeSleep()
     const asked = { promptID: messageID, startedAt: clock.now() }
-    await this.#ports.queue.adopt(this.#begin(sessionID, { agent, description }, asked))
+    await this.#parts.queue.adopt(this.#begin(sessionID, { agent, description }, asked))
   }
 
   /**
@@ -92,8 +77,8 @@ export class Unattended {
    * function counts the spending of all processes.
    */
   async refusals(): Promise<(sessionID: string | undefined) => string | undefined> {
-    await this.#ports.foreignCosts.look()
-    const refusal = this.#ports.allowance.refusals()
+    await this.#parts.foreignCosts.look()
+    const refusal = this.#parts.allowance.refusals()
     return (sessionID) => {
       const task = sessionID === undefined ? undefined : this.#services.store.bySession(sessionID)
       return refusal(NOBODY, task?.id)
@@ -104,30 +89,30 @@ export class Unattended {
   async stop(sessionID: string, reason = STOPPED): Promise<boolean> {
     const task = this.#services.store.bySession(sessionID)
     if (!task || !isUnattended(task)) return false
-    const ended = this.#ports.dispatcher.end(task.id, task.run.generation, { type: "cancelled", reason })
-    await this.#ports.dispatcher.closed(task.id)
+    const ended = this.#parts.dispatcher.end(task.id, task.run.generation, { type: "cancelled", reason })
+    await this.#parts.dispatcher.closed(task.id)
     return ended
   }
 
   /** Sets the purse that pays these runs; undefined for none. */
   usePurse(purse: LedgerPurse | undefined): void {
-    this.#ports.ledger.usePurse(purse)
-    this.#ports.poller.wake()
+    this.#parts.ledger.usePurse(purse)
+    this.#parts.poller.wake()
   }
 
   /** Usage of the session's task and its descendants. */
   usageOf(sessionID: string): Usage {
-    return this.#ports.ledger.ofSession(sessionID)
+    return this.#parts.ledger.ofSession(sessionID)
   }
 
   /** Usage since the purse was opened, and the reserve for last words of active runs. */
   ofPurse(): NonNullable<Spent["purse"]> {
-    return this.#ports.ledger.ofPurse()
+    return this.#parts.ledger.ofPurse()
   }
 
   /** Sends a note to the session that opened a purse, or the like; see `Runtime`. */
   note(...given: Parameters<Outbox["note"]>): void {
-    this.#ports.outbox.note(...given)
+    this.#parts.outbox.note(...given)
   }
 
   /** Session of an unattended task; undefined for any other task. */
@@ -142,12 +127,6 @@ export class Unattended {
     return id !== undefined && this.#services.store.get(id) !== undefined
   }
 
-  /** Updates other processes' tasks changed since `since`. Never rejects. */
-  async refresh(since: number): Promise<void> {
-    await this.#ports.recovery.discover(since)
-    await this.#ports.recovery.refreshForeign()
-  }
-
   #begin(sessionID: string, by: By, asked: Partial<Run> = {}): Task {
     const { store, clock } = this.#services
     const task = store.bySession(sessionID)
@@ -160,7 +139,7 @@ export class Unattended {
   }
 
   #first(): { id: string; run: Run } {
-    const id = newTaskID(this.#ports.randomID)
+    const id = newTaskID(this.#parts.randomID)
     return { id, run: this.#run(id, 0) }
   }
 
