@@ -1,11 +1,9 @@
 import { existsSync } from "node:fs"
 import type { PluginInput } from "@opencode-ai/plugin"
-import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { LogFields } from "../core/ports.ts"
 import type { GroupSchemas } from "../core/record.ts"
 import { systemClock } from "../lib/clock.ts"
 import { fetchDirectly } from "../lib/http.ts"
-import type { FileDiff } from "../lib/repository.ts"
 import { startWorker } from "../lib/thread.ts"
 import type { Options } from "../options/options.ts"
 import type { Connection, Notice, RequestHandler } from "../runtime/connection.ts"
@@ -15,7 +13,7 @@ import { KEY_TITLE, keyText, lossText } from "../runtime/record/notices.ts"
 import { TokenCounter } from "../runtime/tokens/counter.ts"
 import type { Tool } from "../tools/tool.ts"
 import { type FolderCallbacks, OpencodeHttpApi } from "./api.ts"
-import { call, clientOn, type Transport, transportOf } from "./client.ts"
+import { clientOn, type Transport, transportOf } from "./client.ts"
 import type { RawEvent } from "./events.ts"
 import { OpencodeModels } from "./models.ts"
 import { OpencodeThreads } from "./threads.ts"
@@ -121,11 +119,10 @@ export function connect(input: PluginInput, options: Options, kinds: readonly Gr
     ownFolder: ownFolder(),
     transport: transportOf(input.client),
     threads: (home) => new OpencodeThreads(client, opencode, signer, home),
-    userActions: new OpencodeUserActions(client, directory),
+    userActions: new OpencodeUserActions(client),
     writeUiMetadata: (sessionID, uiMetadata) => opencode.writeUiMetadata(sessionID, uiMetadata),
     hasOtherOwner: () => peerOf(directory) !== undefined,
     requestHandler: (own) => peerOf(directory)?.handler ?? own,
-    changesOf: ({ sessionID, run }) => diffSince(client, sessionID, run.promptID),
     pages: () => sessionPages(serverUrl, directory),
     listen(own) {
       peer = own
@@ -135,21 +132,6 @@ export function connect(input: PluginInput, options: Options, kinds: readonly Gr
       await opencode.leaveAll()
     },
     unregister: () => unregisterInstance(instance),
-  }
-}
-
-/** Files that the session has changed since a prompt. Empty where OpenCode has no snapshots of them. */
-export async function diffSince(client: OpencodeClient, sessionID: string, messageID: string): Promise<FileDiff[]> {
-  try {
-    const found = await call("session.diff", client.session.diff({ sessionID, messageID }))
-    return found.map(({ file, patch, additions, deletions }) => ({
-      file: file ?? "",
-      patch: patch ?? "",
-      additions,
-      deletions,
-    }))
-  } catch {
-    return []
   }
 }
 

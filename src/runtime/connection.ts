@@ -1,6 +1,5 @@
 import type { ModelFacts, OpencodeApi } from "../core/ports.ts"
-import type { Model, Task } from "../core/task.ts"
-import type { FileDiff } from "../lib/repository.ts"
+import type { Model } from "../core/task.ts"
 import type { OpencodeFolder } from "./places/place.ts"
 import type { UiMetadata } from "./record/codec.ts"
 import type { Signer } from "./record/identity.ts"
@@ -77,8 +76,6 @@ export type Connection = {
    * `own`.
    */
   requestHandler(own: RequestHandler): RequestHandler
-  /** Changes that a task's last run made in the parent's folder; empty where OpenCode does not know them. */
-  changesOf(task: Task): Promise<readonly FileDiff[]>
   /** Address of OpenCode's page, to be completed with a session id; undefined without a server. */
   pages(): Promise<string | undefined>
 }

@@ -1,6 +1,6 @@
 import { NO_USAGE } from "../../src/core/task.ts"
+import type { HistoryRun, HistoryStep } from "../../src/features/web/ports.ts"
 import { MINUTE_MS } from "../../src/lib/format.ts"
-import type { HistoryRun, HistoryStep } from "../../src/runtime/user-actions.ts"
 import { FakeAgents, viewOf } from "./fake-agents.ts"
 import { FakeBoard } from "./fake-board.ts"
 import { FakePerson } from "./fake-person.ts"

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
+import { runsIn } from "../../src/features/web/opencode/sessions.ts"
 import { messageID, promptedBy, type StoredMessage } from "../../src/opencode/messages.ts"
-import { runsIn } from "../../src/opencode/user-actions.ts"
 
 const TASK = "bg_story000"
 

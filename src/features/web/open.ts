@@ -13,6 +13,7 @@ import { Auth, WebSessions } from "./auth.ts"
 import { Feed } from "./feed.ts"
 import { listen } from "./http.ts"
 import { Leader } from "./leader.ts"
+import { Sessions } from "./opencode/sessions.ts"
 import type { Agents, Limits, Log, PageUserActions, Source } from "./ports.ts"
 import { PARTS } from "./registry.ts"
 import { joined } from "./sources.ts"
@@ -102,10 +103,11 @@ type PageSetup = Omit<Setup, "kinds"> & { readonly web: NonNullable<Options["web
 export function openPage(setup: PageSetup): () => Promise<void> {
   const { connection, web, clock } = setup
   const { worktree, directory, opencode } = connection
+  const sessions = new Sessions(connection)
   const source: Source = {
     folder: directory,
-    agents: agentsOf(setup),
-    person: personOf(setup),
+    agents: agentsOf(setup, sessions),
+    person: personOf(setup, sessions),
     pages: () => connection.pages(),
     ...Object.assign({}, ...PARTS.map((part) => part.source(setup))),
   }
@@ -113,7 +115,7 @@ export function openPage(setup: PageSetup): () => Promise<void> {
   return serve({ worktree, directory, options: web, source, clock, log })
 }
 
-function agentsOf({ manager, connection }: PageSetup): Agents {
+function agentsOf({ manager }: PageSetup, sessions: Sessions): Agents {
   const { overview } = manager
   const taskOf = (id: string) => overview.get(id)?.task
   return {
@@ -134,16 +136,16 @@ function agentsOf({ manager, connection }: PageSetup): Agents {
       const task = taskOf(id)
       if (!task) return []
       const patch = await overview.patch(id)
-      return patch === undefined ? connection.changesOf(task) : filesOf(patch)
+      return patch === undefined ? sessions.changesOf(task) : filesOf(patch)
     },
     async history(id) {
       const task = taskOf(id)
-      return task ? connection.userActions.history(task) : []
+      return task ? sessions.history(task) : []
     },
   }
 }
 
-function personOf({ manager, options, connection }: PageSetup): PageUserActions {
+function personOf({ manager, options, connection }: PageSetup, sessions: Sessions): PageUserActions {
   const { userActions, opencode } = connection
   const [task, clear] = [taskTool(manager, options), clearTool(manager)]
   /** A caller for a user's actions. A user has no message in the session and needs no permission. */
@@ -154,11 +156,11 @@ function personOf({ manager, options, connection }: PageSetup): PageUserActions 
       manager.wrote()
       return userActions.answer(ask, reply)
     },
-    conversations: () => userActions.conversations(),
-    session: (sessionID) => userActions.session(sessionID),
-    open: (title) => userActions.open(title),
+    conversations: () => sessions.conversations(),
+    session: (sessionID) => sessions.session(sessionID),
+    open: (title) => sessions.open(title),
     discard: (sessionID) => opencode.deleteSession(sessionID),
-    write: (message) => userActions.write(message),
+    write: (message) => sessions.write(message),
     agents: () => opencode.agents(),
     models: () => opencode.models(),
     limits: limitsOf(options),

@@ -1,8 +1,7 @@
 import type { AgentInfo } from "../../core/ports.ts"
 import type { FileDiff } from "../../lib/repository.ts"
 import type { Hit } from "../../lib/text.ts"
-import type { Conversation, HistoryRun } from "../../runtime/user-actions.ts"
-import type { Limits } from "./ports.ts"
+import type { Conversation, HistoryRun, Limits } from "./ports.ts"
 import type { agentFacts, agentRow } from "./rows.ts"
 
 /** Data that the server sends to the page. Times are in ms since 1970. */

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
+import { diffSince } from "../../../src/features/web/opencode/sessions.ts"
 import { filesOf } from "../../../src/lib/repository.ts"
-import { diffSince } from "../../../src/opencode/connect.ts"
 
 const PATCH = `diff --git a/src/a b.ts b/src/a b.ts
 index 1..2 100644

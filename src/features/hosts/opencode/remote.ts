@@ -166,11 +166,11 @@ class OpencodeRemote implements RemoteServer {
   }
 
   question(ask: Ask): Promise<AskOptions | undefined> {
-    return new OpencodeUserActions(this.#client, "").question(ask)
+    return new OpencodeUserActions(this.#client).question(ask)
   }
 
   answer(ask: Ask, reply: Reply): Promise<boolean> {
-    return new OpencodeUserActions(this.#client, "").answer(ask, reply)
+    return new OpencodeUserActions(this.#client).answer(ask, reply)
   }
 
   async leave(directory: string): Promise<void> {

@@ -3,7 +3,7 @@ import { dayTime, duration, timeOfDay } from "../../../lib/format.ts"
 import type { FileDiff } from "../../../lib/repository.ts"
 import { count } from "../../../lib/text.ts"
 import { costText } from "../../../present/words.ts"
-import type { HistoryRun, HistoryStep } from "../../../runtime/user-actions.ts"
+import type { HistoryRun, HistoryStep } from "../ports.ts"
 import { Badge, Copy, Prose } from "./parts.tsx"
 import { languageOf, patchLines } from "./rich-text.ts"
 
