@@ -16,7 +16,6 @@ import { type FolderCallbacks, OpencodeHttpApi } from "./api.ts"
 import { clientOn, type Transport, transportOf } from "./client.ts"
 import type { RawEvent } from "./events.ts"
 import { OpencodeModels } from "./models.ts"
-import { OpencodeThreads } from "./threads.ts"
 import { OpencodeUserActions } from "./user-actions.ts"
 import { ownFolder } from "./user-config.ts"
 
@@ -118,7 +117,6 @@ export function connect(input: PluginInput, options: Options, kinds: readonly Gr
     directory,
     ownFolder: ownFolder(),
     transport: transportOf(input.client),
-    threads: (home) => new OpencodeThreads(client, opencode, signer, home),
     userActions: new OpencodeUserActions(client),
     writeUiMetadata: (sessionID, uiMetadata) => opencode.writeUiMetadata(sessionID, uiMetadata),
     hasOtherOwner: () => peerOf(directory) !== undefined,

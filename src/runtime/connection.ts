@@ -1,5 +1,4 @@
 import type { ModelFacts, OpencodeApi } from "../core/ports.ts"
-import type { Model } from "../core/task.ts"
 import type { OpencodeFolder } from "./places/place.ts"
 import type { UiMetadata } from "./record/codec.ts"
 import type { Signer } from "./record/identity.ts"
@@ -22,29 +21,6 @@ export type RequestHandler = Pick<
 
 export type Notice = { readonly title: string; readonly message: string }
 
-export type NewThread = {
-  readonly taskID: string
-  readonly title: string
-  readonly agent: string
-  readonly model?: Model
-}
-
-/** `taskID`: task in the session's signed metadata. */
-export type FoundThread = { readonly folder: string; readonly taskID?: string }
-
-/** Threads are sessions of the project's main folder. Promises may reject with a `OpencodeError`. */
-export interface Threads {
-  create(thread: NewThread): Promise<string>
-  /** Finds a thread; undefined where there is no such session. */
-  find(sessionID: string): Promise<FoundThread | undefined>
-  remove(sessionID: string): Promise<void>
-  rename(sessionID: string, title: string): Promise<void>
-  /** Model of the calling message. */
-  modelOf(sessionID: string, messageID: string): Promise<Model | undefined>
-  /** Makes OpenCode load the plugin in the project's main folder, where the scheduler runs. */
-  wakeMainFolder(): Promise<void>
-}
-
 /** Adapter of one plugin instance to OpenCode. Each API of OpenCode has its own implementation of this type. */
 export type Connection = {
   readonly opencode: OpencodeApi
@@ -64,8 +40,6 @@ export type Connection = {
   readonly directory: string
   /** OpenCode's folder in a project, and the packages that OpenCode installs there. */
   readonly ownFolder?: OpencodeFolder
-  /** Returns access to the board's threads. `home`: the project's main folder. */
-  threads(home: string): Threads
   readonly userActions: UserActions
   /** Writes UI metadata of a task whose session here only represents a remote session. */
   writeUiMetadata(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void>

@@ -4,9 +4,9 @@ import type { Clock, OpencodeApi } from "../../core/ports.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { isSameFolder, mainCheckout, stateFolder } from "../../lib/repository.ts"
 import { oneLine } from "../../lib/text.ts"
-import type { Threads } from "../../runtime/connection.ts"
 import { processLives, processMark, type Signer } from "../../runtime/record/identity.ts"
 import type { Tool } from "../../tools/tool.ts"
+import { OpencodeThreads } from "./opencode/threads.ts"
 import type { BoardOptions } from "./options.ts"
 import { PurseApi, PurseManager } from "./purse/purses.ts"
 import { archivedBy, type BoardChange, type BoardCommand, type CommandOf, noSuchTask, taskOf } from "./rules/command.ts"
@@ -37,7 +37,7 @@ import {
   type TaskState,
   toModel,
 } from "./task.ts"
-import { Conversations, ThreadMaker } from "./threads.ts"
+import { Conversations, ThreadMaker, type Threads } from "./threads.ts"
 import { type AgentConfig, boardTools, restrictTools } from "./tools/index.ts"
 
 export type BoardSetup = {
@@ -310,7 +310,7 @@ export function openBoard({ connection, options, clock, manager, recovered, boar
     state: stateFolder(),
     signer,
     opencode,
-    threads: connection.threads(project),
+    threads: new OpencodeThreads(connection, project),
     runs: new ManagerRuns(manager, recovered, clock),
     clock,
     lastWord: options.lastWord,

@@ -1,8 +1,8 @@
 import type { Clock, OpencodeApi } from "../../core/ports.ts"
+import type { Model } from "../../core/task.ts"
 import { addBounded } from "../../lib/cache.ts"
 import { isSameFolder } from "../../lib/repository.ts"
 import { cut, escapeForTag, oneLine } from "../../lib/text.ts"
-import type { Threads } from "../../runtime/connection.ts"
 import { type BoardChange, type BoardCommand, threadTask } from "./rules/command.ts"
 import type { Runs } from "./runs.ts"
 import type { Actor, Board, Subtasks } from "./service.ts"
@@ -211,6 +211,29 @@ export class Conversations {
  * Longest wait for a new task's thread, in ms. If OpenCode takes longer, the thread is created at the task's first run.
  */
 const PATIENCE_MS = 5000
+
+export type NewThread = {
+  readonly taskID: string
+  readonly title: string
+  readonly agent: string
+  readonly model?: Model
+}
+
+/** `taskID`: task in the session's signed metadata. */
+export type FoundThread = { readonly folder: string; readonly taskID?: string }
+
+/** Threads are sessions of the project's main folder. Promises may reject with a `OpencodeError`. */
+export interface Threads {
+  create(thread: NewThread): Promise<string>
+  /** Finds a thread; undefined where there is no such session. */
+  find(sessionID: string): Promise<FoundThread | undefined>
+  remove(sessionID: string): Promise<void>
+  rename(sessionID: string, title: string): Promise<void>
+  /** Model of the calling message. */
+  modelOf(sessionID: string, messageID: string): Promise<Model | undefined>
+  /** Makes OpenCode load the plugin in the project's main folder, where the scheduler runs. */
+  wakeMainFolder(): Promise<void>
+}
 
 /** Creates threads, titled like their tasks. */
 export class ThreadMaker {

@@ -10,6 +10,8 @@ import type { Signer } from "./identity.ts"
 export const RECORD_KEY = "superagents"
 /** Key of the terminal's request for the session's task. */
 export const REQUEST_KEY = "superagentsRequest"
+/** Key that names the task of a thread of the board: such a session is no conversation of a user. */
+export const THREAD_KEY = "superagentsBoard"
 
 type Row = { readonly id: string; readonly parentID?: string; readonly metadata?: unknown }
 

@@ -5,8 +5,8 @@ import type { FileDiff } from "../../../lib/repository.ts"
 import { head, oneLine } from "../../../lib/text.ts"
 import { call, find } from "../../../opencode/client.ts"
 import { promptedBy, type StoredMessage, storedMessages } from "../../../opencode/messages.ts"
-import { THREAD_KEY } from "../../../opencode/threads.ts"
 import type { Connection } from "../../../runtime/connection.ts"
+import { THREAD_KEY } from "../../../runtime/record/codec.ts"
 import type { Conversation, HistoryRun, HistoryStep, MessageToSession } from "../ports.ts"
 
 const MOST_STEPS = 300

@@ -1,12 +1,11 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import type { OpencodeApi } from "../core/ports.ts"
-import type { Model } from "../core/task.ts"
-import type { FoundThread, NewThread, Threads } from "../runtime/connection.ts"
-import type { Signer } from "../runtime/record/identity.ts"
-import { call, find } from "./client.ts"
-
-/** Metadata key that names a thread's task. */
-export const THREAD_KEY = "superagentsBoard"
+import type { OpencodeApi } from "../../../core/ports.ts"
+import type { Model } from "../../../core/task.ts"
+import { call, find } from "../../../opencode/client.ts"
+import type { Connection } from "../../../runtime/connection.ts"
+import { THREAD_KEY } from "../../../runtime/record/codec.ts"
+import type { Signer } from "../../../runtime/record/identity.ts"
+import type { FoundThread, NewThread, Threads } from "../threads.ts"
 
 /** Threads as OpenCode sessions, all created in the project's main folder `home`. */
 export class OpencodeThreads implements Threads {
@@ -15,8 +14,8 @@ export class OpencodeThreads implements Threads {
   readonly #signer: Signer
   readonly #home: string
 
-  constructor(client: OpencodeClient, opencode: OpencodeApi, signer: Signer, home: string) {
-    this.#client = client
+  constructor({ client, opencode, signer }: Pick<Connection, "client" | "opencode" | "signer">, home: string) {
+    this.#client = client as OpencodeClient
     this.#opencode = opencode
     this.#signer = signer
     this.#home = home
