@@ -267,6 +267,9 @@ export type Pauser = {
   retryNow(task: Task, pause: Pause, model?: Model): { readonly model: string; readonly others: number }
 }
 
+/** Changed files, as paths from the top of the checkout. `named`: those of them that match the globs. */
+export type ChangedFiles = { readonly files: readonly string[]; readonly named: readonly string[] }
+
 /** An answer to be judged. */
 export type Submission = {
   readonly text: string
@@ -275,8 +278,8 @@ export type Submission = {
   readonly signal: AbortSignal
   /** Runs a shell command where the run has worked. `timeLimit`: in ms; 0 for none. */
   command(command: string, timeLimit: number): Promise<CommandResult>
-  /** Adds to the result which files of the check the work has changed. A changed guarded file makes the check fail. */
-  inspected(result: CheckResult): Promise<CheckResult>
+  /** Files that the run has changed so far. Undefined in a place that does not know them. */
+  changed(globs: readonly string[]): Promise<ChangedFiles | undefined>
   /** The agent is not asked again after a failed check. */
   readonly isLast: boolean
   /** Names the dependencies that are missing in the place. */

@@ -99,7 +99,7 @@ export class Verifiers {
         return runCommand(command, { cwd: folder ?? opencode.folderOf(task.sessionID), ...limits, marks })
       },
       isLast: groupKindOf(task)?.picksOne === true,
-      inspected: (result) => places.inspected(task, result),
+      changed: (globs) => places.changedIn(task, globs),
       lacks: () => places.lackedBy(task),
     }
   }

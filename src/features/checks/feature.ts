@@ -9,7 +9,8 @@ import type { Task } from "../../core/task.ts"
 import { duration } from "../../lib/format.ts"
 import { inTagsWithID, oneLine, tail } from "../../lib/text.ts"
 import { count, fewer, milliseconds, option, stricter, text, type ValuesOf } from "../../options/spec.ts"
-import { HERE } from "../../runtime/places/place.ts"
+import { HERE, MOST_FILES } from "../../runtime/places/place.ts"
+import { filesNeededBy } from "./stands-on.ts"
 
 /** Number of last lines of a failed check's output that the agent gets, and the parent after the last attempt. */
 const MOST_LINES = 200
@@ -67,14 +68,30 @@ async function resultOf(
   const passed = ended.exitCode === 0
   const output = tail(lastLines(ended.output, MOST_LINES), MOST_CHARS)
   opencode.log("info", "task checked", { task: task.id, command, passed, runs })
-  return submission.inspected({
-    command,
-    passed,
-    runs,
-    how: howOf(ended, timeLimit),
-    ...(tests && { tests }),
-    ...(!passed && { output }),
-  })
+  const how = howOf(ended, timeLimit)
+  return inspected(
+    task,
+    { command, passed, runs, how, ...(tests && { tests }), ...(!passed && { output }) },
+    submission,
+  )
+}
+
+/** Adds to the result the changed files that the check depends on. A changed guarded file makes the check fail. */
+async function inspected(
+  { place, run: { guard = [] } }: Task,
+  result: CheckResult,
+  { changed }: Submission,
+): Promise<CheckResult> {
+  if (!place) return result
+  const found = await changed(guard)
+  if (!found && guard.length > 0) return { ...result, passed: false, how: "`guard` cannot be held in its place" }
+  const { files = [], named = [] } = found ?? {}
+  if (named.length > 0) {
+    const guarded = named.slice(0, MOST_FILES)
+    return { ...result, passed: false, how: `it changed what it may not: ${listed(guarded)}`, guarded }
+  }
+  const touched = result.passed ? filesNeededBy(result.command, files).slice(0, MOST_FILES) : []
+  return { ...result, ...(touched.length > 0 && { touched }) }
 }
 
 /** Messages of shells, Node, Bun, Python and Ruby about missing programs and modules. */

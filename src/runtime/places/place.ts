@@ -2,6 +2,7 @@ import { existsSync } from "node:fs"
 import { homedir } from "node:os"
 import { dirname, join } from "node:path"
 import { CallError, messageOf } from "../../core/errors.ts"
+import type { ChangedFiles } from "../../core/feature.ts"
 import type { Merge, Preparing, Work } from "../../core/task.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { capital } from "../../lib/text.ts"
@@ -84,12 +85,8 @@ export type SharedPlaces = {
     winner: string | undefined,
     others: readonly UnchosenMember[],
   ): Promise<ReadonlyMap<string, string>>
-  /** `files`: files that a run has changed so far. `named`: those of them that match the globs. */
-  changedIn(
-    taskID: string,
-    folder: string,
-    globs: readonly string[],
-  ): Promise<{ readonly files: readonly string[]; readonly named: readonly string[] }>
+  /** Files that a run has changed so far. */
+  changedIn(taskID: string, folder: string, globs: readonly string[]): Promise<ChangedFiles>
   /** The parent's folder equals the base from which the task's changes are counted. */
   isCurrent(taskID: string, folder: string): Promise<boolean>
 }

@@ -1,7 +1,7 @@
-import { CallError, listed, messageOf } from "../../core/errors.ts"
+import { CallError, messageOf } from "../../core/errors.ts"
+import type { ChangedFiles } from "../../core/feature.ts"
 import { chosenIn } from "../../core/group.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import { filesNeededBy } from "../../core/receipts/stands-on.ts"
 import { holdsPlace, type Merge, type Outcome, type Task, type Work } from "../../core/task.ts"
 import { SerialQueue } from "../../lib/promises.ts"
 import { capital } from "../../lib/text.ts"
@@ -10,7 +10,6 @@ import { autoMergeFolder, moveSessionBack, moveSessionToPlace, parentFolderOf, r
 import {
   HERE,
   kindOf,
-  MOST_FILES,
   mergeFailure,
   mergeOf,
   type Place,
@@ -249,22 +248,11 @@ export class Places {
     await shared.copyWork(member.id, groupID, parentFolderOf(this.#services, member))
   }
 
-  /** Adds to the result the changed files that the check depends on. A changed guarded file makes the check fail. */
-  async inspected(task: Task, result: CheckResult): Promise<CheckResult> {
-    if (!task.place) return result
-    const { guard = [] } = task.run
+  /** See `Submission`. An error counts only with globs: a remote place may be out of reach. */
+  async changedIn(task: Task, globs: readonly string[]): Promise<ChangedFiles | undefined> {
     const { shared } = await this.placeOf(task)
-    if (!shared)
-      return guard.length === 0 ? result : { ...result, passed: false, how: "`guard` cannot be held in its place" }
-    const changed = shared.changedIn(task.id, parentFolderOf(this.#services, task), guard)
-    // Without a guard the files are only information: an error is ignored, since a remote place may be out of reach.
-    const { files, named } = await (guard.length > 0 ? changed : changed.catch(() => ({ files: [], named: [] })))
-    if (named.length > 0) {
-      const guarded = named.slice(0, MOST_FILES)
-      return { ...result, passed: false, how: `it changed what it may not: ${listed(guarded)}`, guarded }
-    }
-    const touched = result.passed ? filesNeededBy(result.command, files).slice(0, MOST_FILES) : []
-    return { ...result, ...(touched.length > 0 && { touched }) }
+    const changed = shared?.changedIn(task.id, parentFolderOf(this.#services, task), globs)
+    return globs.length > 0 ? changed : changed?.catch(() => undefined)
   }
 
   /**

@@ -19,7 +19,7 @@ const submission = (more: Partial<Submission> = {}): Submission => ({
   earlier: {},
   signal: new AbortController().signal,
   command: async () => ({ exitCode: 1, output: "1 failed" }),
-  inspected: async (result) => result,
+  changed: async () => undefined,
   isLast: false,
   lacks: async () => undefined,
   ...more,
@@ -54,21 +54,17 @@ describe("a check", () => {
   })
 
   test("an agent that changed a guarded file is told so, without the output of a command that passed", async () => {
-    const guarded = ["test/a.test.ts"]
-    const inspected: Submission["inspected"] = async (result) => ({
-      ...result,
-      passed: false,
-      how: "it changed what it may not: test/a.test.ts",
-      guarded,
-    })
-    const verdict = asksOf(await check({ exitCode: 0, output: "12 passed" }, { inspected }))
+    const place = { kind: "worktree", folder: "/", merge: false }
+    const changed = async () => ({ files: ["a.ts", "test/a.test.ts"], named: ["test/a.test.ts"] })
+    const verdict = asksOf(await check({ exitCode: 0, output: "12 passed" }, { changed }, { place }))
+    expect(verdict?.finding.check?.guarded).toEqual(["test/a.test.ts"])
     expect(verdict?.ask.text).toBe(
       [
         "Automatic message, not written by the user. The check of your work, `npm\n test`, did not pass: you changed what you may not: test/a.test.ts.",
         "Put that back as it was. Then answer again: this answer takes the place of the one before.",
       ].join("\n"),
     )
-    expect(asksOf(await check(failed, { inspected }))?.ask.text).toContain("\n1 failed ")
+    expect(asksOf(await check(failed, { changed }, { place }))?.ask.text).toContain("\n1 failed ")
   })
 
   test("a run ends when its check has failed more often than it may be retried", async () => {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { chosenIn, isBegunIn, type MemberState, sizeOf } from "../../../src/core/group.ts"
 import { NO_RECEIPT } from "../../../src/core/receipt.ts"
-import { filesNeededBy } from "../../../src/core/receipts/stands-on.ts"
 import type { Task } from "../../../src/core/task.ts"
+import { filesNeededBy } from "../../../src/features/checks/stands-on.ts"
 import { nextTries } from "../../../src/features/tries/next.ts"
 import {
   type TriesPlan,

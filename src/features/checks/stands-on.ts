@@ -1,4 +1,4 @@
-import { runIn } from "./command.ts"
+import { runIn } from "../../core/receipts/command.ts"
 
 /** Finds the files that a check depends on: whoever changes them may change the result of the check. */
 
