@@ -64,12 +64,6 @@ export type GroupState = {
   readonly now: number
 }
 
-/** Newest member for each number, in order. */
-export function newest(members: readonly MemberState[]): ReadonlyMap<number, MemberState> {
-  const known = new Map(members.map((member) => [member.task.member?.nth ?? 0, member]))
-  return new Map([...known].sort(([one], [other]) => one - other))
-}
-
 /** True for a member that this run of the group has begun. Such a member is not begun again. */
 export const isBegunIn = (task: Task, generation: number): boolean => {
   const { reason } = task.outcome ?? {}

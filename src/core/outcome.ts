@@ -269,11 +269,6 @@ export const lastAnswerAt = (messages: readonly Message[]): number =>
     0,
   )
 
-/** Validation result of an answer. `problems`: path and fault, never the value itself. */
-export type ValidationResult =
-  | { readonly valid: true; readonly at: number; readonly length: number; readonly file?: string }
-  | { readonly valid: false; readonly problems: readonly string[] }
-
 /** Longest value in the prompt of a dependent task, in UTF-16 units. Longer values are passed as a file. */
 const MOST_CHARS = 8000
 

@@ -19,20 +19,6 @@ export function sliced(): () => Promise<void> {
   }
 }
 
-/** Characters of JSON that are read or written without a pause: this takes some 2 ms. */
-const SLICE_CHARS = 200_000
-
-/** Like `sliced`, by the length of what was read or written, so that equal texts lead to equal pauses. */
-export function slicedByLength(): (text: string) => Promise<void> {
-  let chars = 0
-  return async (text) => {
-    chars += text.length
-    if (chars < SLICE_CHARS) return
-    await yieldToEventLoop()
-    chars = 0
-  }
-}
-
 /** The system's clock. A pending timer does not keep the process alive. */
 export const systemClock: Clock = {
   now: () => Date.now(),

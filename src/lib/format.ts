@@ -32,9 +32,6 @@ export function clockTime(at: number): string {
   return `${two(date.getHours())}:${two(date.getMinutes())}`
 }
 
-/** Example: `14:05:09`, in local time. */
-export const timeOfDay = (at: number): string => `${clockTime(at)}:${two(new Date(at).getSeconds())}`
-
 /** Local midnight before `at`. */
 export const startOfDay = (at: number): number => new Date(at).setHours(0, 0, 0, 0)
 

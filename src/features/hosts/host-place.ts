@@ -15,6 +15,7 @@ import {
 import type { CommandResult } from "../../runtime/places/process.ts"
 import { type Checkout, readRef, requireCheckout, treeOf, writeRefs } from "../worktrees/repository.ts"
 import { changedBetween } from "../worktrees/shared-state.ts"
+import type { WorktreePlace } from "../worktrees/worktrees.ts"
 import { NoContact } from "./connection.ts"
 import { dropIncomingRef, fetchWork, hiddenOnHost, type RepositoryHost, removeRemoteFolder, send } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
@@ -38,10 +39,10 @@ import { hasRemoteWork, NO_SESSION, type RemoteSession } from "./remote-session.
 export class HostPlace implements Place {
   readonly #hosts: Hosts
   readonly #machine: Machine
-  readonly #worktrees: Place
+  readonly #worktrees: WorktreePlace
   readonly #setup: string
 
-  constructor(hosts: Hosts, machine: Machine, worktrees: Place, setup: string) {
+  constructor(hosts: Hosts, machine: Machine, worktrees: WorktreePlace, setup: string) {
     this.#hosts = hosts
     this.#machine = machine
     this.#worktrees = worktrees

@@ -1,11 +1,15 @@
+import { join } from "node:path"
 import type { OpencodeLayer, Setup } from "../../app.ts"
 import type { Options } from "../../options/options.ts"
-import { CLEANUP_QUEUE, kindOf, type Place, type PlaceKind } from "../../runtime/places/place.ts"
-import { ownerNow } from "../../runtime/record/identity.ts"
+import { kindOf, type Place, type PlaceKind } from "../../runtime/places/place.ts"
+import { dataFolder, ownerNow } from "../../runtime/record/identity.ts"
 import type { HostPlace } from "./host-place.ts"
 import { Hosts } from "./hosts.ts"
 import { openRemote } from "./opencode/remote.ts"
 import { override, RemoteApi } from "./remote-host.ts"
+
+/** Folder with the tasks that remain to be cleaned up on hosts. */
+const CLEANUP_QUEUE = join(dataFolder(), "hosts")
 
 export type HostKind = Omit<PlaceKind, "open"> & { readonly open: (name: string) => Promise<HostPlace> }
 

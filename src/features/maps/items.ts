@@ -15,12 +15,11 @@ import {
   type Task,
   wholeUsage,
 } from "../../core/task.ts"
-import { slicedByLength } from "../../lib/clock.ts"
 import { dollars } from "../../lib/format.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { jsonIn, type MayRead, textInFile } from "../../runtime/launch/argument-file.ts"
 import type { GroupLaunch } from "../../runtime/launch/request.ts"
-import { failureText, type ItemRow, type ItemsPlan, itemsResult, shownRows } from "./results.ts"
+import { failureText, type ItemRow, type ItemsPlan, itemsResult, shownRows, slicedByLength } from "./results.ts"
 
 /** This module reads the items of a map, asks before many begin, and makes the prompt of each item. */
 

@@ -1,8 +1,12 @@
 import { isDeepStrictEqual } from "node:util"
 import { type Schema as JsonSchema, type OutputUnit, Validator } from "@cfworker/json-schema"
-import type { ValidationResult } from "../../core/outcome.ts"
 import type { Schema } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
+
+/** Validation result of an answer. `problems`: path and fault, never the value itself. */
+export type ValidationResult =
+  | { readonly valid: true; readonly at: number; readonly length: number; readonly file?: string }
+  | { readonly valid: false; readonly problems: readonly string[] }
 
 /** Finds the one JSON value in an agent's answer. Pure, and linear in the text's length. */
 

@@ -1,12 +1,12 @@
 import { z } from "zod"
 import { messageOf } from "../../core/errors.ts"
 import type { Feature, FeatureBody, Runtime } from "../../core/feature.ts"
-import type { ValidationResult } from "../../core/outcome.ts"
 import { AUTOMATIC } from "../../core/run/prompts.ts"
 import type { Reason, Schema } from "../../core/task.ts"
 import { systemClock } from "../../lib/clock.ts"
 import { startWorker } from "../../lib/thread.ts"
 import { count, fewer, option, text, type ValuesOf } from "../../options/spec.ts"
+import type { ValidationResult } from "./check-value.ts"
 
 /** Finds a valid value in a text. */
 export type Validate = (schema: Schema, text: string) => Promise<ValidationResult>

@@ -1,7 +1,7 @@
-import type { ValidationResult } from "../../core/outcome.ts"
 import type { Clock } from "../../core/ports.ts"
 import type { Schema } from "../../core/task.ts"
 import { OnDemandWorker, type WorkerThread } from "../../lib/thread.ts"
+import type { ValidationResult } from "./check-value.ts"
 
 export type ValueOrder = { readonly id: number; readonly schema: Schema; readonly text: string }
 export type ValueAnswer = { readonly id: number } & ValidationResult

@@ -1,6 +1,6 @@
-import { type GroupStep, isBegunIn, type MemberState, newest } from "../../core/group.ts"
+import { type GroupStep, isBegunIn, type MemberState } from "../../core/group.ts"
 import { isActive, type Task } from "../../core/task.ts"
-import { type TriesPlan, tryEndText } from "./results.ts"
+import { newest, type TriesPlan, tryEndText } from "./results.ts"
 
 const NOTHING: GroupStep = { begin: [] }
 

@@ -1,6 +1,6 @@
 import { listed } from "../../core/errors.ts"
 import type { GroupTexts } from "../../core/feature.ts"
-import { chosenIn, failureOf, type MemberState, memberName, newest, STOPPED } from "../../core/group.ts"
+import { chosenIn, failureOf, type MemberState, memberName, STOPPED } from "../../core/group.ts"
 import { modelKey } from "../../core/limits.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { groupPlan, groupResult, type Inferred, memberRow, type Zod } from "../../core/record.ts"
@@ -45,6 +45,12 @@ export const resultSchema = (z: Zod) =>
 
 const LATE = "passed after the one that won"
 /** Ends of a try that are not failures. */
+/** Newest member for each number, in order. */
+export function newest(members: readonly MemberState[]): ReadonlyMap<number, MemberState> {
+  const known = new Map(members.map((member) => [member.task.member?.nth ?? 0, member]))
+  return new Map([...known].sort(([one], [other]) => one - other))
+}
+
 const OTHER_ENDS: ReadonlySet<string> = new Set(["won", LATE, STOPPED])
 /** Most characters shown of a check's output. */
 const MOST_CHECK_CHARS = 1500

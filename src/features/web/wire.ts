@@ -1,6 +1,6 @@
 import type { AgentInfo } from "../../core/ports.ts"
 import type { FileDiff } from "../../lib/repository.ts"
-import type { Hit } from "../../lib/text.ts"
+import type { Hit } from "./filter.ts"
 import type { Conversation, HistoryRun, Limits } from "./ports.ts"
 import type { agentFacts, agentRow } from "./rows.ts"
 

@@ -1,9 +1,8 @@
-import { existsSync } from "node:fs"
 import { z } from "zod"
 import type { AppFeature } from "../../app.ts"
 import type { Options } from "../../options/options.ts"
 import { count, group, type MergeRule, option, projectWins, type ValuesOf } from "../../options/spec.ts"
-import { type PlaceKind, type PlacePorts, WORKTREES } from "../../runtime/places/place.ts"
+import { hasWorktrees, type PlaceKind, type PlacePorts, WORKTREES } from "../../runtime/places/place.ts"
 
 /** Git worktrees of the parent's repository on this machine. */
 const worktreeKind = (settings: Options["worktree"], { processes, commands, configFolder }: PlacePorts): PlaceKind => ({
@@ -14,7 +13,7 @@ const worktreeKind = (settings: Options["worktree"], { processes, commands, conf
   retention: settings,
   isShared: true,
   guards: true,
-  mayHaveLeft: () => existsSync(WORKTREES),
+  mayHaveLeft: hasWorktrees,
   async open() {
     const { Worktrees } = await import("./worktrees.ts")
     const { ownerMark, isOthers } = commands

@@ -5,9 +5,10 @@ import { join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
 import { jsonNames, type Ownership } from "../../lib/atomic-file.ts"
 import type { Processes } from "../../lib/lock.ts"
-import type { Fault, OpencodeFolder } from "../../runtime/places/place.ts"
+import type { OpencodeFolder } from "../../runtime/places/place.ts"
 import { type CommandMarks, endLeftovers } from "../../runtime/places/process.ts"
 import type { Bounds } from "./dependencies.ts"
+import type { Fault } from "./git.ts"
 import { keepIgnored } from "./ignored.ts"
 import {
   betweenMerges,

@@ -3,6 +3,9 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { runBounded } from "./process.ts"
 
+/** Test hook with the name of a step at which the process is killed. */
+export type Fault = (step: string) => void
+
 /** Error of a git command. `text`: git's message for a reader. */
 export class GitError extends Error {
   override readonly name = "GitError"

@@ -3,11 +3,11 @@ import { access, lstat, rm } from "node:fs/promises"
 import { join } from "node:path"
 import { CallError, listed, messageOf } from "../../core/errors.ts"
 import { succeeds } from "../../lib/promises.ts"
-import type { Fault, MergeResult, SweptLeftover } from "../../runtime/places/place.ts"
+import type { MergeResult, SweptLeftover } from "../../runtime/places/place.ts"
 import { applyChanges, PartialExchange, PathBlocked } from "./apply.ts"
 import { unsolvedIn } from "./conflicts.ts"
 import { type WorktreePorts, worktreeFolder } from "./folders.ts"
-import { git, gitLine, gitList } from "./git.ts"
+import { type Fault, git, gitLine, gitList } from "./git.ts"
 import { type Change, changesBetween, splitChanges } from "./objects.ts"
 import {
   betweenMerges,

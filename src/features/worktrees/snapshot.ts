@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto"
 import { constants, existsSync } from "node:fs"
 import { access, copyFile, lstat, mkdtemp, realpath, rm, stat, utimes } from "node:fs/promises"
-import { tmpdir } from "node:os"
-import { join, relative } from "node:path"
-import { ownFolders } from "../../runtime/places/place.ts"
+import { homedir, tmpdir } from "node:os"
+import { dirname, join, relative } from "node:path"
+import { dataFolder } from "../../runtime/record/identity.ts"
 import { copiedEntriesIn } from "./dependencies.ts"
 import { git, gitLine, gitList, LONG_MS, retryOn } from "./git.ts"
 import { reachable } from "./objects.ts"
@@ -170,6 +170,13 @@ export async function clearIndexFlags(checkout: Checkout, index: string): Promis
     ["--no-skip-worktree", named(/^s /i).filter((name) => existsSync(join(checkout.top, name)))],
   ] as const)
     if (names.length > 0) await git(["update-index", option, "-z", "--stdin"], { ...run, input: names.join("\0") })
+}
+
+/** Private folders of OpenCode and this plugin: keys, sessions, logs. */
+const ownFolders = (): readonly string[] => {
+  const { XDG_STATE_HOME, XDG_CACHE_HOME } = process.env
+  const state = XDG_STATE_HOME || join(homedir(), ".local", "state")
+  return [dirname(dataFolder()), join(state, "opencode"), join(XDG_CACHE_HOME || join(homedir(), ".cache"), "opencode")]
 }
 
 /** Pathspecs of the examined files. */

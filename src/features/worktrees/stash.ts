@@ -1,8 +1,7 @@
 import { existsSync } from "node:fs"
 import { z } from "zod"
 import type { Processes } from "../../lib/lock.ts"
-import type { Fault } from "../../runtime/places/place.ts"
-import { git, gitLine } from "./git.ts"
+import { type Fault, git, gitLine } from "./git.ts"
 import { changesBetween } from "./objects.ts"
 import {
   type Checkout,

@@ -10,11 +10,9 @@ import {
   type ChangeStats,
   type EnterRequest,
   type MergeResult,
-  type NextState,
   type Place,
   type PreparedPlace,
   type SharedPlaces,
-  type StoredStates,
   type SweptLeftover,
   type WorkDiff,
 } from "../../runtime/places/place.ts"
@@ -45,6 +43,28 @@ import { stashNotes, tookFromStash } from "./stash.ts"
 import { type PreparedWorktree, prefaceOf, readMarker } from "./worktree.ts"
 
 const STASH_UNSEEN = "it had left work in git's stash, which its check has not seen"
+
+/** State with which a task's next run begins, or in which its work is checked. */
+export type NextState = {
+  readonly commit: string
+  /** Files with conflict markers between the parent's and the task's changes. */
+  readonly conflicts: readonly string[]
+  /** Set if the conflict markers are from an earlier conflict. The parent's current state is then not merged in. */
+  readonly unsolved: boolean
+  /** Files that differ from the earlier state. */
+  readonly files: readonly string[]
+  /** Makes this state the task's. Called once the files are in place, so that earlier failures change nothing. */
+  settle(): Promise<void>
+}
+
+/** States of tasks in the local repository, for places whose files are on another machine. */
+export type StoredStates = {
+  /** Returns the state of a task's next run. With `bringIn`, the parent's current state is merged in. */
+  next(taskID: string, folder: string, bringIn: boolean): Promise<NextState>
+}
+
+/** Worktrees, as hosts use them. */
+export type WorktreePlace = Place & { readonly states?: StoredStates }
 
 /**
  * Git worktrees of tasks: created from the parent's state, archived under refs, merged back. Only a merge changes the

@@ -1,6 +1,5 @@
 import { existsSync } from "node:fs"
-import { homedir } from "node:os"
-import { dirname, join } from "node:path"
+import { join } from "node:path"
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { ChangedFiles } from "../../core/feature.ts"
 import type { Merge, Preparing, Work } from "../../core/task.ts"
@@ -91,25 +90,6 @@ export type SharedPlaces = {
   isCurrent(taskID: string, folder: string): Promise<boolean>
 }
 
-/** State with which a task's next run begins, or in which its work is checked. */
-export type NextState = {
-  readonly commit: string
-  /** Files with conflict markers between the parent's and the task's changes. */
-  readonly conflicts: readonly string[]
-  /** Set if the conflict markers are from an earlier conflict. The parent's current state is then not merged in. */
-  readonly unsolved: boolean
-  /** Files that differ from the earlier state. */
-  readonly files: readonly string[]
-  /** Makes this state the task's. Called once the files are in place, so that earlier failures change nothing. */
-  settle(): Promise<void>
-}
-
-/** States of tasks in the local repository, for places whose files are on another machine. */
-export type StoredStates = {
-  /** Returns the state of a task's next run. With `bringIn`, the parent's current state is merged in. */
-  next(taskID: string, folder: string, bringIn: boolean): Promise<NextState>
-}
-
 /**
  * A place where tasks work; `folder` is the parent's current folder. Order of calls: capture, enter, run, archive,
  * show, merge; after a crash each may be called again and must then continue its work. Errors are sentences for the
@@ -150,8 +130,6 @@ export interface Place {
   expire(folder: string, before: number, all: boolean, isKnown: (taskID: string) => boolean): Promise<readonly string[]>
   /** Absent for kinds that support neither such groups nor guarded files. */
   readonly shared?: SharedPlaces
-  /** Absent for kinds without states in the repository. */
-  readonly states?: StoredStates
 }
 
 /** Event of a place about a running task. */
@@ -242,9 +220,6 @@ export type PlacePorts = {
   readonly configFolder?: OpencodeFolder
 }
 
-/** Test hook with the name of a step at which the process is killed. */
-export type Fault = (step: string) => void
-
 /** Default of the argument `place`: the parent's folder. Tasks there have no `place` in their record. */
 export const HERE = "here"
 
@@ -276,16 +251,6 @@ export const WORKTREES = join(dataFolder(), "worktrees")
 
 /** Folder with the marks of running commands. */
 export const COMMANDS = join(dataFolder(), "commands")
-
-/** Folder with the tasks that remain to be cleaned up on hosts. */
-export const CLEANUP_QUEUE = join(dataFolder(), "hosts")
-
-/** Private folders of OpenCode and this plugin: keys, sessions, logs. */
-export const ownFolders = (): readonly string[] => {
-  const { XDG_STATE_HOME, XDG_CACHE_HOME } = process.env
-  const state = XDG_STATE_HOME || join(homedir(), ".local", "state")
-  return [dirname(dataFolder()), join(state, "opencode"), join(XDG_CACHE_HOME || join(homedir(), ".cache"), "opencode")]
-}
 
 /** Some worktree exists, so that sessions may work in other folders. */
 export const hasWorktrees = (): boolean => existsSync(WORKTREES)

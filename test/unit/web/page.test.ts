@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { NO_USAGE, type Task } from "../../../src/core/task.ts"
+import { matches } from "../../../src/features/web/filter.ts"
 import { connect } from "../../../src/features/web/page/api.ts"
 import {
   highlightLines,
@@ -28,7 +29,6 @@ import { errorIn, type SignInResult, UntrustedServer } from "../../../src/featur
 import { agentRow } from "../../../src/features/web/rows.ts"
 import { ago, startOfDay } from "../../../src/lib/format.ts"
 import { eventReader } from "../../../src/lib/http.ts"
-import { matches } from "../../../src/lib/text.ts"
 import { costText, tokensText } from "../../../src/present/words.ts"
 import { viewOf } from "../../support/fake-agents.ts"
 import { FakeClock, flush } from "../../support/fake-clock.ts"

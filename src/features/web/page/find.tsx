@@ -1,5 +1,5 @@
 import { createEffect, createMemo, createSignal, For, type JSX, onCleanup, Show, untrack } from "solid-js"
-import { type Hit, matches } from "../../../lib/text.ts"
+import { type Hit, matches } from "../filter.ts"
 import type { AgentRow, AnswersFound } from "../wire.ts"
 import { EndedRow } from "./agent-rows.tsx"
 import { api } from "./api.ts"

@@ -1,10 +1,10 @@
 import { createMemo, createSignal, For, Show } from "solid-js"
-import { dayTime, duration, timeOfDay } from "../../../lib/format.ts"
+import { dayTime, duration } from "../../../lib/format.ts"
 import type { FileDiff } from "../../../lib/repository.ts"
 import { count } from "../../../lib/text.ts"
 import { costText } from "../../../present/words.ts"
 import type { HistoryRun, HistoryStep } from "../ports.ts"
-import { Badge, Copy, Prose } from "./parts.tsx"
+import { Badge, Copy, Prose, timeOfDay } from "./parts.tsx"
 import { languageOf, patchLines } from "./rich-text.ts"
 
 /** Prompt of a run; long ones are cut. */

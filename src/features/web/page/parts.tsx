@@ -1,9 +1,14 @@
 import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js"
+import { clockTime } from "../../../lib/format.ts"
 import { ENDS, MARKS } from "../../../present/words.ts"
 import { hueOf, markdown } from "./rich-text.ts"
 import { threadCommand, threadLink } from "./route.ts"
 import type { RowTone } from "./select.ts"
 import { state } from "./state.ts"
+
+/** Example: `14:05:09`, in local time. */
+export const timeOfDay = (at: number): string =>
+  `${clockTime(at)}:${String(new Date(at).getSeconds()).padStart(2, "0")}`
 
 /**
  * Handles Escape in a dialog. Without this, one Escape would make browsers close all dialogs that were opened without a
