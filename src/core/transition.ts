@@ -86,61 +86,13 @@ export type TaskEvent =
  * `resumable`), not the machine.
  */
 export function transition(task: Task, event: TaskEvent): Task {
-  switch (event.type) {
-    case "admitted":
-      return admit(task, event)
-    case "completed":
-      return end(task, "completed", event)
-    case "failed":
-      return end(task, "error", event)
-    case "cancelled":
-      return end(task, "cancelled", event)
-    case "resumed":
-      return resume(task, event)
-    case "retrieved":
-      return isActive(task) || task.retrievedAt !== undefined ? task : { ...task, retrievedAt: event.at }
-    case "warned":
-      return warn(task, event)
-    case "parked":
-      return park(task, event)
-    case "asks":
-      return asks(task, event)
-    case "prompt replaced":
-      return replacePrompt(task, event)
-    case "switched":
-      return switchTo(task, event)
-    case "unparked":
-      return unpark(task, event)
-    case "clock stopped":
-    case "clock running":
-      return count(task, event)
-    case "slept":
-      return sleep(task, event)
-    case "parent stopped":
-    case "parent continued":
-      return ofParent(task, event.type === "parent stopped")
-    case "won":
-      return win(task, event)
-    case "answered later":
-      return addLaterUsage(task, event)
-    case "closed":
-      return isActive(task) || task.run.generation !== event.generation ? task : { ...task, outcome: event.outcome }
-    case "notified":
-      return notify(task, event)
-  }
-}
-
-function admit(task: Task, event: { generation: number; at: number }): Task {
-  const { heldBehind, startedAt, ...run } = task.run
-  const isAdmitted = startedAt !== undefined && heldBehind === undefined
-  if (!isActive(task) || run.generation !== event.generation || isAdmitted) return task
-  return { ...task, run: { ...run, startedAt: startedAt ?? event.at } }
-}
-
-function warn(task: Task, { generation, at, reason }: Extract<TaskEvent, { type: "warned" }>): Task {
-  const { run } = task
-  if (!isActive(task) || run.generation !== generation || run.startedAt === undefined) return task
-  return run.lastWordAt === undefined ? { ...task, run: { ...run, lastWordAt: at, lastWordFor: reason } } : task
+  if ("generation" in event && event.generation !== task.run.generation) return task
+  const { delivery } = task
+  if (event.type === "parent stopped" || event.type === "parent continued")
+    return ofParent(task, event.type === "parent stopped")
+  if (event.type === "notified")
+    return delivery.state === "pending" ? { ...task, delivery: { ...delivery, state: event.state } } : task
+  return isActive(task) ? changeActive(task, event) : changeEnded(task, event)
 }
 
 /** Whether the event may stop or restart the clock of tasks that wait for this one. */
@@ -150,40 +102,87 @@ export const stopsTime = (event: TaskEvent): boolean =>
   event.type === "clock stopped" ||
   event.type === "clock running"
 
-function park(task: Task, { type: _type, generation, ...parked }: Extract<TaskEvent, { type: "parked" }>): Task {
-  const { run } = task
-  if (!isActive(task) || run.generation !== generation || run.parked) return task
-  return { ...task, run: paused(counting(run, parked.at), parked) }
+function changeActive(task: Task, event: TaskEvent): Task {
+  const { group } = task
+  switch (event.type) {
+    case "completed":
+      return end(task, "completed", event)
+    case "failed":
+      return end(task, "error", event)
+    case "cancelled":
+      return end(task, "cancelled", event)
+    case "won":
+      if (!group || group.winner) return task
+      return { ...task, group: { ...group, winner: event.winner, ...(event.passed && { passed: event.passed }) } }
+  }
+  const run = changeRun(task, event)
+  return run ? { ...task, run } : task
 }
 
-/** True while the task's run has begun and is not parked. */
-const isUnderWay = (task: Task, generation: number): boolean =>
-  isActive(task) && task.run.generation === generation && task.run.startedAt !== undefined && !task.run.parked
-
-/** Stops or restarts the run's clock at `at`. */
-function count(
-  task: Task,
-  { type, generation, at }: Extract<TaskEvent, { type: "clock stopped" | "clock running" }>,
-): Task {
+/** The changed run of an active task; undefined where the event does not apply. */
+function changeRun(task: Task, event: TaskEvent): Run | undefined {
   const { run } = task
-  const isPausedByChildren = type === "clock stopped"
-  if (!isUnderWay(task, generation) || isPausedByChildren === (run.stillSince !== undefined)) return task
-  return { ...task, run: isPausedByChildren ? { ...run, stillSince: at } : counting(run, at) }
+  const { heldBehind, startedAt, lastWordAt, parked, stillSince, switches = [] } = run
+  const isUnderWay = startedAt !== undefined && !parked
+  const isCounting = isUnderWay && stillSince === undefined
+  switch (event.type) {
+    case "admitted":
+      return startedAt === undefined || heldBehind !== undefined ? admitted(run, event.at) : undefined
+    case "warned":
+      if (startedAt === undefined || lastWordAt !== undefined) return undefined
+      return { ...run, lastWordAt: event.at, lastWordFor: event.reason }
+    case "parked": {
+      const { type: _type, generation: _generation, ...pause } = event
+      return parked ? undefined : paused(counting(run, pause.at), pause)
+    }
+    case "unparked":
+      return parked && unpaused(run, event.at)
+    case "asks":
+      return modelOf(task) ? undefined : { ...run, model: event.model }
+    case "prompt replaced":
+      return { ...run, promptID: event.promptID }
+    case "switched": {
+      const { model, step, why } = event
+      return { ...run, model, switches: [...switches, { model: modelKey(model), step, why }] }
+    }
+    case "clock stopped":
+      return isCounting ? { ...run, stillSince: event.at } : undefined
+    case "clock running":
+      return isUnderWay && !isCounting ? counting(run, event.at) : undefined
+    case "slept":
+      // A stopped clock leaves a sleep out anyway.
+      return isCounting ? leavingOut(run, event.ms) : undefined
+  }
+  return undefined
 }
+
+const admitted = ({ heldBehind: _held, startedAt, ...run }: Run, at: number): Run => ({
+  ...run,
+  startedAt: startedAt ?? at,
+})
 
 /** Restarts the run's clock. */
 const counting = ({ stillSince, ...run }: Run, at: number): Run =>
   stillSince === undefined ? run : leavingOut(run, Math.max(0, at - stillSince))
 
-/** Leaves a sleep out of the run's time. A stopped clock leaves it out anyway. */
-const sleep = (task: Task, { generation, ms }: Extract<TaskEvent, { type: "slept" }>): Task =>
-  isUnderWay(task, generation) && task.run.stillSince === undefined ? { ...task, run: leavingOut(task.run, ms) } : task
-
 const leavingOut = (run: Run, ms: number): Run => ({ ...run, stillMs: (run.stillMs ?? 0) + ms })
 
-function unpark(task: Task, { generation, at }: Extract<TaskEvent, { type: "unparked" }>): Task {
-  if (!isActive(task) || task.run.generation !== generation || !task.run.parked) return task
-  return { ...task, run: unpaused(task.run, at) }
+function changeEnded(task: Task, event: TaskEvent): Task {
+  const { run } = task
+  switch (event.type) {
+    case "resumed":
+      return event.run.generation === run.generation + 1 ? resume(task, event) : task
+    case "retrieved":
+      return task.retrievedAt === undefined ? { ...task, retrievedAt: event.at } : task
+    case "answered later": {
+      const earlier = addFigures(task.earlier, { toolCalls: 0, usage: event.usage })
+      const recent = alsoRecent(run.recent, { endedAt: event.at, cost: event.usage.cost })
+      return { ...task, earlier, run: { ...run, recent } }
+    }
+    case "closed":
+      return { ...task, outcome: event.outcome }
+  }
+  return task
 }
 
 function ofParent(task: Task, isStopped: boolean): Task {
@@ -192,10 +191,19 @@ function ofParent(task: Task, isStopped: boolean): Task {
   return { ...task, run: isStopped ? { ...run, parentStopped: true } : run }
 }
 
-function win(task: Task, { generation, winner, passed }: Extract<TaskEvent, { type: "won" }>): Task {
-  const { group, run } = task
-  if (!isActive(task) || run.generation !== generation || !group || group.winner) return task
-  return { ...task, group: { ...group, winner, ...(passed && { passed }) } }
+const end = (task: Task, status: "completed" | "error" | "cancelled", { at, outcome, delivery }: Ended): Task => ({
+  ...task,
+  status,
+  run: { ...counting(unpaused(task.run, at), at), endedAt: at },
+  outcome,
+  delivery,
+})
+
+function resume(task: Task, { run, by }: Extract<TaskEvent, { type: "resumed" }>): Task {
+  const { outcome = NO_FIGURES, retrievedAt: _retrievedAt, ...rest } = task
+  const earlier = addFigures(task.earlier, outcome)
+  const group = rest.group && { group: forLaterRun(rest.group) }
+  return { ...rest, ...group, ...by, status: "resumed", run, earlier, delivery: { state: "none" } }
 }
 
 /** A resumed group with a chosen member continues with this member alone. */
@@ -203,53 +211,4 @@ function forLaterRun(group: Group): Group {
   const { winner, passed: _passed, ...rest } = group
   if (!winner) return group
   return { ...rest, again: winner }
-}
-
-function asks(task: Task, { generation, model }: { generation: number; model: Model }): Task {
-  if (!isActive(task) || task.run.generation !== generation || modelOf(task)) return task
-  return { ...task, run: { ...task.run, model } }
-}
-
-function replacePrompt(task: Task, { generation, promptID }: Extract<TaskEvent, { type: "prompt replaced" }>): Task {
-  if (!isActive(task) || task.run.generation !== generation) return task
-  return { ...task, run: { ...task.run, promptID } }
-}
-
-function switchTo(task: Task, { generation, model, step, why }: Extract<TaskEvent, { type: "switched" }>): Task {
-  const { run } = task
-  if (!isActive(task) || run.generation !== generation) return task
-  const switches = [...(run.switches ?? []), { model: modelKey(model), step, why }]
-  return { ...task, run: { ...run, model, switches } }
-}
-
-function end(task: Task, status: "completed" | "error" | "cancelled", event: Ended): Task {
-  if (!isActive(task) || task.run.generation !== event.generation) return task
-  return {
-    ...task,
-    status,
-    run: { ...counting(unpaused(task.run, event.at), event.at), endedAt: event.at },
-    outcome: event.outcome,
-    delivery: event.delivery,
-  }
-}
-
-function resume(task: Task, { run, by }: Extract<TaskEvent, { type: "resumed" }>): Task {
-  if (isActive(task) || run.generation !== task.run.generation + 1) return task
-  const { outcome = NO_FIGURES, retrievedAt: _retrievedAt, ...rest } = task
-  const earlier = addFigures(task.earlier, outcome)
-  const gone = rest.group && { group: forLaterRun(rest.group) }
-  return { ...rest, ...gone, ...by, status: "resumed", run, earlier, delivery: { state: "none" } }
-}
-
-function addLaterUsage(task: Task, { generation, at, usage }: Extract<TaskEvent, { type: "answered later" }>): Task {
-  const { run } = task
-  if (isActive(task) || run.generation !== generation) return task
-  const earlier = addFigures(task.earlier, { toolCalls: 0, usage })
-  return { ...task, earlier, run: { ...run, recent: alsoRecent(run.recent, { endedAt: at, cost: usage.cost }) } }
-}
-
-function notify(task: Task, event: { generation: number; state: "confirmed" | "abandoned" }): Task {
-  const { delivery } = task
-  if (delivery.state !== "pending" || task.run.generation !== event.generation) return task
-  return { ...task, delivery: { ...delivery, state: event.state } }
 }
