@@ -1,12 +1,11 @@
 import { CallError, messageOf } from "../core/errors.ts"
-import type { Runtime } from "../core/feature.ts"
 import { chosenIn, type GroupResult } from "../core/group.ts"
 import { holdsPlace, isActive, isUnmerged, type Merge, type Outcome, slotSessionOf, type Task } from "../core/task.ts"
 import { DAY_MS } from "../lib/format.ts"
 import { cutOffMergeNote } from "../present/notification.ts"
+import type { Engine } from "./engine.ts"
 import { kindOf, mergeOf, PlaceError, type PlaceKind, toWork, type WorkDiff } from "./places/place.ts"
-import type { ArchivedMembers, Places } from "./places/places.ts"
-import type { Services } from "./services.ts"
+import type { ArchivedMembers } from "./places/places.ts"
 import { moveSessionBack, parentFolderOf } from "./sessions.ts"
 
 const MOST_DIFF_LINES = 300
@@ -34,26 +33,17 @@ function withoutOwed<Of extends Task>(task: Of): Of {
 
 const isCut = (error: unknown): error is PlaceError => error instanceof PlaceError && error.code === "host"
 
-type ArchivePorts = {
-  readonly places: Places
-  readonly note: Runtime["note"]
-  /** Resolves when the task's last end is closed. */
-  readonly closed: (taskID: string) => Promise<void>
-}
-
 /** Handles the work of ended tasks: archives it again after a failure, shows, merges, clears and sweeps it. */
 export class Archive {
-  readonly #services: Services
-  readonly #ports: ArchivePorts
+  readonly #engine: Engine
 
-  constructor(services: Services, ports: ArchivePorts) {
-    this.#services = services
-    this.#ports = ports
+  constructor(engine: Engine) {
+    this.#engine = engine
   }
 
   /** Called when contact with a place is back: archives the work that ended tasks left there. Never rejects. */
   async settleOwed(name: string): Promise<void> {
-    const { store, opencode } = this.#services
+    const { store, opencode } = this.#engine
     const owed = [...store.entries()]
       .map(({ task }) => task)
       .filter((task) => task.place?.kind === name && holdsPlace(task))
@@ -61,7 +51,7 @@ export class Archive {
       owed.flatMap(({ member }) => (member && store.get(member.of)?.outcome?.work ? [member.of] : [])),
     )
     for (const { id } of owed) {
-      await this.#ports.closed(id)
+      await this.#engine.dispatcher.closed(id)
       const task = store.get(id)
       if (!task || isActive(task) || store.isForeign(id)) continue
       await this.settle(task)
@@ -73,15 +63,15 @@ export class Archive {
 
   /** Says of an ended task why its work still lies in its place. */
   async #stillLeft(task: Task, error: unknown): Promise<void> {
-    const { found } = this.#ports.places.notArchived(withoutOwed(task), error)
-    const now = this.#services.store.get(task.id) ?? task
+    const { found } = this.#engine.places.notArchived(withoutOwed(task), error)
+    const now = this.#engine.store.get(task.id) ?? task
     if (isLeft(now)) await this.#record(now, { ...now.outcome, ...found })
   }
 
   /** Archives work of members that was still missing when the chosen member's work was merged. */
   async #archiveOthers(groupID: string): Promise<void> {
-    const { store, opencode, groupKindOf } = this.#services
-    await this.#ports.closed(groupID)
+    const { store, opencode, groupKindOf } = this.#engine
+    await this.#engine.dispatcher.closed(groupID)
     const task = store.get(groupID)
     const { group, work } = task?.outcome ?? {}
     const picksOne = task && group && groupKindOf(task)?.picksOne
@@ -99,13 +89,13 @@ export class Archive {
    * place out of reach.
    */
   async settle(task: Task, waiting?: Waiting): Promise<Task> {
-    const { store } = this.#services
+    const { store } = this.#engine
     if (!isLeft(task)) return task
     if (store.isForeign(task.id))
       throw new CallError(
         `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or after the message about its end.`,
       )
-    await moveSessionBack(this.#services, task)
+    await moveSessionBack(this.#engine, task)
     const keep = () => this.#archive(task)
     const kept = await (waiting ? this.#onceReached(task, keep, waiting) : keep())
     // Meanwhile the work may have been archived, or the task resumed.
@@ -115,11 +105,11 @@ export class Archive {
   }
 
   async #archive(task: Task): Promise<Partial<Outcome>> {
-    if (!task.group || !this.#services.groupKindOf(task)?.picksOne) {
-      const place = await this.#ports.places.placeOf(task)
-      return { work: toWork(await place.archive(task.id, parentFolderOf(this.#services, task))) }
+    if (!task.group || !this.#engine.groupKindOf(task)?.picksOne) {
+      const place = await this.#engine.places.placeOf(task)
+      return { work: toWork(await place.archive(task.id, parentFolderOf(this.#engine, task))) }
     }
-    const { work, refs } = await this.#ports.places.keepGroup(task)
+    const { work, refs } = await this.#engine.places.keepGroup(task)
     const { group } = task.outcome ?? {}
     return { work, ...(group && { group: withRefs(group, refs) }) }
   }
@@ -129,8 +119,8 @@ export class Archive {
    * the work was archived meanwhile.
    */
   async #onceReached<Value>(task: Task, keep: () => Promise<Value>, { signal }: Waiting): Promise<Value | undefined> {
-    const { store } = this.#services
-    const place = await this.#ports.places.placeOf(task)
+    const { store } = this.#engine
+    const place = await this.#engine.places.placeOf(task)
     const ids = [task, ...store.membersOf(task).map((member) => member.task)].map(({ id }) => id)
     try {
       for (let tries = 1; ; tries++) {
@@ -156,14 +146,14 @@ export class Archive {
       )
     if (isActive(task))
       throw new CallError(`Task ${task.id} is still running. Merge it when it has ended. You will be told.`)
-    const merge = await this.#ports.places.mergeBack(task, await this.#ports.places.placeOf(task))
+    const merge = await this.#engine.places.mergeBack(task, await this.#engine.places.placeOf(task))
     if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
     return this.#recordMerge(task, merge)
   }
 
   /** Records a change of an ended task's work and returns the task. */
   async #record(task: Task, outcome: Outcome): Promise<Task> {
-    const { store, journal, clock } = this.#services
+    const { store, journal, clock } = this.#engine
     const event = { type: "closed", generation: task.run.generation, outcome } as const
     const change = store.apply(task.id, event, clock.now())
     if (change) await journal.save(change.after)
@@ -178,18 +168,18 @@ export class Archive {
     try {
       return await this.#show(task, MOST_DIFF_LINES)
     } catch (error) {
-      this.#services.opencode.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
+      this.#engine.opencode.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
       return undefined
     }
   }
 
   async #show(task: Task, mostLines: number): Promise<WorkDiff | undefined> {
     if (!task.outcome?.work?.files.length) return undefined
-    const place = await this.#ports.places.placeOf(task)
-    const group = this.#services.store.get(task.member?.of ?? "")
+    const place = await this.#engine.places.placeOf(task)
+    const group = this.#engine.store.get(task.member?.of ?? "")
     // When a group ended, the work of its chosen member became the group's: read the work by the group's id.
     const of = group && chosenIn(group.group) === task.id && !isActive(group) ? group : task
-    return place.show(of.id, parentFolderOf(this.#services, task), mostLines)
+    return place.show(of.id, parentFolderOf(this.#engine, task), mostLines)
   }
 
   /** All files that an ended task changed; its record holds only the first of many. */
@@ -203,15 +193,15 @@ export class Archive {
     const kept: string[] = []
     for (const { name, folder, group } of this.#groups(tasks)) {
       try {
-        const place = await kindOf(this.#ports.places.kinds, name).open(name)
+        const place = await kindOf(this.#engine.places.kinds, name).open(name)
         const ids = group.map(({ id }) => id)
         kept.push(...(await place.clear(folder, ids)))
       } catch (error) {
-        this.#services.opencode.log("warn", "what is kept of tasks could not be cleared", {
+        this.#engine.opencode.log("warn", "what is kept of tasks could not be cleared", {
           folder,
           error: messageOf(error),
         })
-        const isKept = (task: Task) => isUnmerged(task, this.#services.groupKindOf(task))
+        const isKept = (task: Task) => isUnmerged(task, this.#engine.groupKindOf(task))
         kept.push(...group.filter(isKept).map(({ id }) => id))
       }
     }
@@ -223,7 +213,7 @@ export class Archive {
     const groups = new Map<string, { name: string; folder: string; group: Task[] }>()
     for (const task of tasks) {
       if (!task.place) continue
-      const [name, folder] = [task.place.kind, parentFolderOf(this.#services, task)]
+      const [name, folder] = [task.place.kind, parentFolderOf(this.#engine, task)]
       const { group = [] } = groups.get(`${name} ${folder}`) ?? {}
       groups.set(`${name} ${folder}`, { name, folder, group: [...group, task] })
     }
@@ -235,14 +225,14 @@ export class Archive {
    * Never rejects.
    */
   async sweep(folder: string): Promise<void> {
-    const { store } = this.#services
-    for (const kind of this.#ports.places.kinds.filter((each) => each.mayHaveLeft()))
+    const { store } = this.#engine
+    for (const kind of this.#engine.places.kinds.filter((each) => each.mayHaveLeft()))
       for (const name of kind.names) await this.#sweepOne(kind, name, folder)
     for (const { task } of store.entries()) if (unreportedIn(task) && !store.isForeign(task.id)) this.#report(task)
   }
 
   async #sweepOne(kind: PlaceKind, name: string, folder: string): Promise<void> {
-    const { opencode, store, clock } = this.#services
+    const { opencode, store, clock } = this.#engine
     try {
       const place = await kind.open(name)
       const isBusy = (taskID: string) => {
@@ -265,7 +255,7 @@ export class Archive {
 
   /** Records the result of a merge that a crash interrupted. Shows a toast if it conflicts with the parent's folder. */
   async #cutOff(taskID: string, merge: Merge): Promise<void> {
-    const { store, toaster } = this.#services
+    const { store, toaster } = this.#engine
     const task = store.get(taskID)
     // If the task's end is not closed yet, closing it will merge the work and tell the parent.
     if (!task || isActive(task) || !task.outcome?.work || store.isForeign(taskID)) return
@@ -276,13 +266,13 @@ export class Archive {
 
   /** Tells the parent of a merge that a crash cut off. The record says so until then, because the wait may be long. */
   #report(task: Task): void {
-    const { store, background } = this.#services
+    const { store, background } = this.#engine
     const current = () => store.get(task.id) ?? task
     const compose = () => {
       const merge = unreportedIn(current())
       return merge && cutOffMergeNote(current(), merge.files)
     }
-    this.#ports.note(slotSessionOf(task), compose, (isSent) => {
+    this.#engine.outbox.note(slotSessionOf(task), compose, (isSent) => {
       const merge = unreportedIn(current())
       if (!isSent || !merge) return
       const { unreported: _unreported, ...reported } = merge

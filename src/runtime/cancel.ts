@@ -1,11 +1,7 @@
 import { type Ending, hasPendingNotification, isActive, type Task } from "../core/task.ts"
 import type { Cleared } from "../present/view.ts"
 import type { Archive } from "./archive.ts"
-import type { CostLedger } from "./budgets.ts"
-import type { Dispatcher } from "./dispatcher.ts"
-import type { TaskDependencies } from "./launch/dependencies.ts"
-import type { Places } from "./places/places.ts"
-import type { Services } from "./services.ts"
+import type { Engine } from "./engine.ts"
 import { type CancelSelector, selectRunning } from "./tasks/view.ts"
 
 const CANCELLED: Ending = {
@@ -15,24 +11,14 @@ const CANCELLED: Ending = {
 
 const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was cleared." } }
 
-type CancellingPorts = {
-  readonly dispatcher: Dispatcher
-  readonly archive: Archive
-  readonly ledger: CostLedger
-  readonly dependencies: TaskDependencies
-  readonly places: Pick<Places, "isAway">
-  /** Called after a task was cleared, because other tasks may wait for it. */
-  readonly reschedule: () => void
-}
-
 /** Cancels, clears and drops tasks of the session that launched them. */
 export class TaskCanceller {
-  readonly #services: Services
-  readonly #ports: CancellingPorts
+  readonly #engine: Engine
+  readonly #archive: Archive
 
-  constructor(services: Services, ports: CancellingPorts) {
-    this.#services = services
-    this.#ports = ports
+  constructor(engine: Engine, archive: Archive) {
+    this.#engine = engine
+    this.#archive = archive
   }
 
   /**
@@ -40,31 +26,31 @@ export class TaskCanceller {
    * and the tasks that waited for one of these.
    */
   async cancel(selector: CancelSelector, sessionID: string): Promise<readonly Task[]> {
-    const { store } = this.#services
+    const { store } = this.#engine
     const own = store.ofParent(sessionID)
     const selected = selectRunning(selector, own, store)
     const merging = selected.filter(({ id }) => store.isMerging(id))
     // Newest tasks first: a task that waits for another comes later in the list and must end as cancelled, not as
     // stranded.
     for (const { id, run } of selected.toReversed())
-      this.#ports.dispatcher.end(id, run.generation, CANCELLED, { wake: false })
+      this.#engine.dispatcher.end(id, run.generation, CANCELLED, { wake: false })
     const cancelled = own.filter((task) => isActive(task) && store.get(task.id)?.status === "cancelled")
     const ended = own.filter((task) => cancelled.includes(task) || merging.includes(task))
-    await Promise.all(ended.map(({ id }) => this.#ports.dispatcher.closed(id)))
+    await Promise.all(ended.map(({ id }) => this.#engine.dispatcher.closed(id)))
     return ended.flatMap(({ id }) => store.get(id) ?? [])
   }
 
   /** Clears the session's tasks. Running tasks are stopped without a notification, and all tasks' sessions stay. */
   async clear(sessionID: string): Promise<Cleared> {
-    const { store } = this.#services
+    const { store } = this.#engine
     const own = store.ofParent(sessionID)
     const tasks = own.filter((task) => !store.isForeign(task.id))
     const left = own.length - tasks.length
     const newestFirst = tasks.toReversed()
     const stopped = newestFirst.filter(({ id, run }) =>
-      this.#ports.dispatcher.end(id, run.generation, CANCELLED, { silent: true }),
+      this.#engine.dispatcher.end(id, run.generation, CANCELLED, { silent: true }),
     )
-    await Promise.all(tasks.map(({ id }) => this.#ports.dispatcher.closed(id)))
+    await Promise.all(tasks.map(({ id }) => this.#engine.dispatcher.closed(id)))
     const unmerged = await this.forget(tasks)
     store.parentState(sessionID).droppedUnread = 0
     return {
@@ -77,17 +63,17 @@ export class TaskCanceller {
 
   /** Clears ended tasks with their archived work. Returns ids of tasks whose work stays because it is not merged. */
   async forget(tasks: readonly Task[]): Promise<readonly string[]> {
-    const { store } = this.#services
+    const { store } = this.#engine
     const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
-    const unmerged = await this.#ports.archive.clear(all)
+    const unmerged = await this.#archive.clear(all)
     await Promise.all(tasks.map((task) => this.#drop(task)))
     return unmerged
   }
 
   /** Clears a task whose parent session was deleted: archived work here stays, remote files are removed. */
   async forgetLost(task: Task): Promise<void> {
-    const { archive, places } = this.#ports
-    await archive.clear([task, ...this.#services.store.below(task)].filter((each) => places.isAway(each)))
+    const { places, store } = this.#engine
+    await this.#archive.clear([task, ...store.below(task)].filter((each) => places.isAway(each)))
     await this.#drop(task)
   }
 
@@ -96,8 +82,7 @@ export class TaskCanceller {
    * counted. Tasks with work on another machine stay, because their record is needed to fetch it.
    */
   prune(parentID: string): void {
-    const { store, options, opencode, background } = this.#services
-    const { dependencies, places } = this.#ports
+    const { store, options, opencode, background, dependencies, places } = this.#engine
     if (options.maxHistory === 0) return
     const ended = store
       .ofParent(parentID)
@@ -123,14 +108,13 @@ export class TaskCanceller {
 
   /** Removes a task and its descendants, because no session could see the descendants without the task. */
   async #drop(task: Task): Promise<void> {
-    const { store } = this.#services
+    const { store } = this.#engine
     const own = store.ofParent(task.sessionID).filter(({ id }) => !store.isForeign(id))
     await Promise.all([...own.map((each) => this.#drop(each)), this.#dropOne(task)])
   }
 
   async #dropOne(task: Task): Promise<void> {
-    const { store, journal } = this.#services
-    const { dispatcher, ledger } = this.#ports
+    const { store, journal, dispatcher, ledger, scheduler } = this.#engine
     // If the task was resumed while its end was closed, a run is active again and must end.
     dispatcher.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
     const remains = ledger.keep(store.get(task.id) ?? task)
@@ -142,7 +126,7 @@ export class TaskCanceller {
     handle?.notifyWatchers()
     dispatcher.announcing.inOrder(task.parentID)
     dispatcher.announcing.wakeAgainBeside(task)
-    this.#ports.reschedule()
+    scheduler.reschedule()
     if (handle) await journal.erase(handle, remains)
   }
 }

@@ -1,37 +1,27 @@
-import type { FeatureBody } from "../core/feature.ts"
 import { factsOf } from "../core/outcome.ts"
 import type { OpencodeEvent, Undone } from "../core/ports.ts"
 import { DELETED } from "../core/run/events.ts"
 import { hasPendingNotification, isActive, isQueued, type Task } from "../core/task.ts"
-import { type Dispatcher, PARENT_ENDED } from "./dispatcher.ts"
-import type { Outbox } from "./mailbox/outbox.ts"
-import type { Places } from "./places/places.ts"
+import type { TaskCanceller } from "./cancel.ts"
+import { PARENT_ENDED } from "./dispatcher.ts"
+import type { Engine } from "./engine.ts"
 import type { Requests } from "./requests.ts"
-import type { Services } from "./services.ts"
-
-type EventRouterPorts = {
-  readonly dispatcher: Dispatcher
-  readonly outbox: Outbox
-  /** Bodies of the features, which receive the events, too. */
-  readonly bodies: readonly FeatureBody[]
-  readonly requests: Requests
-  readonly places: Places
-  readonly forget: (task: Task) => Promise<void>
-}
 
 /** Routes events of OpenCode to the runs they concern. */
 export class EventRouter {
-  readonly #services: Services
-  readonly #ports: EventRouterPorts
+  readonly #engine: Engine
+  readonly #requests: Requests
+  readonly #cancelling: TaskCanceller
 
-  constructor(services: Services, ports: EventRouterPorts) {
-    this.#services = services
-    this.#ports = ports
+  constructor(engine: Engine, requests: Requests, cancelling: TaskCanceller) {
+    this.#engine = engine
+    this.#requests = requests
+    this.#cancelling = cancelling
   }
 
   /** Handles an event and never throws. An event of another agent's session costs only one or two look-ups. */
   take(event: OpencodeEvent): void {
-    const { store, stopped } = this.#services
+    const { store, stopped } = this.#engine
     if (stopped.aborted) return
     const sessionID = event.type === "asked" ? event.ask.sessionID : event.sessionID
     if (event.type === "created") {
@@ -39,25 +29,25 @@ export class EventRouter {
       return
     }
     if (event.type === "error" && event.error.aborted) this.#parentStopped(sessionID, true)
-    if (event.type === "active" && !this.#ports.outbox.isWaking(sessionID)) this.#parentStopped(sessionID, false)
-    if (event.type === "idle") this.#ports.outbox.parentIdle(sessionID)
-    if (event.type === "updated") this.#ports.outbox.parentChanged(sessionID)
+    if (event.type === "active" && !this.#engine.outbox.isWaking(sessionID)) this.#parentStopped(sessionID, false)
+    if (event.type === "idle") this.#engine.outbox.parentIdle(sessionID)
+    if (event.type === "updated") this.#engine.outbox.parentChanged(sessionID)
     if (event.type === "updated") this.#undone(sessionID, event.undone)
     if (event.type === "deleted") return this.#sessionDeleted(sessionID)
     const task = store.responsibleFor(sessionID)
     const isOurs = task !== undefined && !store.isForeign(task.id)
     const isOwn = isOurs && task.sessionID === sessionID
     if (isOurs && event.type === "tool" && event.changed) this.#changed(task, event.changed)
-    if (isOwn && event.type === "updated" && event.request) this.#ports.requests.take(task, event.request)
-    if (isOwn && event.type === "answered" && !isActive(task)) this.#ports.dispatcher.countLaterUsage(task, event)
+    if (isOwn && event.type === "updated" && event.request) this.#requests.take(task, event.request)
+    if (isOwn && event.type === "answered" && !isActive(task)) this.#engine.dispatcher.countLaterUsage(task, event)
     // A session that only represents a remote session runs nothing, so its events do not reach the run.
-    const isHere = isOurs && !this.#ports.places.outlives(task)
+    const isHere = isOurs && !this.#engine.places.outlives(task)
     if (isHere && !isQueued(task) && (isActive(task) || event.type === "asked")) {
-      this.#ports.dispatcher.deliver(task.id, { type: "event", event })
-      if (event.type === "began" && task.member) this.#ports.dispatcher.deliver(task.member.of, { type: "members" })
+      this.#engine.dispatcher.deliver(task.id, { type: "event", event })
+      if (event.type === "began" && task.member) this.#engine.dispatcher.deliver(task.member.of, { type: "members" })
       store.noticed(task.id)
     }
-    for (const body of this.#ports.bodies) body.onEvent?.(event, isHere && isOwn ? task : undefined)
+    for (const body of this.#engine.bodies) body.onEvent?.(event, isHere && isOwn ? task : undefined)
   }
 
   /**
@@ -65,7 +55,7 @@ export class EventRouter {
    * delayed, because OpenCode also stops turns when OpenCode itself ends.
    */
   #parentStopped(sessionID: string, isStopped: boolean): void {
-    const { store, journal, clock } = this.#services
+    const { store, journal, clock } = this.#engine
     if (!store.stopped(sessionID, isStopped)) return
     for (const task of store.ofParent(sessionID)) {
       if (store.isForeign(task.id) || (isStopped && !isActive(task) && !hasPendingNotification(task))) continue
@@ -79,7 +69,7 @@ export class EventRouter {
    * tasks.
    */
   #undone(sessionID: string, undone: Undone | undefined): void {
-    const { store, background } = this.#services
+    const { store, background } = this.#engine
     const tasks = store.ofParent(sessionID)
     if (tasks.length === 0) return
     const parent = store.parentState(sessionID)
@@ -94,7 +84,7 @@ export class EventRouter {
   }
 
   async #tellUndone(launched: readonly Task[], { reset }: Undone): Promise<void> {
-    const { opencode, store, toaster } = this.#services
+    const { opencode, store, toaster } = this.#engine
     const edits = async (task: Task): Promise<readonly string[]> => {
       const { place, outcome } = task
       if (place) return outcome?.work?.merge?.kind === "merged" ? outcome.work.files : []
@@ -112,7 +102,7 @@ export class EventRouter {
 
   /** Warns the user once that a redo would reset what an agent has changed since the undo. */
   #changed(task: Task, files: readonly string[]): void {
-    const { store, toaster, opencode } = this.#services
+    const { store, toaster, opencode } = this.#engine
     for (let each: Task | undefined = task; each && !each.place; each = store.bySession(each.parentID)) {
       const parent = store.parentState(each.parentID)
       if (!parent.undone?.restores) continue
@@ -126,17 +116,17 @@ export class EventRouter {
   }
 
   #sessionDeleted(sessionID: string): void {
-    const { store, background } = this.#services
+    const { store, background } = this.#engine
     const task = store.bySession(sessionID)
     // The turn of a deleted session goes on until it is aborted, so end the run.
-    if (task) this.#ports.dispatcher.end(task.id, task.run.generation, DELETED)
-    this.#ports.outbox.parentDeleted(sessionID)
+    if (task) this.#engine.dispatcher.end(task.id, task.run.generation, DELETED)
+    this.#engine.outbox.parentDeleted(sessionID)
     store.forgetSession(sessionID)
     for (const own of store.ofParent(sessionID).reverse()) {
-      this.#ports.dispatcher.end(own.id, own.run.generation, PARENT_ENDED, { silent: true })
+      this.#engine.dispatcher.end(own.id, own.run.generation, PARENT_ENDED, { silent: true })
       background.run("parent deleted", async () => {
-        await this.#ports.dispatcher.closed(own.id)
-        await this.#ports.forget(own)
+        await this.#engine.dispatcher.closed(own.id)
+        await this.#cancelling.forgetLost(own)
       })
     }
   }

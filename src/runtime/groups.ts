@@ -9,7 +9,7 @@ import { NO_FIGURES, newTaskID, type Outcome, type Run, type Task, type TaskDraf
 import type { Answers, ResultFolder } from "./answers.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import { deniedAt, rulesFor } from "./launch/checks.ts"
-import { type Queue, sweepUp } from "./launch/launcher.ts"
+import { type Queue, sweepUp } from "./launch/queue.ts"
 import type { Merging, Places } from "./places/places.ts"
 import type { Scheduler } from "./scheduler.ts"
 import type { Services } from "./services.ts"

@@ -4,39 +4,27 @@ import { memberName, memberNames, plannedIn } from "../core/group.ts"
 import { whenOf } from "../core/pause.ts"
 import { isActive, isMember, type Task } from "../core/task.ts"
 import type { Report, TaskView } from "../present/view.ts"
-import type { Answers, ResultFolder } from "./answers.ts"
 import type { Archive } from "./archive.ts"
-import type { Dispatcher } from "./dispatcher.ts"
-import type { Recovery } from "./recovery/recovery.ts"
+import type { Engine } from "./engine.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
-import type { Services } from "./services.ts"
-import { findNamedBatch, findTask, viewOf, type Waits } from "./tasks/view.ts"
+import { findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
 
 /** Tolerance for clocks of other processes and pending writes, in ms. */
 const SLACK_MS = 5000
-
-export type ReportPorts = {
-  readonly dispatcher: Dispatcher
-  readonly answers: Answers
-  readonly archive: Archive
-  readonly recovery: Recovery
-  readonly results: ResultFolder
-  readonly waits: Waits
-}
 
 /**
  * Finds tasks and members, and reports on them: to the sessions that ask for their own, and to a user who looks at the
  * whole project. Reading all tasks does not mark them as retrieved.
  */
 export class Reports {
-  readonly #services: Services
-  readonly #ports: ReportPorts
+  readonly #engine: Engine
+  readonly #archive: Archive
   #refreshedAt: number
 
-  constructor(services: Services, ports: ReportPorts) {
-    this.#services = services
-    this.#ports = ports
-    this.#refreshedAt = services.clock.now()
+  constructor(engine: Engine, archive: Archive) {
+    this.#engine = engine
+    this.#archive = archive
+    this.#refreshedAt = engine.clock.now()
   }
 
   /** Finds a task by id, session, prefix of either, or member name. Throws a `CallError` with the possible names. */
@@ -87,7 +75,7 @@ export class Reports {
   }
 
   #stored(group: Task): readonly Task[] {
-    return this.#services.store.membersOf(group).map(({ task }) => task)
+    return this.#engine.store.membersOf(group).map(({ task }) => task)
   }
 
   /** Members of a group by its files or its result, because their records are not read at the start. */
@@ -97,8 +85,8 @@ export class Reports {
     const named = rows.flatMap(({ task: id, session: sessionID }, nth) =>
       id && sessionID ? [{ nth, id, sessionID }] : [],
     )
-    const work = await this.#services.groupKindOf(task)?.work()
-    return (group && (await work?.rows?.(group, this.#ports.results)))?.members ?? named
+    const work = await this.#engine.groupKindOf(task)?.work()
+    return (group && (await work?.rows?.(group, this.#engine.results)))?.members ?? named
   }
 
   /**
@@ -106,7 +94,7 @@ export class Reports {
    * and could name the task of another conversation there.
    */
   async #read(group: Task, { id, sessionID }: MemberName): Promise<Task | undefined> {
-    const { task } = (await this.#services.opencode.session(sessionID))?.record ?? {}
+    const { task } = (await this.#engine.opencode.session(sessionID))?.record ?? {}
     return task?.id === id && task.member?.of === group.id ? task : undefined
   }
 
@@ -115,7 +103,7 @@ export class Reports {
    * `block`: longest wait for the end, in ms.
    */
   async report(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<Report> {
-    const { store, clock, journal } = this.#services
+    const { store, clock, journal } = this.#engine
     const found = await this.find(reference, store.ofParent(sessionID))
     const { pause, at } = this.#view(found)
     // Do not wait for a task whose pause is longer than the wait: the task will not end during it.
@@ -126,27 +114,27 @@ export class Reports {
     const seen = store.get(found.id) ?? (found.member ? found : undefined)
     if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile. Its answer is gone; launch a new task.`)
     // Wait until the session is stopped: only then OpenCode has stored the rest of an aborted answer.
-    await this.#ports.dispatcher.quiet(found.id)
+    await this.#engine.dispatcher.quiet(found.id)
     const task = store.get(found.id) ?? seen
     if (isActive(task))
       return {
         view: this.#view(task),
         firstLook: false,
-        may: this.#services.options,
+        may: this.#engine.options,
         members: store.membersOf(task),
         ...(waits && { waited: block }),
       }
-    const { text: answer, gone } = await this.#ports.answers.of(task)
+    const { text: answer, gone } = await this.#engine.answers.of(task)
     const now = clock.now()
     const change = store.apply(task.id, { type: "retrieved", at: now }, now)
     if (change) journal.saveLater(change.after)
-    const workDiff = await this.#ports.archive.diffOf(task)
+    const workDiff = await this.#archive.diffOf(task)
     return {
       view: this.#view(change?.after ?? task),
       answer,
       gone,
       firstLook: change !== undefined,
-      may: this.#services.options,
+      may: this.#engine.options,
       shown: workDiff,
       members: store.membersOf(task),
     }
@@ -154,7 +142,7 @@ export class Reports {
 
   /** Reports of a task, or of all tasks of a batch. */
   async reports(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<readonly Report[]> {
-    const batch = findNamedBatch(reference, this.#services.store.ofParent(sessionID))
+    const batch = findNamedBatch(reference, this.#engine.store.ofParent(sessionID))
     const names = batch.length > 0 ? batch.map(({ id }) => id) : [reference]
     return Promise.all(names.map((name) => this.report(name, sessionID, block, signal)))
   }
@@ -164,7 +152,7 @@ export class Reports {
    * the waiting call returns the answer.
    */
   #wait(task: Task, ms: number, signal?: AbortSignal): Promise<void> {
-    const handle = this.#services.store.handle(task.id)
+    const handle = this.#engine.store.handle(task.id)
     if (!handle || !isActive(task) || signal?.aborted) return Promise.resolve()
     return new Promise<void>((resolve) => {
       const finish = () => {
@@ -173,7 +161,7 @@ export class Reports {
         signal?.removeEventListener("abort", finish)
         resolve()
       }
-      const cancelTimer = this.#services.clock.after(ms, finish)
+      const cancelTimer = this.#engine.clock.after(ms, finish)
       signal?.addEventListener("abort", finish)
       handle.waiters.add(finish)
     })
@@ -182,14 +170,14 @@ export class Reports {
   /** Reads tasks that other processes launched since the last call. Never rejects. */
   async refresh(): Promise<void> {
     const since = this.#refreshedAt - SLACK_MS
-    this.#refreshedAt = this.#services.clock.now()
-    await this.#ports.recovery.discover(since)
-    await this.#ports.recovery.look()
+    this.#refreshedAt = this.#engine.clock.now()
+    await this.#engine.recovery.discover(since)
+    await this.#engine.recovery.look()
   }
 
   /** All tasks, oldest first, with those of other processes. */
   list(): readonly TaskView[] {
-    const { store } = this.#services
+    const { store } = this.#engine
     const tasks = store
       .all()
       .filter((task) => !isMember(task))
@@ -198,35 +186,35 @@ export class Reports {
   }
 
   get(id: string): TaskView | undefined {
-    const task = this.#services.store.get(id)
+    const task = this.#engine.store.get(id)
     return task && this.#view(task)
   }
 
   isForeign(id: string): boolean {
-    return this.#services.store.isForeign(id)
+    return this.#engine.store.isForeign(id)
   }
 
   /** Text of a task's last run, or the latest text of a running task. Rejects with an `OpencodeError`. */
   async answer(id: string): Promise<string> {
     const view = this.get(id)
     if (!view) return ""
-    return isActive(view.task) ? view.lastText : (await this.#ports.answers.of(view.task)).text
+    return isActive(view.task) ? view.lastText : (await this.#engine.answers.of(view.task)).text
   }
 
   /**
    * Diff of the changes that an ended task made in its own place. Undefined without a diff, or where it cannot be read.
    */
   async patch(id: string): Promise<string | undefined> {
-    const task = this.#services.store.get(id)
-    return task && (await this.#ports.archive.diffOf(task))?.diff
+    const task = this.#engine.store.get(id)
+    return task && (await this.#archive.diffOf(task))?.diff
   }
 
   /** Stops a running task for the user; its parent is told. False where there was nothing to stop. */
   async cancel(id: string): Promise<boolean> {
-    const task = this.#services.store.get(id)
+    const task = this.#engine.store.get(id)
     if (!task || this.isForeign(id)) return false
-    const ended = this.#ports.dispatcher.end(id, task.run.generation, STOPPED_BY_USER)
-    if (ended) await this.#ports.dispatcher.closed(id)
+    const ended = this.#engine.dispatcher.end(id, task.run.generation, STOPPED_BY_USER)
+    if (ended) await this.#engine.dispatcher.closed(id)
     return ended
   }
 
@@ -235,12 +223,12 @@ export class Reports {
    * function.
    */
   subscribe(listener: (id: string) => void): () => void {
-    const { store } = this.#services
+    const { store } = this.#engine
     // A member's change is shown with its group.
     return store.subscribe((id) => listener(store.get(id)?.member?.of ?? id))
   }
 
   #view(task: Task): TaskView {
-    return viewOf(task, this.#services, this.#ports.waits)
+    return viewOf(task, this.#engine, this.#engine.waits)
   }
 }

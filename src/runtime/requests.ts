@@ -2,22 +2,13 @@ import { CallError, messageOf } from "../core/errors.ts"
 import type { GroupKind } from "../core/feature.ts"
 import { chosenIn } from "../core/group.ts"
 import type { Reply, TaskRequest } from "../core/ports.ts"
-import { type Ask, type Ending, isActive, type Task } from "../core/task.ts"
+import { type Ending, isActive, type Task } from "../core/task.ts"
 import { retry } from "../lib/clock.ts"
 import { succeeds } from "../lib/promises.ts"
-import type { Dispatcher } from "./dispatcher.ts"
+import type { TaskCanceller } from "./cancel.ts"
+import type { Engine } from "./engine.ts"
+import type { TaskResumer } from "./launch/resuming.ts"
 import type { Services } from "./services.ts"
-
-export type RequestPorts = {
-  readonly dispatcher: Dispatcher
-  /** Clears an ended task and its archived work. */
-  readonly forget: (task: Task) => Promise<unknown>
-  readonly resume: (task: Task, prompt: string) => Promise<unknown>
-  readonly unpark: (task: Task) => void
-  readonly tell: (task: Task, text: string) => Promise<unknown>
-  /** Answers a question. False where the question is no longer open. */
-  readonly answer: (ask: Ask, reply: Reply) => Promise<boolean>
-}
 
 export const STOPPED_BY_USER: Ending = { type: "cancelled", reason: { code: "aborted", text: "The user stopped it." } }
 
@@ -26,19 +17,21 @@ export const STOPPED_BY_USER: Ending = { type: "cancelled", reason: { code: "abo
  * only this process changes a task's state.
  */
 export class Requests {
-  readonly #services: Services
-  readonly #ports: RequestPorts
+  readonly #engine: Engine
+  readonly #resuming: TaskResumer
+  readonly #cancelling: TaskCanceller
   /** Requests that were handled already: every event repeats a request until it is removed. */
   readonly #taken = new Set<string>()
 
-  constructor(services: Services, ports: RequestPorts) {
-    this.#services = services
-    this.#ports = ports
+  constructor(engine: Engine, resuming: TaskResumer, cancelling: TaskCanceller) {
+    this.#engine = engine
+    this.#resuming = resuming
+    this.#cancelling = cancelling
   }
 
   /** Handles a request once and removes it in any case. */
   take(task: Task, request: TaskRequest): void {
-    const { store, opencode, clock, stopped, background, journal, presence } = this.#services
+    const { store, opencode, clock, stopped, background, journal, presence } = this.#engine
     if (this.#taken.has(request.id) || store.isForeign(task.id)) return
     presence.wrote()
     this.#taken.add(request.id)
@@ -63,29 +56,31 @@ export class Requests {
   }
 
   async #carryOut(task: Task, { action, prompt, ask, reply }: TaskRequest): Promise<void> {
-    const { dispatcher, forget, resume, tell } = this.#ports
+    const { dispatcher, store, retryNow } = this.#engine
+    // The task may have changed since the request came: use its current state.
+    const current = store.get(task.id) ?? task
     if (action === "tell") {
       if (!prompt?.trim()) throw new CallError("There is nothing to say to it.")
-      await tell(task, prompt)
+      await tellTask(this.#engine, current, prompt)
       return
     }
     if (action === "answer") return this.#answer(task, ask, reply)
-    if (action === "unpark") return this.#ports.unpark(task)
+    if (action === "unpark") return void retryNow(current)
     if (action === "resume") {
       if (!prompt?.trim()) throw new CallError("A task is resumed with a prompt; this one is empty.")
-      await resume(task, prompt)
+      await this.#resuming.resume(task, { prompt })
       return
     }
     dispatcher.end(task.id, task.run.generation, STOPPED_BY_USER, { silent: action === "clear" })
     await dispatcher.closed(task.id)
-    if (action === "clear") await forget(task)
+    if (action === "clear") await this.#cancelling.forget([task])
   }
 
   async #answer({ id }: Task, askID: string | undefined, reply: Reply | undefined): Promise<void> {
-    const ask = this.#services.store.run(id)?.asks.find((each) => each.id === askID)
+    const ask = this.#engine.store.run(id)?.asks.find((each) => each.id === askID)
     const isFitting = ask && reply && "reply" in reply === (ask.kind === "permission")
     try {
-      if (isFitting && (await this.#ports.answer(ask, reply))) return
+      if (isFitting && (await this.#engine.answer?.(ask, reply))) return
     } catch (error) {
       throw new CallError(`It could not be answered: ${messageOf(error)}.`)
     }
@@ -97,18 +92,12 @@ export class Requests {
  * Sends a message to an active task, which cannot end by itself before reading the message, or throws a `CallError`
  * where the task cannot read it. `waits`: the message follows a prompt that is not sent yet.
  */
-export function tellTask(
-  services: Services,
-  dispatcher: Dispatcher,
-  task: Task,
-  text: string,
-): Promise<{ waits: boolean }> {
-  const { id } = task
+export function tellTask(engine: Engine, { id }: Task, text: string): Promise<{ waits: boolean }> {
   return new Promise((resolve, reject) => {
-    refuseUntellable(services, id)
+    refuseUntellable(engine, id)
     const refuse = (why: string) => reject(new CallError(why))
-    const ended = () => reject(endedError(services, id))
-    dispatcher.deliver(id, {
+    const ended = () => reject(endedError(engine, id))
+    engine.dispatcher.deliver(id, {
       type: "tell",
       text,
       reply: (answer) => {

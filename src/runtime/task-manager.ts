@@ -16,14 +16,14 @@ import {
 } from "../core/task.ts"
 import { lastWordRefusal, lastWordRequest } from "../core/watchdog.ts"
 import type { Cleared, Report, TaskView } from "../present/view.ts"
-import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
+import { type Assembly, assemble } from "./assembly.ts"
+import type { ManagerPorts } from "./engine.ts"
 import { authorizeTell, type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
 import { resumesWithoutPrompt } from "./launch/resuming.ts"
 import type { PlaceEvent, PlaceKind, RemoteActivity } from "./places/place.ts"
 import type { Reports } from "./reports.ts"
-import { refuseUntellable } from "./requests.ts"
-import type { Services } from "./services.ts"
+import { refuseUntellable, tellTask } from "./requests.ts"
 import { type CancelSelector, findBatch, findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
 
 /** Text added to a request to a session's model. */
@@ -32,7 +32,6 @@ type RequestAddition = { readonly text: string; readonly withoutTools: boolean }
 /** API of the engine for tools and OpenCode's events. Stateless: `assembly.ts` creates the parts. */
 export class TaskManager {
   readonly #stop = new AbortController()
-  readonly #services: Services
 
   /** The parts of the engine, for features that run sessions of their own. */
   readonly parts: Assembly
@@ -43,7 +42,6 @@ export class TaskManager {
     this.kinds = ports.kinds
     this.features = ports.features
     this.parts = assemble(ports, this.#stop.signal)
-    this.#services = this.parts.services
   }
 
   /** Parts of the features that observe model requests. */
@@ -94,7 +92,7 @@ export class TaskManager {
   ): Promise<{ view: TaskView; reused: boolean; lacks: string | undefined }> {
     const { task, reused } = await this.parts.launcher.launch(request, caller)
     this.parts.cancelling.prune(caller.sessionID)
-    return { view: this.#view(task), reused, lacks: this.#services.store.handle(task.id)?.lacks }
+    return { view: this.#view(task), reused, lacks: this.parts.store.handle(task.id)?.lacks }
   }
 
   async resume(reference: string, request: ResumeRequest, caller: Caller): Promise<TaskView> {
@@ -111,7 +109,7 @@ export class TaskManager {
 
   /** Path of the file with the value or the rows of a task's run; undefined for none. */
   resultsOf(task: Task): string | undefined {
-    const rows = task.group && this.#services.groupKindOf(task)?.rows?.(task.group)
+    const rows = task.group && this.parts.groupKindOf(task)?.rows?.(task.group)
     return rows ?? (task.run.schema && this.parts.results.valueOf(task.id))
   }
 
@@ -119,16 +117,16 @@ export class TaskManager {
   async tell(reference: string, text: string, caller: Caller): Promise<{ view: TaskView; waits: boolean }> {
     const task = this.#find(reference, caller.sessionID)
     if (caller.authorize) {
-      refuseUntellable(this.#services, task.id)
-      await authorizeTell(this.#services, caller, task)
+      refuseUntellable(this.parts, task.id)
+      await authorizeTell(this.parts, caller, task)
     }
-    const { waits } = await this.parts.tell(task, text)
+    const { waits } = await tellTask(this.parts, task, text)
     return { view: this.#view(task), waits }
   }
 
   /** Text to add to the session's next request; undefined for none. */
   inRequest(sessionID: string): RequestAddition | undefined {
-    const task = this.#services.store.bySession(sessionID)
+    const task = this.parts.store.bySession(sessionID)
     const { lastWord, heldBy } = this.#atWork(task) ?? {}
     if (!task || heldBy !== "ours") return undefined
     this.parts.dispatcher.deliver(task.id, { type: "request" })
@@ -142,7 +140,7 @@ export class TaskManager {
    * `compacts`: the request is a compaction, whose agent may use another model.
    */
   holdsRequest(sessionID: string, model?: Model, compacts = false): boolean {
-    const { store, clock } = this.#services
+    const { store, clock } = this.parts
     const task = store.bySession(sessionID)
     // Before a run has begun, requests in its session belong to the session's user.
     if (!task || !isActive(task) || isQueued(task) || store.isForeign(task.id)) return false
@@ -162,9 +160,9 @@ export class TaskManager {
     model?: string,
   ): Promise<{ view: TaskView; model: string; others: number }> {
     const task = this.#find(reference, sessionID)
-    if (this.#services.store.isForeign(task.id))
+    if (this.parts.store.isForeign(task.id))
       throw new CallError(`Task ${task.id} is run by another OpenCode process. Only the user can try it, there.`)
-    const wanted = model === undefined ? undefined : await chooseModel(this.#services, model)
+    const wanted = model === undefined ? undefined : await chooseModel(this.parts, model)
     const found = this.parts.retryNow(task, this.#view(task).phase, wanted)
     return { view: this.#view(task), ...found }
   }
@@ -176,15 +174,15 @@ export class TaskManager {
 
   /** Why the session may not call this tool now; undefined where it may. */
   refusesTools(sessionID: string, tool: string): string | undefined {
-    const task = this.#services.store.bySession(sessionID)
+    const task = this.parts.store.bySession(sessionID)
     const { lastWord, heldBy } = this.#atWork(task) ?? {}
     if (lastWord && heldBy === "ours") return lastWordRefusal(lastWord.reason)
-    return task && refusalTo(this.#services, task, tool)
+    return task && refusalTo(this.parts, task, tool)
   }
 
   /** Session whose cache key the requests of this session use; undefined where they use their own session's key. */
   cacheSessionOf(sessionID: string): string | undefined {
-    return this.#services.store.bySession(sessionID)?.fork?.rides
+    return this.parts.store.bySession(sessionID)?.fork?.rides
   }
 
   /** Usage of the session's tasks, and of the project within a day; descendants and forgotten tasks included. */
@@ -194,7 +192,7 @@ export class TaskManager {
 
   /** Ids named by a reference: one task, or a batch. */
   async idsOf(reference: string, sessionID: string): Promise<readonly string[]> {
-    const own = this.#services.store.ofParent(sessionID)
+    const own = this.parts.store.ofParent(sessionID)
     const batch = findNamedBatch(reference, own)
     const tasks = batch.length > 0 ? batch : [await this.parts.reports.find(reference, own)]
     const all = tasks.map(async (task) => (task.group?.place ? this.parts.reports.completed(task) : [task]))
@@ -216,9 +214,9 @@ export class TaskManager {
 
   /** Merges an ended task's changes into its parent's folder. */
   async merge(reference: string, caller: Caller): Promise<TaskView> {
-    const { store } = this.#services
+    const { store } = this.parts
     const found = await this.parts.reports.find(reference, store.ofParent(caller.sessionID))
-    const kind = found.member && this.#services.groupKindOf(found)
+    const kind = found.member && this.parts.groupKindOf(found)
     if (kind?.picksOne)
       throw new CallError(
         `Task ${found.id} is one of several ${kind.noun.many}: superagents_task(merge="${found.member?.of}") merges the one that passed.`,
@@ -231,18 +229,18 @@ export class TaskManager {
 
   /** Whether the session belongs to a task whose system prompt includes the briefing for fresh agents. */
   isFresh(sessionID: string): boolean {
-    const task = this.#services.store.bySession(sessionID)
+    const task = this.parts.store.bySession(sessionID)
     return task !== undefined && isBriefed(task)
   }
 
   /** Whether the session belongs to a task whose last message is validated against a schema. */
   answersInJSON(sessionID: string): boolean {
-    return this.#services.store.bySession(sessionID)?.run.schema !== undefined
+    return this.parts.store.bySession(sessionID)?.run.schema !== undefined
   }
 
   /** The session's tasks, oldest first. */
   list(sessionID: string, filter: { status?: Status; batch?: string } = {}): readonly TaskView[] {
-    const own = this.#services.store.ofParent(sessionID)
+    const own = this.parts.store.ofParent(sessionID)
     const batch = filter.batch === undefined ? undefined : findBatch(filter.batch, own)
     return own
       .filter((task) => filter.status === undefined || task.status === filter.status)
@@ -258,7 +256,7 @@ export class TaskManager {
     for (const body of this.parts.bodies.values()) {
       const found = await body.copied?.(caller)
       if (!found) continue
-      this.#services.toaster.copied(caller.sessionID, found.tasks)
+      this.parts.toaster.copied(caller.sessionID, found.tasks)
       return found.text
     }
     return undefined
@@ -266,7 +264,7 @@ export class TaskManager {
 
   /** Number of the session's unread tasks dropped from its history. */
   droppedUnread(sessionID: string): number {
-    return this.#services.store.parentState(sessionID).droppedUnread
+    return this.parts.store.parentState(sessionID).droppedUnread
   }
 
   /** Cancels the selected tasks; see `TaskCanceller`. Returns the tasks that the call ended or stopped. */
@@ -281,24 +279,24 @@ export class TaskManager {
 
   /** The task whose own session this is. */
   taskIn(sessionID: string): TaskView | undefined {
-    const task = this.#services.store.bySession(sessionID)
+    const task = this.parts.store.bySession(sessionID)
     return task && this.#view(task)
   }
 
   /** Whether the session belongs to a launched task, or lies below such a session. */
   isLaunched(sessionID: string): boolean {
-    const task = this.#services.store.responsibleFor(sessionID)
+    const task = this.parts.store.responsibleFor(sessionID)
     return task !== undefined && !isUnattended(task)
   }
 
   /** Called when a user has written. */
   wrote(): void {
-    this.#services.presence.wrote()
+    this.parts.presence.wrote()
   }
 
   /** Called when a page was opened. Returns a function to call when the page is closed. */
   opened(): () => void {
-    return this.#services.presence.opened()
+    return this.parts.presence.opened()
   }
 
   /** Handles an event of OpenCode. Never throws; costs one or two look-ups for sessions of other agents. */
@@ -320,19 +318,19 @@ export class TaskManager {
 
   /** Resolves when no background work is pending; for tests and shutdown. */
   settled(): Promise<void> {
-    return this.#services.background.idle()
+    return this.parts.background.idle()
   }
 
   /** Active run of a task; an ended task's session belongs to its user. */
   #atWork(task: Task | undefined) {
-    return task && isActive(task) ? this.#services.store.run(task.id) : undefined
+    return task && isActive(task) ? this.parts.store.run(task.id) : undefined
   }
 
   #find(reference: string, sessionID: string): Task {
-    return findTask(reference, this.#services.store.ofParent(sessionID))
+    return findTask(reference, this.parts.store.ofParent(sessionID))
   }
 
   #view(task: Task): TaskView {
-    return viewOf(task, this.#services, this.parts.waits)
+    return viewOf(task, this.parts, this.parts.waits)
   }
 }

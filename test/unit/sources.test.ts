@@ -72,7 +72,7 @@ describe("core and runtime", () => {
     expect(timed.toSorted()).toEqual([
       "src/features/rate-limits/limit-notices.ts",
       "src/runtime/answers.ts",
-      "src/runtime/assembly.ts",
+      "src/runtime/engine.ts",
       "src/runtime/mailbox/sender.ts",
       "src/runtime/recovery/recovery.ts",
       "src/runtime/recovery/takeover.ts",

@@ -15,7 +15,6 @@ import type { Assembly } from "../../runtime/assembly.ts"
 import type { LedgerPurse } from "../../runtime/budgets.ts"
 import { findAgent } from "../../runtime/launch/checks.ts"
 import type { Outbox } from "../../runtime/mailbox/outbox.ts"
-import type { Services } from "../../runtime/services.ts"
 
 export type UnattendedRequest = {
   /** An existing session without a parent. */
@@ -34,17 +33,15 @@ const STOPPED: Reason = { code: "cancelled", text: "It was stopped." }
  * such session has one task, and the board starts, pays and stops its runs.
  */
 export class Unattended {
-  readonly #services: Services
   readonly #parts: Assembly
 
   constructor(parts: Assembly) {
-    this.#services = parts.services
     this.#parts = parts
   }
 
   /** Starts a run in an existing session. Throws a `CallError` where the run cannot begin, without side effects. */
   async start(request: UnattendedRequest): Promise<void> {
-    const { opencode, store } = this.#services
+    const { opencode, store } = this.#parts
     const { sessionID, agent, description, prompt } = request
     const earlier = store.bySession(sessionID)
     if (earlier) await this.#parts.dispatcher.over(earlier)
@@ -61,7 +58,7 @@ export class Unattended {
    * which the turn joins, or where a limit would stop the turn at once.
    */
   async adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void> {
-    const { store, clock } = this.#services
+    const { store, clock } = this.#parts
     const { sessionID, agent, description } = request
     const earlier = store.bySession(sessionID)
     if (earlier && (!isUnattended(earlier) || isActive(earlier))) return
@@ -80,14 +77,14 @@ export class Unattended {
     await this.#parts.foreignCosts.look()
     const refusal = this.#parts.allowance.refusals()
     return (sessionID) => {
-      const task = sessionID === undefined ? undefined : this.#services.store.bySession(sessionID)
+      const task = sessionID === undefined ? undefined : this.#parts.store.bySession(sessionID)
       return refusal(NOBODY, task?.id)
     }
   }
 
   /** Stops the session's run; by default for a user. False where no run is active. */
   async stop(sessionID: string, reason = STOPPED): Promise<boolean> {
-    const task = this.#services.store.bySession(sessionID)
+    const task = this.#parts.store.bySession(sessionID)
     if (!task || !isUnattended(task)) return false
     const ended = this.#parts.dispatcher.end(task.id, task.run.generation, { type: "cancelled", reason })
     await this.#parts.dispatcher.closed(task.id)
@@ -117,18 +114,18 @@ export class Unattended {
 
   /** Session of an unattended task; undefined for any other task. */
   sessionOf(taskID: string): string | undefined {
-    const task = this.#services.store.get(taskID)
+    const task = this.#parts.store.get(taskID)
     return task && isUnattended(task) ? task.sessionID : undefined
   }
 
   /** Whether the message was written by or for a task. */
   wrote(messageID: string): boolean {
-    const id = this.#services.opencode.taskOf(messageID)
-    return id !== undefined && this.#services.store.get(id) !== undefined
+    const id = this.#parts.opencode.taskOf(messageID)
+    return id !== undefined && this.#parts.store.get(id) !== undefined
   }
 
   #begin(sessionID: string, by: By, asked: Partial<Run> = {}): Task {
-    const { store, clock } = this.#services
+    const { store, clock } = this.#parts
     const task = store.bySession(sessionID)
     if (task) refuseUnlessFree(task)
     const { id, run } = task ? { id: task.id, run: this.#next(task) } : this.#first()
@@ -144,16 +141,16 @@ export class Unattended {
   }
 
   #next(task: Task): Run {
-    const recent = recentRuns(task, this.#services.clock.now())
+    const recent = recentRuns(task, this.#parts.clock.now())
     return { ...this.#run(task.id, task.run.generation + 1), recent }
   }
 
   #run(id: string, generation: number): Run {
-    const { clock, options } = this.#services
+    const { clock, options } = this.#parts
     const now = clock.now()
     return {
       generation,
-      promptID: this.#services.opencode.messageID("prompt", id, generation, now),
+      promptID: this.#parts.opencode.messageID("prompt", id, generation, now),
       createdAt: now,
       timeout: options.taskTimeout,
     }

@@ -1,13 +1,10 @@
 import { CallError } from "../../core/errors.ts"
-import type { Feature, Pauser } from "../../core/feature.ts"
 import { chosenIn, type Group, winnerIn } from "../../core/group.ts"
 import { withSchema } from "../../core/outcome.ts"
 import { recentRuns } from "../../core/spending.ts"
 import { isActive, type Run, type Task } from "../../core/task.ts"
-import type { Allowance, ForeignCosts } from "../budgets.ts"
-import type { Dispatcher } from "../dispatcher.ts"
-import { HERE, kindOf, type PlaceKind } from "../places/place.ts"
-import type { Services } from "../services.ts"
+import type { Engine } from "../engine.ts"
+import { HERE, kindOf } from "../places/place.ts"
 import {
   alreadyResumed,
   authorize,
@@ -19,27 +16,14 @@ import {
   refuseUnlessResumable,
   refuseUnpaid,
 } from "./checks.ts"
-import type { Queue } from "./launcher.ts"
 import { checkOf, filesOf, type ResumeRequest, readArguments } from "./request.ts"
-
-export type ResumingPorts = {
-  readonly features: readonly Feature[]
-  readonly dispatcher: Dispatcher
-  readonly kinds: readonly PlaceKind[]
-  readonly pauser?: Pauser
-  readonly queue: Queue
-  readonly allowance: Allowance
-  readonly foreignCosts: ForeignCosts
-}
 
 /** Resumes ended tasks. */
 export class TaskResumer {
-  readonly #services: Services
-  readonly #ports: ResumingPorts
+  readonly #engine: Engine
 
-  constructor(services: Services, ports: ResumingPorts) {
-    this.#services = services
-    this.#ports = ports
+  constructor(engine: Engine) {
+    this.#engine = engine
   }
 
   /**
@@ -47,41 +31,41 @@ export class TaskResumer {
    * the user resumes the task in the terminal and needs no permission.
    */
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
-    const { opencode, store, clock, options, toaster } = this.#services
+    const { opencode, store, clock, options, toaster } = this.#engine
     this.#refuseToResume(task)
-    refuseUnpaid(options, task.model && this.#ports.pauser?.refusesModel(task.model))
+    refuseUnpaid(options, task.model && this.#engine.pauser?.refusesModel(task.model))
     if (request.merge) refuseUnlessMerging(task)
-    kindOf(this.#ports.kinds, task.place?.kind ?? HERE)
-    await this.#ports.dispatcher.over(task)
+    kindOf(this.#engine.kinds, task.place?.kind ?? HERE)
+    await this.#engine.dispatcher.over(task)
     await this.#readAgain(task)
     const check = request.check ?? keptCheck(store.get(task.id) ?? task)
     const call = { folder: opencode.folderOf(task.parentID), options, permit: caller?.permit }
-    const { schema = task.group && task.run.schema } = await readArguments(this.#ports.features, request, call)
+    const { schema = task.group && task.run.schema } = await readArguments(this.#engine.features, request, call)
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { check })
     const named = { prompt: task.group ? "" : request.prompt, place: task.place?.kind }
-    const files = await filesOf(named, this.#ports.kinds, opencode.folderOf(task.parentID), caller?.permit)
-    await this.#ports.foreignCosts.look()
-    this.#ports.allowance.refuseSpent(task.parentID, task.id)
+    const files = await filesOf(named, this.#engine.kinds, opencode.folderOf(task.parentID), caller?.permit)
+    await this.#engine.foreignCosts.look()
+    this.#engine.allowance.refuseSpent(task.parentID, task.id)
     // While the user was asked, another call may have resumed the task, and its run may have ended: wait until that end
     // is closed.
-    await this.#ports.dispatcher.over(task)
+    await this.#engine.dispatcher.over(task)
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
     this.#refuseToResume(current)
-    if (caller && isStopped(this.#services, caller))
+    if (caller && isStopped(this.#engine, caller))
       throw new CallError(`The call was stopped before task ${task.id} was resumed. The task is as it was.`)
-    if (caller) this.#ports.allowance.countLaunch(caller.sessionID)
+    if (caller) this.#engine.allowance.countLaunch(caller.sessionID)
     const now = clock.now()
     const generation = current.run.generation + 1
     const set = defaultsOf(options, task.agent)
-    const promptID = this.#services.opencode.messageID("prompt", task.id, generation, now)
+    const promptID = this.#engine.opencode.messageID("prompt", task.id, generation, now)
     const next: Run = {
       generation,
       promptID,
       createdAt: now,
       timeout: task.group ? 0 : (request.timeout ?? set.timeout ?? options.taskTimeout),
-      budget: this.#ports.allowance.budget(request.maxCost ?? set.maxCost, task.id),
+      budget: this.#engine.allowance.budget(request.maxCost ?? set.maxCost, task.id),
       ...checkOf({ check }),
       ...(task.run.guard && check && { guard: task.run.guard }),
       ...(schema && { schema }),
@@ -92,13 +76,13 @@ export class TaskResumer {
     if (!change) throw alreadyResumed(task.id)
     toaster.launched(change.after)
     const prompt = task.group ? laterPrompt(task.group, request.prompt) : withSchema(request.prompt, schema)
-    await this.#ports.queue.enqueue(change.after, prompt)
+    await this.#engine.queue.enqueue(change.after, prompt)
     return store.get(task.id) ?? change.after
   }
 
   /** Updates the task from its session. Throws where the session is gone, or another process has resumed the task. */
   async #readAgain(task: Task): Promise<void> {
-    const { opencode, store } = this.#services
+    const { opencode, store } = this.#engine
     const session = await opencode.session(task.sessionID)
     if (!session)
       throw new CallError(
@@ -116,9 +100,9 @@ export class TaskResumer {
    * that process, and a run started here would not be supervised.
    */
   #refuseToResume(task: Task): void {
-    const { store, options } = this.#services
+    const { store, options } = this.#engine
     const isUnfinished = isUnfinishedGroup(task)
-    const whyNot = isUnfinished && this.#services.groupKindOf(task)?.whyNothingRemains(task)
+    const whyNot = isUnfinished && this.#engine.groupKindOf(task)?.whyNothingRemains(task)
     if (whyNot) throw new CallError(whyNot)
     if (store.isForeign(task.id) && task.status === "running")
       throw new CallError(
