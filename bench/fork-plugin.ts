@@ -38,7 +38,7 @@ const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 const server: Plugin = async (input, given) => {
   const client = clientOn(input.client)
   const opencode = new OpencodeHttpApi(client, registerInstance(), signerOf(installationKey()), systemClock)
-  const models = new OpencodeModels(client, counter)
+  const models = new OpencodeModels(opencode.providers, counter)
   const forks = new OpencodeForks({ client, sessions: opencode, directory: input.directory, models })
 
   const work = async (order: Order): Promise<number | undefined> => {

@@ -46,7 +46,7 @@ export class Lock {
         if (others.length === 0) return claim
         if (performance.now() > deadline) break
         // The older claim stays in the folder and gets the lock next; a later claim is withdrawn.
-        if (others.some((name) => name < claim.name)) await claim.withdraw()
+        if (others.some((name) => name < claim.name)) await claim.release()
         const pause = PAUSES_MS[Math.min(attempt, PAUSES_MS.length - 1)] as number
         await sleep(pause * (0.5 + Math.random()))
         await claim.renew()
@@ -155,13 +155,9 @@ export class Claim {
     return (await stat(this.#path).catch(() => undefined)) !== undefined
   }
 
-  async withdraw(): Promise<void> {
-    await unlink(this.#path).catch(() => {})
-  }
-
   /** Never rejects. */
-  release(): Promise<void> {
-    return this.withdraw()
+  async release(): Promise<void> {
+    await unlink(this.#path).catch(() => {})
   }
 }
 

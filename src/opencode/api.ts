@@ -2,7 +2,7 @@ import { statSync } from "node:fs"
 import { basename } from "node:path"
 import { pathToFileURL } from "node:url"
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import type { Agent, Config, Session } from "@opencode-ai/sdk/v2/types"
+import type { Agent, Config, Provider, Session } from "@opencode-ai/sdk/v2/types"
 import {
   type Activity,
   type AgentInfo,
@@ -80,7 +80,8 @@ export class OpencodeHttpApi implements OpencodeApi {
   readonly #eventCache = new EventCache()
   readonly #transcripts = new Transcripts()
   readonly #agents = new Cached<readonly Agent[]>(KEEP_MS, () => this.#readAgents())
-  readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
+  /** The providers with their models, for `OpencodeModels` as well. */
+  readonly providers = new Cached<readonly Provider[]>(KEEP_MS, () => this.#readProviders())
   readonly #toasts = new SerialQueue()
   /** OpenCode's configuration; undefined until OpenCode hands it over. Other plugins change this object in place. */
   config: Config | undefined
@@ -352,8 +353,13 @@ export class OpencodeHttpApi implements OpencodeApi {
     return rules === undefined || [...rules, ...(session?.rules ?? [])].some(picksAgent)
   }
 
-  models(): Promise<readonly string[]> {
-    return this.#models.get()
+  async models(): Promise<readonly string[]> {
+    return (await this.providers.get()).flatMap(({ id, models }) =>
+      Object.entries(models).flatMap(([model, { variants = {} }]) => {
+        const name = `${id}/${model}`
+        return [name, ...Object.keys(variants).map((variant) => `${name}#${variant}`)]
+      }),
+    )
   }
 
   async refuse(ask: Ask, message: string): Promise<void> {
@@ -488,14 +494,8 @@ export class OpencodeHttpApi implements OpencodeApi {
     return call("read the agents", this.#client.app.agents())
   }
 
-  async #readModels(): Promise<readonly string[]> {
-    const { providers } = await call("read the models", this.#client.config.providers())
-    return providers.flatMap(({ id, models }) =>
-      Object.entries(models).flatMap(([model, { variants = {} }]) => {
-        const name = `${id}/${model}`
-        return [name, ...Object.keys(variants).map((variant) => `${name}#${variant}`)]
-      }),
-    )
+  async #readProviders(): Promise<readonly Provider[]> {
+    return (await call("read the models", this.#client.config.providers())).providers
   }
 }
 

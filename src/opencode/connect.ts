@@ -104,7 +104,7 @@ export function connect(input: PluginInput, options: Options, kinds: readonly Gr
   return {
     opencode,
     client,
-    models: new OpencodeModels(client, counter),
+    models: new OpencodeModels(opencode.providers, counter),
     signer,
     warn,
     notices,

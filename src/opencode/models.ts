@@ -1,31 +1,23 @@
-import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import { modelKey } from "../core/limits.ts"
+import type { Provider } from "@opencode-ai/sdk/v2/types"
 import type { ModelFacts, Prices } from "../core/ports.ts"
 import type { Model } from "../core/task.ts"
 import type { TokenCounter } from "../runtime/tokens/counter.ts"
-import { Cached } from "./cache.ts"
-import { call } from "./client.ts"
+import type { Cached } from "./cache.ts"
 
-const KEEP_MODELS_MS = 60_000
 /** Most tokens that OpenCode reserves for the answer. */
 const ANSWER_TOKENS = 32_000
 const COMPACTION_TOKENS = 20_000
 /** Prices are given per this number of tokens. */
 const PRICED_TOKENS = 1_000_000
 
-/** Properties of a model. */
-type Facts = {
-  readonly limit: { readonly context: number; readonly input?: number; readonly output: number }
-  readonly cost?: { readonly input: number; readonly cache?: { readonly read: number; readonly write: number } }
-}
+type Facts = Provider["models"][string]
 
 export class OpencodeModels implements ModelFacts {
-  readonly #client: OpencodeClient
+  readonly #providers: Pick<Cached<readonly Provider[]>, "get">
   readonly #counter: Pick<TokenCounter, "count">
-  readonly #models = new Cached<ReadonlyMap<string, Facts>>(KEEP_MODELS_MS, () => this.#readModels())
 
-  constructor(client: OpencodeClient, counter: Pick<TokenCounter, "count">) {
-    this.#client = client
+  constructor(providers: Pick<Cached<readonly Provider[]>, "get">, counter: Pick<TokenCounter, "count">) {
+    this.#providers = providers
     this.#counter = counter
   }
 
@@ -60,20 +52,16 @@ export class OpencodeModels implements ModelFacts {
   }
 
   async #cost(model: Model): Promise<Partial<NonNullable<Facts["cost"]>>> {
-    return (await this.#models.get()).get(modelKey(model))?.cost ?? {}
+    return (await this.#facts(model))?.cost ?? {}
   }
 
   async #limit(model: Model): Promise<Facts["limit"] | undefined> {
-    const limit = (await this.#models.get()).get(modelKey(model))?.limit
+    const limit = (await this.#facts(model))?.limit
     return limit && limit.context > 0 ? limit : undefined
   }
 
-  async #readModels(): Promise<ReadonlyMap<string, Facts>> {
-    const { providers } = await call("read the models", this.#client.config.providers())
-    return new Map(
-      providers.flatMap(({ id, models }) =>
-        Object.entries(models).map(([model, facts]) => [`${id}/${model}`, facts] as const),
-      ),
-    )
+  async #facts({ provider, id }: Model): Promise<Facts | undefined> {
+    const { models = {} } = (await this.#providers.get()).find((each) => each.id === provider) ?? {}
+    return Object.hasOwn(models, id) ? models[id] : undefined
   }
 }

@@ -1,6 +1,5 @@
 import { CallError } from "../core/errors.ts"
 import { type Block, launchDelay } from "../core/limits.ts"
-import type { TaskRecord } from "../core/ports.ts"
 import type { ActiveRun } from "../core/run/active-run.ts"
 import {
   allowanceOf,
@@ -40,6 +39,12 @@ export type LedgerPurse = PurseLimit & { readonly threads: Readonly<Record<strin
 type ForeignTask = { readonly task: Task; readonly cost?: number }
 
 /**
+ * Time for which the costs of other processes stay valid, in ms. They are not read more often, because OpenCode lists a
+ * day's sessions each time.
+ */
+const KNOWN_MS = 30_000
+
+/**
  * Adds up the cost of tasks for shared limits. Other processes' tasks count by their records, and forgotten tasks count
  * because they were paid, too.
  */
@@ -47,6 +52,8 @@ export class CostLedger {
   readonly #services: Services
   /** Tasks of other processes. `cost`: cost of the current run of an active task. */
   #foreignTasks: readonly ForeignTask[] = []
+  #foreignLookedAt = Number.NEGATIVE_INFINITY
+  #lookingAtForeign: Promise<void> = Promise.resolve()
   #purse: LedgerPurse | undefined
   /** Bill reused while several runs are checked at once. */
   #cachedBill: Bill | undefined
@@ -136,15 +143,34 @@ export class CostLedger {
     return this.isShared ? remainsOf(task) : undefined
   }
 
-  /** Updates other processes' tasks from the project's records of the last day. */
-  readForeign(records: readonly TaskRecord[]): void {
-    const { store } = this.#services
-    const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))
-    // A record lacks the cost of the current run: compute it from the cost of the session.
-    this.#foreignTasks = others.map(({ task, cost = 0 }) => ({
-      task,
-      ...(isActive(task) && { cost: cost - task.earlier.usage.cost }),
-    }))
+  /**
+   * Reads again what other processes' tasks cost, where a daily limit needs it and the known costs are too old. Resolves
+   * when they are recent enough. Never rejects.
+   */
+  lookAtForeign(): Promise<void> {
+    const { options, clock } = this.#services
+    if (options.maxCostPerDay === 0) return Promise.resolve()
+    const now = clock.now()
+    if (Math.abs(now - this.#foreignLookedAt) >= KNOWN_MS) {
+      this.#foreignLookedAt = now
+      this.#lookingAtForeign = this.#readForeign(now)
+    }
+    return this.#lookingAtForeign
+  }
+
+  async #readForeign(now: number): Promise<void> {
+    const { opencode, store } = this.#services
+    try {
+      const records = await opencode.recordsSince(now - DAY_MS, "project")
+      const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))
+      // A record lacks the cost of the current run: compute it from the cost of the session.
+      this.#foreignTasks = others.map(({ task, cost = 0 }) => ({
+        task,
+        ...(isActive(task) && { cost: cost - task.earlier.usage.cost }),
+      }))
+    } catch (error) {
+      opencode.log("warn", "could not read what other tasks have cost", { error: String(error) })
+    }
   }
 
   #spent(bill: Bill, sessionID: string, taskID: string | undefined, shared = this.#shared(bill)): Spent {
@@ -284,45 +310,5 @@ export class Allowance {
         `Too many launches: the option maxLaunchesPerMinute allows ${maxLaunchesPerMinute} a minute. Try again in ${Math.ceil(delay / 1000)} s.`,
       )
     parentState.launches = [...parentState.launches.filter((at) => at > now - MINUTE_MS), now]
-  }
-}
-
-/**
- * Time for which these costs stay valid, in ms. They are not read more often, because OpenCode lists a day's sessions
- * each time.
- */
-const KNOWN_MS = 30_000
-
-/** Reads the cost of other processes' tasks for the ledger, where a daily limit needs it. */
-export class ForeignCosts {
-  readonly #services: Services
-  readonly #ledger: CostLedger
-  #lookedAt = Number.NEGATIVE_INFINITY
-  #looking: Promise<void> = Promise.resolve()
-
-  constructor(services: Services, ledger: CostLedger) {
-    this.#services = services
-    this.#ledger = ledger
-  }
-
-  /** Reads the costs again if they are too old, and resolves when they are recent enough. Never rejects. */
-  look(): Promise<void> {
-    const { options, clock } = this.#services
-    if (options.maxCostPerDay === 0) return Promise.resolve()
-    const now = clock.now()
-    if (Math.abs(now - this.#lookedAt) >= KNOWN_MS) {
-      this.#lookedAt = now
-      this.#looking = this.#read(now)
-    }
-    return this.#looking
-  }
-
-  async #read(now: number): Promise<void> {
-    const { opencode } = this.#services
-    try {
-      this.#ledger.readForeign(await opencode.recordsSince(now - DAY_MS, "project"))
-    } catch (error) {
-      opencode.log("warn", "could not read what other tasks have cost", { error: String(error) })
-    }
   }
 }

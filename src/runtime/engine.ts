@@ -15,7 +15,7 @@ import { Background } from "../lib/background.ts"
 import type { Options } from "../options/options.ts"
 import { type Answer, compose, wantsAnswer } from "../present/notification.ts"
 import { Answers, type ResultFolder } from "./answers.ts"
-import { Allowance, CostLedger, ForeignCosts } from "./budgets.ts"
+import { Allowance, CostLedger } from "./budgets.ts"
 import { Dispatcher } from "./dispatcher.ts"
 import { Effects } from "./effects.ts"
 import { Groups } from "./groups.ts"
@@ -77,7 +77,8 @@ export function engineOf(ports: ManagerPorts, stopped: AbortSignal) {
   })
   const { results } = ports
   const answers = new Answers(services, results)
-  const { ledger, allowance, foreignCosts } = budgetsOf(services)
+  const ledger = new CostLedger(services)
+  const allowance = new Allowance(services, ledger)
   const closed = (taskID: string): Promise<void> => dispatcher.closed(taskID)
   const places = new Places(services, ports.kinds, closed)
   const note: Outbox["note"] = (...given) => outbox.note(...given)
@@ -116,19 +117,20 @@ export function engineOf(ports: ManagerPorts, stopped: AbortSignal) {
     at,
   })
   const dependencies = new TaskDependencies(services, dispatcher)
-  const own = { ...ports, bodies: [...bodies.values()], pauser, answers, ledger, allowance, foreignCosts, places }
+  const own = { ...ports, bodies: [...bodies.values()], pauser, answers, ledger, allowance, places }
   const watching = { watch: () => poller.wake(), noticeSleep: () => poller.noticeSleep() }
   const known = { ...own, groups, verifiers, outbox, dispatcher, dependencies, ...watching }
   const scheduler: Scheduler = new Scheduler(services, { ...known, sources: [dependencies, ...own.bodies, outbox] })
   const queue: Queue = new Queue(services, { ...known, scheduler })
   const recovery = new Recovery(services, { ...known, changed: freed })
   const poller: Poller = new Poller(services, { ...known, recovery, reschedule })
-  const limitOf = (task: Task) => {
-    const model = modelOf(task)
-    return model && pauser?.limitOf(model, task)
-  }
-  const waits = { limitOf, blockOf: (task: Task) => scheduler.blockOf(task) }
+  const waits = { limitOf: limitsOf(pauser), blockOf: (task: Task) => scheduler.blockOf(task) }
   return { ...known, ...services, queue, scheduler, recovery, poller, waits, retryNow: retryingBy(pauser) }
+}
+
+const limitsOf = (pauser: Pauser | undefined) => (task: Task) => {
+  const model = modelOf(task)
+  return model && pauser?.limitOf(model, task)
 }
 
 /** Steps of `Runtime` that features may take. Each step calls `parts`, because the parts may be created later. */
@@ -154,11 +156,6 @@ const retryingBy =
     if (!pause || !pauser) throw new CallError(`${task.id} is not parked: it is ${doing}.`)
     return pauser.retryNow(task, pause, model)
   }
-
-function budgetsOf(services: Services) {
-  const ledger = new CostLedger(services)
-  return { ledger, allowance: new Allowance(services, ledger), foreignCosts: new ForeignCosts(services, ledger) }
-}
 
 /** Stores values in files of the project; see `Runtime`. */
 const resultWriter =

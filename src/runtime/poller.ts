@@ -3,7 +3,7 @@ import { type Activity, LEASE_MS } from "../core/ports.ts"
 import { type ActiveRun, isWithoutAgent } from "../core/run/active-run.ts"
 import { isPaused, isQueued, type Task } from "../core/task.ts"
 import { Ticker } from "../lib/background.ts"
-import type { CostLedger, ForeignCosts } from "./budgets.ts"
+import type { CostLedger } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import type { RemoteActivity } from "./places/place.ts"
@@ -38,7 +38,6 @@ export type PollerPorts = {
   readonly dispatcher: Dispatcher
   readonly recovery: Recovery
   readonly ledger: CostLedger
-  readonly foreignCosts: ForeignCosts
   /** Bodies of the features, which get refusals that may have sent no event. */
   readonly bodies: readonly FeatureBody[]
   readonly outbox: Outbox
@@ -125,7 +124,7 @@ export class Poller {
       })
       this.#ports.reschedule()
       if (running.length > 0)
-        this.#services.background.run("look at what others spend", () => this.#ports.foreignCosts.look())
+        this.#services.background.run("look at what others spend", () => this.#ports.ledger.lookAtForeign())
       // OpenCode is awake now, so perform the deferred writes, too.
       if (looks) journal.flush()
     } catch (error) {

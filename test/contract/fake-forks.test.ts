@@ -16,7 +16,7 @@ const worldWith = (replays: boolean): ForkWorld => {
   const opencode = new FakeOpencode()
   const client = opencode.client({ replays })
   const sessions = new OpencodeHttpApi(client, "fork-contract", SIGNER, new FakeClock())
-  const models = new OpencodeModels(client, { count: async () => undefined })
+  const models = new OpencodeModels(sessions.providers, { count: async () => undefined })
   return {
     ports: { opencode: sessions, models, forks: new OpencodeForks({ client, sessions, directory: "/", models }) },
     openWithPast: (past) => openWithPast({ client: opencode.client(), directory: "/" } as Opencode, past),

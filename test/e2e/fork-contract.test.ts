@@ -44,7 +44,7 @@ const refusal = async () => Response.json({ data: { message: "no" } }, { status:
 
 const portsOn = (client: OpencodeClient): ForkPorts & { opencode: OpencodeHttpApi } => {
   const sessions = new OpencodeHttpApi(client, "fork-contract", SIGNER, systemClock)
-  const models = new OpencodeModels(client, counter)
+  const models = new OpencodeModels(sessions.providers, counter)
   return {
     forks: new OpencodeForks({ client, sessions, directory: opencode.directory, models }),
     models,

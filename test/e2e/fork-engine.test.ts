@@ -42,7 +42,7 @@ beforeEach(() => model.reset())
 
 const portsOn = (client: OpencodeClient): ForkPorts => {
   const sessions = new OpencodeHttpApi(client, "fork-engine", SIGNER, systemClock)
-  const models = new OpencodeModels(client, counter)
+  const models = new OpencodeModels(sessions.providers, counter)
   return {
     forks: new OpencodeForks({ client, sessions, directory: opencode.directory, models }),
     models,

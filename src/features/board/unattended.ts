@@ -48,7 +48,7 @@ export class Unattended {
     const [agents, session] = await Promise.all([opencode.agents(), opencode.session(sessionID)])
     if (!session) throw new CallError(`Session ${sessionID} does not exist any more.`)
     const { name, model } = findAgent(agent, agents)
-    await this.#parts.foreignCosts.look()
+    await this.#parts.ledger.lookAtForeign()
     this.#parts.allowance.refuseSpent(NOBODY, earlier?.id)
     await this.#parts.queue.enqueue(this.#begin(sessionID, { agent: name, model, description }), prompt)
   }
@@ -74,7 +74,7 @@ export class Unattended {
    * function counts the spending of all processes.
    */
   async refusals(): Promise<(sessionID: string | undefined) => string | undefined> {
-    await this.#parts.foreignCosts.look()
+    await this.#parts.ledger.lookAtForeign()
     const refusal = this.#parts.allowance.refusals()
     return (sessionID) => {
       const task = sessionID === undefined ? undefined : this.#parts.store.bySession(sessionID)

@@ -114,7 +114,7 @@ export class Launcher {
     session: NewSession,
     batch: () => Promise<void>,
   ): Promise<Task> {
-    await this.#engine.foreignCosts.look()
+    await this.#engine.ledger.lookAtForeign()
     this.#engine.allowance.refuseSpent(caller.sessionID)
     await batch()
     const waitsFor = () =>

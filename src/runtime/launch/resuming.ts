@@ -45,7 +45,7 @@ export class TaskResumer {
     if (caller) await permit(caller, { check })
     const named = { prompt: task.group ? "" : request.prompt, place: task.place?.kind }
     const files = await filesOf(named, this.#engine.kinds, opencode.folderOf(task.parentID), caller?.permit)
-    await this.#engine.foreignCosts.look()
+    await this.#engine.ledger.lookAtForeign()
     this.#engine.allowance.refuseSpent(task.parentID, task.id)
     // While the user was asked, another call may have resumed the task, and its run may have ended: wait until that end
     // is closed.
