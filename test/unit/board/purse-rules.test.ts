@@ -1,6 +1,7 @@
 import { afterEach, describe, expect, test, vi } from "vitest"
 import type { StoredReport } from "../../../src/features/board/purse/report.ts"
 import type { BoardFacts } from "../../../src/features/board/rules/command.ts"
+import { decide } from "../../../src/features/board/rules/decide.ts"
 import * as rules from "../../../src/features/board/rules/purse.ts"
 import { USER } from "../../../src/features/board/service.ts"
 import type { BoardState } from "../../../src/features/board/state.ts"
@@ -10,14 +11,14 @@ const NOW = "2026-03-02T08:00:00.000Z"
 const facts: BoardFacts = { now: NOW, agents: ["build"], isRunning: () => false, ended: () => undefined }
 const EMPTY = { tasks: [], nextId: 1, pulses: {} } as unknown as BoardState
 const opened = (by: typeof USER | ReturnType<typeof agentIn> = USER) =>
-  rules.openPurse(EMPTY, { type: "open purse", max: 5, until: "2026-03-02T20:00:00Z", by }, facts).state
+  decide(EMPTY, { type: "open purse", max: 5, until: "2026-03-02T20:00:00Z", by }, facts).state
 const report = (name: string, text = "") => ({ name, tasks: [{ text }] }) as unknown as StoredReport
 const reported = (state: BoardState, { name, tasks } = report("2026-03-02T08-00Z")) =>
-  rules.purseEnded(state, { type: "purse ended", report: { name, tasks } as StoredReport })
+  decide(state, { type: "purse ended", report: { name, tasks } as StoredReport }, facts)
 const ran = (began: string, counts = true) =>
   ({ type: "pay", id: "1", threadId: "ses_1", before: {}, run: { began, counts } }) as never
 const ended = (state: BoardState, why: "money" | "closed" = "money") =>
-  rules.endPurse(state, { type: "end purse", why, stopped: {} }, facts).state
+  decide(state, { type: "end purse", why, stopped: {} }, facts).state
 
 describe("the rules of a purse", () => {
   test("a purse's report is sent to the agent that opened it, or nowhere if a person did", () => {
@@ -25,8 +26,7 @@ describe("the rules of a purse", () => {
     expect(reported(ended(opened())).state.owed).toBeUndefined()
     const { state } = reported(ended(opened(agentIn("build", "ses_opener"))))
     expect(state).toMatchObject({ owed: [{ sessionID: "ses_opener" }], quiet: { spent: true } })
-    const told = (given: BoardState, name: string) =>
-      rules.recordReportDelivery(given, { type: "purse told", report: name }).state
+    const told = (given: BoardState, name: string) => decide(given, { type: "purse told", report: name }, facts).state
     expect(told(state, "2026-03-02T08-00Z")).not.toHaveProperty("owed")
     expect(told(EMPTY, "2026-03-02T08-00Z")).toBe(EMPTY)
     const second = report("2026-03-02T09-00Z")
@@ -42,44 +42,44 @@ describe("the rules of a purse", () => {
     ["tomorrow", '`until` must be a time of day such as "07:00"'],
   ])("a purse is not opened until %j", (until, text) => {
     const command = { type: "open purse", max: 5, until, by: USER } as const
-    expect(() => rules.openPurse(EMPTY, command, facts)).toThrow(text)
+    expect(() => decide(EMPTY, command, facts)).toThrow(text)
   })
 
   test("a purse that is opened for a night notes that night", () => {
     const command = { type: "open purse", max: 5, until: "2026-03-02T20:00:00Z", by: USER, night: NOW } as const
-    expect(rules.openPurse(EMPTY, command, facts).state.night).toBe(NOW)
+    expect(decide(EMPTY, command, facts).state.night).toBe(NOW)
   })
 
   test("an ended purse pays for nothing and cannot be ended or closed again", () => {
     const over = ended(opened())
     const pay = ran(NOW)
-    expect(rules.pay(over, pay).state).toBe(over)
-    expect(rules.pay(EMPTY, pay).state).toBe(EMPTY)
+    expect(decide(over, pay, facts).state).toBe(over)
+    expect(decide(EMPTY, pay, facts).state).toBe(EMPTY)
     expect(ended(over)).toBe(over)
-    expect(rules.closePurse(over, { type: "close purse", by: USER }).state).toBe(over)
+    expect(decide(over, { type: "close purse", by: USER }, facts).state).toBe(over)
     expect(reported(opened()).state.purse).toBeDefined()
     expect(ended(EMPTY)).toBe(EMPTY)
   })
 
   test("a purse cannot be closed from a task's thread", () => {
     const state = { ...opened(), tasks: [{ id: "1", threadId: "ses_thread" }] } as unknown as BoardState
-    expect(() => rules.closePurse(state, { type: "close purse", by: agentIn("build", "ses_thread") })).toThrow(
+    expect(() => decide(state, { type: "close purse", by: agentIn("build", "ses_thread") }, facts)).toThrow(
       "not from a task's thread",
     )
-    expect(
-      rules.closePurse(state, { type: "close purse", by: agentIn("build", "ses_other") }).state.purse?.closed,
-    ).toBe(true)
+    expect(decide(state, { type: "close purse", by: agentIn("build", "ses_other") }, facts).state.purse?.closed).toBe(
+      true,
+    )
   })
 
   test("a purse counts each paid run once and does not count a run that was over before", () => {
     const runs = (...commands: never[]) =>
-      commands.reduce((state, command) => rules.pay(state, command).state, opened()).purse?.threads.ses_1?.runs
+      commands.reduce((state, command) => decide(state, command, facts).state, opened()).purse?.threads.ses_1?.runs
     const joins = { type: "pay", id: "1", threadId: "ses_1", before: {} } as never
     expect(runs(joins)).toBe(0)
     expect(runs(joins, ran("a"), ran("a"), ran("b"))).toBe(2)
     expect(runs(ran("a", false), ran("b"))).toBe(1)
-    const state = rules.pay(opened(), ran("a")).state
-    expect(rules.pay(state, ran("a")).state).toBe(state)
+    const state = decide(opened(), ran("a"), facts).state
+    expect(decide(state, ran("a"), facts).state).toBe(state)
   })
 
   test("the reports of purses get unique names and are limited in number and size", () => {
@@ -129,14 +129,14 @@ describe("the rules of a purse", () => {
   })
 
   test("a purse reports a task as parked, blocked, partial or not begun", () => {
-    const state = rules.pay(opened(), ran(NOW)).state
+    const state = decide(opened(), ran(NOW), facts).state
     const of = (stopped: object, more: Partial<BoardState> = {}) =>
       rules.openTaskResult({ ...state, ...more }, { ...state.purse, ending: { stopped } } as never, "1")
     expect(of({ "1": { parked: "until 07:12" } })).toEqual({ result: "parked", text: "until 07:12" })
     expect(of({ "1": { ask: "Which?" } })).toEqual({ result: "blocked", text: "Which?" })
     expect(of({})).toEqual({ result: "not begun" })
     expect(of({}, { tasks: [{ id: "1" }] as never })).toEqual({ result: "partial" })
-    const unbegun = rules.pay(opened(), ran(NOW, false)).state
+    const unbegun = decide(opened(), ran(NOW, false), facts).state
     expect(rules.openTaskResult({ ...unbegun, tasks: [{ id: "1" }] as never }, unbegun.purse as never, "1")).toEqual({
       result: "not begun",
     })
@@ -163,7 +163,7 @@ describe("a purse over a change of the clocks", () => {
   const local = (time: string) => new Date(time).getTime()
   const until = (time: string, now: number) => {
     const command = { type: "open purse", max: 5, until: time, by: USER } as const
-    const { purse } = rules.openPurse(EMPTY, command, { ...facts, now: new Date(now).toISOString() }).state
+    const { purse } = decide(EMPTY, command, { ...facts, now: new Date(now).toISOString() }).state
     return Date.parse(purse?.until ?? "")
   }
 

@@ -55,7 +55,8 @@ export type BoardCommand =
   /** A user trusts the whole board as it is, including outside edits. */
   | { readonly type: "accept" }
   /** A user restores the tasks of a missing file, or gives them up. */
-  | { readonly type: "restore" | "forget" }
+  | { readonly type: "restore" }
+  | { readonly type: "forget" }
   /** A run that began at `startedAt`, an ISO time, has ended. */
   | { readonly type: "ran"; readonly id: string; readonly startedAt: string; readonly result: RunResult }
   /** `reasons`: why a task may not run for lack of budget, by task id. Tasks without a reason may run. */
@@ -129,6 +130,15 @@ export type BoardChange = {
 
 export type CommandOf<Type extends BoardCommand["type"]> = Extract<BoardCommand, { type: Type }>
 
+/** A rule for each command: pure, and a forbidden change throws a `BoardError` with its reason. */
+export type Rules = {
+  readonly [Type in BoardCommand["type"]]: (
+    state: BoardState,
+    command: CommandOf<Type>,
+    facts: BoardFacts,
+  ) => BoardChange
+}
+
 /** Returns the open task with this id. Otherwise throws an error that says how the task ended. */
 export function openTask(state: BoardState, id: string, { ended }: BoardFacts): BoardTask {
   const task = findTask(state, id)
@@ -177,7 +187,7 @@ export const planStep = ({ title, details, done = false }: NewStep): PlanStep =>
 
 export const changed = (state: BoardState, task: BoardTask, by: Actor, { now }: BoardFacts): BoardChange => {
   const next = { ...task, updatedAt: now }
-  return { archived: [], task: next, state: resetUnlessOwnRun(replaceTask(state, next), next, by) }
+  return changeTo(resetUnlessOwnRun(replaceTask(state, next), next, by), next)
 }
 
 /** Resets a task's failures after a change. Changes by the task's own run are its normal work and reset nothing. */
@@ -189,7 +199,7 @@ export const replaceTask = (state: BoardState, task: BoardTask): BoardState => (
   tasks: state.tasks.map((each) => (each.id === task.id ? task : each)),
 })
 
-export const changeTo = (state: BoardState): BoardChange => ({ archived: [], state })
+export const changeTo = (state: BoardState, task?: BoardTask): BoardChange => ({ archived: [], state, task })
 
 export const nameOf = (by: Actor): string => (by.kind === "user" ? "user" : by.agent)
 

@@ -16,7 +16,7 @@ import {
   runStateOf,
 } from "../state.ts"
 import type { BoardTask } from "../task.ts"
-import { type BoardChange, type BoardFacts, type CommandOf, changeTo, threadTask } from "./command.ts"
+import { changeTo, type Rules, threadTask } from "./command.ts"
 
 /** A purse: budget and deadline for running the board's tasks one after the other. */
 
@@ -41,83 +41,86 @@ export type PurseFacts = {
   readonly lastWord: number
 }
 
-export function openPurse(
-  state: BoardState,
-  { max, until, by, spent = 0, night = state.night }: CommandOf<"open purse">,
-  { now }: BoardFacts,
-): BoardChange {
-  if (by.kind === "agent" && threadTask(state, by.sessionID)) throw inThread()
-  const { purse } = state
-  if (purse)
-    throw new BoardError(
-      "conflict",
-      `A purse is open: ${spentShort(spent, purse.max)} until ${untilText(purse, now)}. Close it first.`,
-    )
-  const at = untilOf(until, Date.parse(now))
-  return changeTo({
-    ...state,
-    quiet: undefined,
-    ...(night !== undefined && { night }),
-    purse: {
-      max,
-      openedAt: now,
-      until: new Date(at).toISOString(),
-      ...(by.kind === "agent" && { by: by.sessionID }),
-      threads: {},
-    },
-  })
-}
+export const purseRules = {
+  "open purse"(state, { max, until, by, spent = 0, night = state.night }, { now }) {
+    if (by.kind === "agent" && threadTask(state, by.sessionID)) throw inThread()
+    const { purse } = state
+    if (purse)
+      throw new BoardError(
+        "conflict",
+        `A purse is open: ${spentShort(spent, purse.max)} until ${untilText(purse, now)}. Close it first.`,
+      )
+    const at = untilOf(until, Date.parse(now))
+    return changeTo({
+      ...state,
+      quiet: undefined,
+      ...(night !== undefined && { night }),
+      purse: {
+        max,
+        openedAt: now,
+        until: new Date(at).toISOString(),
+        ...(by.kind === "agent" && { by: by.sessionID }),
+        threads: {},
+      },
+    })
+  },
 
-/** Marks the purse as closed. The scheduler then stops the purse's runs and writes the report. */
-export function closePurse(state: BoardState, { by }: CommandOf<"close purse">): BoardChange {
-  if (by.kind === "agent" && threadTask(state, by.sessionID)) throw inThread()
-  if (!state.purse) throw new BoardError("conflict", "No purse is open.")
-  return changeTo(state.purse.ending ? state : { ...state, purse: { ...state.purse, closed: true } })
-}
+  /** Marks the purse as closed. The scheduler then stops the purse's runs and writes the report. */
+  "close purse"(state, { by }) {
+    if (by.kind === "agent" && threadTask(state, by.sessionID)) throw inThread()
+    if (!state.purse) throw new BoardError("conflict", "No purse is open.")
+    return changeTo(state.purse.ending ? state : { ...state, purse: { ...state.purse, closed: true } })
+  },
 
-/** Lets the purse pay a session. Each run in this session is counted once. */
-export function pay(state: BoardState, { id, threadId, before, run }: CommandOf<"pay">): BoardChange {
-  const { purse } = state
-  if (!purse || purse.ending) return changeTo(state)
-  const known = purse.threads[threadId] ?? { id, before, runs: 0 }
-  const isNew = run !== undefined && run.began !== known.seen
-  const paid = isNew ? { ...known, runs: known.runs + (run.counts ? 1 : 0), seen: run.began } : known
-  if (paid === purse.threads[threadId]) return changeTo(state)
-  return changeTo({ ...state, purse: { ...purse, threads: { ...purse.threads, [threadId]: paid } } })
-}
+  /** Lets the purse pay a session. Each run in this session is counted once. */
+  pay(state, { id, threadId, before, run }) {
+    const { purse } = state
+    if (!purse || purse.ending) return changeTo(state)
+    const known = purse.threads[threadId] ?? { id, before, runs: 0 }
+    const isNew = run !== undefined && run.began !== known.seen
+    const paid = isNew ? { ...known, runs: known.runs + (run.counts ? 1 : 0), seen: run.began } : known
+    if (paid === purse.threads[threadId]) return changeTo(state)
+    return changeTo({ ...state, purse: { ...purse, threads: { ...purse.threads, [threadId]: paid } } })
+  },
 
-/**
- * Begins the end of a purse: no further run begins. Paused and waiting tasks are recorded before their runs are
- * stopped, because the records of stopped runs show only an end.
- */
-export function endPurse(
-  state: BoardState,
-  { why, stopped }: CommandOf<"end purse">,
-  { now }: BoardFacts,
-): BoardChange {
-  const { purse, purseReports = [] } = state
-  if (!purse || purse.ending) return changeTo(state)
-  const minute = `${now.slice(0, 16).replace(":", "-")}Z`
-  const same = purseReports.filter(({ name }) => name.startsWith(minute)).length
-  const name = same === 0 ? minute : `${minute}-${same + 1}`
-  return changeTo({ ...state, purse: { ...purse, ending: { at: now, why, name, stopped } } })
-}
+  /**
+   * Begins the end of a purse: no further run begins. Paused and waiting tasks are recorded before their runs are
+   * stopped, because the records of stopped runs show only an end.
+   */
+  "end purse"(state, { why, stopped }, { now }) {
+    const { purse, purseReports = [] } = state
+    if (!purse || purse.ending) return changeTo(state)
+    const minute = `${now.slice(0, 16).replace(":", "-")}Z`
+    const same = purseReports.filter(({ name }) => name.startsWith(minute)).length
+    const name = same === 0 ? minute : `${minute}-${same + 1}`
+    return changeTo({ ...state, purse: { ...purse, ending: { at: now, why, name, stopped } } })
+  },
 
-/**
- * Removes a purse and stores its report. Rounds stay off until the purse's time is over, unless the purse was closed.
- */
-export function purseEnded(state: BoardState, { report }: CommandOf<"purse ended">): BoardChange {
-  const { purse, purseReports = [], ...rest } = state
-  if (!purse?.ending) return changeTo(state)
-  const { why } = purse.ending
-  const owed = purse.by === undefined ? [] : [{ sessionID: purse.by, report: report.name }]
-  return changeTo({
-    ...rest,
-    purseReports: newestOf([...purseReports, report]),
-    ...(why !== "closed" && { quiet: { until: purse.until, spent: why === "money" } }),
-    ...(owed.length > 0 && { owed: [...owedReports(state), ...owed] }),
-  })
-}
+  /**
+   * Removes a purse and stores its report. Rounds stay off until the purse's time is over, unless the purse was closed.
+   */
+  "purse ended"(state, { report }) {
+    const { purse, purseReports = [], ...rest } = state
+    if (!purse?.ending) return changeTo(state)
+    const { why } = purse.ending
+    const owed = purse.by === undefined ? [] : [{ sessionID: purse.by, report: report.name }]
+    return changeTo({
+      ...rest,
+      purseReports: newestOf([...purseReports, report]),
+      ...(why !== "closed" && { quiet: { until: purse.until, spent: why === "money" } }),
+      ...(owed.length > 0 && { owed: [...owedReports(state), ...owed] }),
+    })
+  },
+
+  /** Called when a report was delivered, or its session is gone: no session waits for the report any more. */
+  "purse told"(state, { report }) {
+    const before = owedReports(state)
+    const left = before.filter((each) => each.report !== report)
+    const { owed: _owed, ...rest } = state
+    if (left.length === before.length) return changeTo(state)
+    return changeTo(left.length === 0 ? rest : { ...rest, owed: left })
+  },
+} satisfies Partial<Rules>
 
 /** Limits of stored reports. Each change of the board writes all stored reports again. */
 const MOST_REPORTS = 20
@@ -134,15 +137,6 @@ function newestOf(reports: readonly StoredReport[]): readonly StoredReport[] {
 
 /** Reports not yet delivered. Earlier versions stored only one, without a list. */
 export const owedReports = ({ owed = [] }: BoardState): readonly OwedReport[] => [owed].flat()
-
-/** Called when a report was delivered, or its session is gone: no session waits for the report any more. */
-export function recordReportDelivery(state: BoardState, { report }: CommandOf<"purse told">): BoardChange {
-  const before = owedReports(state)
-  const left = before.filter((each) => each.report !== report)
-  const { owed: _owed, ...rest } = state
-  if (left.length === before.length) return changeTo(state)
-  return changeTo(left.length === 0 ? rest : { ...rest, owed: left })
-}
 
 /**
  * Number of a task's consecutive runs without a change, including the run that began at `startedAt`. Undefined after a

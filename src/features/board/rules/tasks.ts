@@ -13,23 +13,91 @@ import {
   openTask,
   ownerNamed,
   planStep,
+  type Rules,
   replaceTask,
   resetUnlessOwnRun,
   trustTask,
 } from "./command.ts"
 import { isSame } from "./verify.ts"
 
-/** Creates, changes and ends tasks. */
+/** Rules that create, change and end tasks. */
+export const taskRules = {
+  create(state, { input, by, ...prepared }, facts) {
+    const added = add(state, { owner: nameOf(by), ...input }, by, prepared, facts)
+    // The owner is woken even if it created the task, because the thread is a separate conversation.
+    return changeTo(wake(added.state, added.task.id, "created", facts.now), added.task)
+  },
 
-export function create(
-  state: BoardState,
-  { input, by, ...prepared }: CommandOf<"create">,
-  facts: BoardFacts,
-): BoardChange {
-  const added = add(state, { owner: nameOf(by), ...input }, by, prepared, facts)
-  // The owner is woken even if it created the task, because the thread is a separate conversation.
-  return { archived: [], task: added.task, state: wake(added.state, added.task.id, "created", facts.now) }
-}
+  update(state, { id, patch, by }, facts) {
+    const task = openTask(state, id, facts)
+    const { status, ...changes } = patch
+    if (changes.owner !== undefined) ownerNamed(changes.owner, facts.agents)
+    const changed = { ...task, ...changes }
+    if (status === "done" || status === "canceled") return end(replaceTask(state, changed), changed, status, by, facts)
+    if (status === "draft" && task.status === "active" && facts.isRunning(id))
+      throw new BoardError("conflict", `Task #${id} is being worked on: it can become a draft when its run has ended.`)
+    const next = { ...changed, status: status ?? task.status, updatedAt: facts.now }
+    // An agent's call without a change does nothing. A user's call still resets failures.
+    if (by.kind === "agent" && isSame(next, task)) return changeTo(state, task)
+    const touched = resetUnlessOwnRun(replaceTask(state, next), next, by)
+    // An outside edit becomes trusted when a user activates the task.
+    const activated = status === "active" && (task.status === "draft" || isUnverified(state, id))
+    const known = activated ? trustTask(touched, id) : touched
+    const cleared = next.status === "draft" ? asleep(known, id) : known
+    return changeTo(activated ? wake(cleared, id, "activated", facts.now) : cleared, next)
+  },
+
+  complete: (state, { id, by }, facts) => end(state, openTask(state, id, facts), "done", by, facts),
+
+  cancel: (state, { id, by }, facts) => end(state, openTask(state, id, facts), "canceled", by, facts),
+
+  "update steps"(state, { id, steps, by }, facts) {
+    const task = openTask(state, id, facts)
+    const [open] = subtasksOf(state, task)
+    if (open)
+      throw new BoardError(
+        "conflict",
+        `The plan of task #${id} cannot be replaced while its subtask #${open.id} is ${open.status}: change single steps, or end the subtask first.`,
+      )
+    return changed(state, { ...task, steps: steps.map(planStep) }, by, facts)
+  },
+
+  "update step"(state, { id, index, patch, by }, facts) {
+    const task = openTask(state, id, facts)
+    const step = entryAt("step", task.steps, index)
+    return changed(state, { ...task, steps: task.steps.with(index, { ...step, ...patch }) }, by, facts)
+  },
+
+  "create subtask"(state, { id, index, input, by, ...prepared }, facts) {
+    const parent = openTask(state, id, facts)
+    if (by.kind === "agent" && by.agent !== parent.owner)
+      throw new BoardError(
+        "conflict",
+        `Only the owner of task #${id} ("${parent.owner}") may give its steps away: have it do so, or make a task beside it.`,
+      )
+    const step = entryAt("step", parent.steps, index)
+    refuseSecondSubtask(state, step.taskId, index, facts)
+    refuseTooDeep(state, parent)
+    const added = add(state, input, by, prepared, facts)
+    const { task: subtask } = added
+    const linked = { ...parent, steps: parent.steps.with(index, { ...step, taskId: subtask.id }) }
+    const change = changed(added.state, linked, by, facts)
+    return { ...change, subtask, state: wake(change.state, subtask.id, "created", facts.now) }
+  },
+
+  "add resource"(state, { id, resource, by }, facts) {
+    const task = openTask(state, id, facts)
+    if (task.resources.length >= MOST_ITEMS)
+      throw new BoardError("invalid", `A task has at most ${MOST_ITEMS} resources: take one off that is not needed.`)
+    return changed(state, { ...task, resources: [...task.resources, resource] }, by, facts)
+  },
+
+  "remove resource"(state, { id, index, by }, facts) {
+    const task = openTask(state, id, facts)
+    entryAt("resource", task.resources, index)
+    return changed(state, { ...task, resources: task.resources.toSpliced(index, 1) }, by, facts)
+  },
+} satisfies Partial<Rules>
 
 function add(
   state: BoardState,
@@ -57,32 +125,13 @@ function add(
   return { task, state: { ...state, tasks: [...state.tasks, task], nextId } }
 }
 
-export function update(state: BoardState, { id, patch, by }: CommandOf<"update">, facts: BoardFacts): BoardChange {
-  const task = openTask(state, id, facts)
-  const { status, ...changes } = patch
-  if (changes.owner !== undefined) ownerNamed(changes.owner, facts.agents)
-  const changed = { ...task, ...changes }
-  if (status === "done" || status === "canceled") return end(replaceTask(state, changed), changed, status, by, facts)
-  if (status === "draft" && task.status === "active" && facts.isRunning(id))
-    throw new BoardError("conflict", `Task #${id} is being worked on: it can become a draft when its run has ended.`)
-  const next = { ...changed, status: status ?? task.status, updatedAt: facts.now }
-  // An agent's call without a change does nothing. A user's call still resets failures.
-  if (by.kind === "agent" && isSame(next, task)) return { ...changeTo(state), task }
-  const touched = resetUnlessOwnRun(replaceTask(state, next), next, by)
-  // An outside edit becomes trusted when a user activates the task.
-  const activated = status === "active" && (task.status === "draft" || isUnverified(state, id))
-  const known = activated ? trustTask(touched, id) : touched
-  const cleared = next.status === "draft" ? asleep(known, id) : known
-  return { archived: [], task: next, state: activated ? wake(cleared, id, "activated", facts.now) : cleared }
-}
-
 /** Clears the run state of a task that becomes a draft. Only the start of its last run stays. */
 function asleep(state: BoardState, id: string): BoardState {
   const { ran } = runStateOf(state, id)
   return setRunState(state, id, ran === undefined ? {} : { ran })
 }
 
-export function end(
+function end(
   state: BoardState,
   task: BoardTask,
   status: "done" | "canceled",
@@ -101,54 +150,6 @@ export function end(
     ...(by.kind === "agent" && { in: by.sessionID }),
   })
   return { task: leaving.archived[0], ...leaving }
-}
-
-/** Changes of plan, subtasks and resources. */
-
-export function replacePlan(
-  state: BoardState,
-  { id, steps, by }: CommandOf<"update steps">,
-  facts: BoardFacts,
-): BoardChange {
-  const task = openTask(state, id, facts)
-  const [open] = subtasksOf(state, task)
-  if (open)
-    throw new BoardError(
-      "conflict",
-      `The plan of task #${id} cannot be replaced while its subtask #${open.id} is ${open.status}: change single steps, or end the subtask first.`,
-    )
-  return changed(state, { ...task, steps: steps.map(planStep) }, by, facts)
-}
-
-export function updateStep(
-  state: BoardState,
-  { id, index, patch, by }: CommandOf<"update step">,
-  facts: BoardFacts,
-): BoardChange {
-  const task = openTask(state, id, facts)
-  const step = entryAt("step", task.steps, index)
-  return changed(state, { ...task, steps: task.steps.with(index, { ...step, ...patch }) }, by, facts)
-}
-
-export function createSubtask(
-  state: BoardState,
-  { id, index, input, by, ...prepared }: CommandOf<"create subtask">,
-  facts: BoardFacts,
-): BoardChange {
-  const parent = openTask(state, id, facts)
-  if (by.kind === "agent" && by.agent !== parent.owner)
-    throw new BoardError(
-      "conflict",
-      `Only the owner of task #${id} ("${parent.owner}") may give its steps away: have it do so, or make a task beside it.`,
-    )
-  const step = entryAt("step", parent.steps, index)
-  refuseSecondSubtask(state, step.taskId, index, facts)
-  refuseTooDeep(state, parent)
-  const added = add(state, input, by, prepared, facts)
-  const { task: subtask } = added
-  const linked = { ...parent, steps: parent.steps.with(index, { ...step, taskId: subtask.id }) }
-  const change = changed(added.state, linked, by, facts)
-  return { ...change, subtask, state: wake(change.state, subtask.id, "created", facts.now) }
 }
 
 /** Greatest depth of subtasks. */
@@ -175,25 +176,4 @@ function refuseSecondSubtask(state: BoardState, taskId: string | undefined, inde
       ? "Use what it left, or give away another step."
       : "Look at it, or cancel it to give the step to another."
   throw new BoardError("conflict", `Step ${index} has its subtask already: #${taskId}, which is ${status}. ${next}`)
-}
-
-export function addResource(
-  state: BoardState,
-  { id, resource, by }: CommandOf<"add resource">,
-  facts: BoardFacts,
-): BoardChange {
-  const task = openTask(state, id, facts)
-  if (task.resources.length >= MOST_ITEMS)
-    throw new BoardError("invalid", `A task has at most ${MOST_ITEMS} resources: take one off that is not needed.`)
-  return changed(state, { ...task, resources: [...task.resources, resource] }, by, facts)
-}
-
-export function removeResource(
-  state: BoardState,
-  { id, index, by }: CommandOf<"remove resource">,
-  facts: BoardFacts,
-): BoardChange {
-  const task = openTask(state, id, facts)
-  entryAt("resource", task.resources, index)
-  return changed(state, { ...task, resources: task.resources.toSpliced(index, 1) }, by, facts)
 }
