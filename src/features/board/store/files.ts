@@ -158,10 +158,6 @@ export class TrustedFile {
     this.#warn = warn
   }
 
-  signature(): Promise<string> {
-    return signatureOf(this.file)
-  }
-
   async read(): Promise<TrustedCopy | undefined> {
     const text = await readFile(this.file, "utf8").catch(ifMissing(undefined))
     if (text === undefined) return undefined
@@ -187,8 +183,8 @@ export class TrustedFile {
 const MISSING = "missing"
 
 /** Text from a file's inode, size and time: it changes whenever the file changes. */
-async function signatureOf(path: string): Promise<string> {
-  const found = await stat(path, { bigint: true }).catch(ifMissing(undefined))
+function signatureOf(path: string): string {
+  const found = statSync(path, { bigint: true, throwIfNoEntry: false })
   return found ? `${found.ino}:${found.size}:${found.mtimeNs}` : MISSING
 }
 
@@ -245,7 +241,7 @@ export class BoardFiles {
   }
 
   async load(): Promise<Loaded> {
-    const [signature, trustedSignature] = await Promise.all([signatureOf(this.#file), this.#trusted.signature()])
+    const [signature, trustedSignature] = [signatureOf(this.#file), signatureOf(this.#trusted.file)]
     if (this.#loaded?.signature === signature && this.#loaded.trustedSignature === trustedSignature) return this.#loaded
     this.#loaded = { ...(await this.#read(signature)), signature, trustedSignature }
     return this.#loaded
@@ -260,7 +256,7 @@ export class BoardFiles {
     const isShown = loaded.cut || state.tasks !== loaded.state.tasks
     const text = isShown ? formatBoard({ ...state, others }) : undefined
     if (text !== undefined) refuseIfFull(loaded, text)
-    if ((await signatureOf(this.#file)) !== loaded.signature) return "again"
+    if (signatureOf(this.#file) !== loaded.signature) return "again"
     const hasArchived = await archive()
     // If a user has replaced the file by a link, the link stays and its target is written.
     const target = await realpath(this.#file).catch(ifMissing(this.#file))
@@ -272,16 +268,16 @@ export class BoardFiles {
     }
     const ours = await this.#trusted.aside(copy)
     const theirs = text === undefined ? undefined : await this.#aside(target, text)
-    const signature = theirs === undefined ? loaded.signature : await signatureOf(theirs)
+    const signature = theirs === undefined ? loaded.signature : signatureOf(theirs)
     // Nothing is awaited from this check to the last rename, so that almost no edit can be lost.
-    if (signatureNow(this.#file) !== loaded.signature) {
+    if (signatureOf(this.#file) !== loaded.signature) {
       for (const file of [ours, theirs]) if (file !== undefined) await unlink(file)
       return hasArchived ? "half" : "again"
     }
     renameSync(ours, this.#trusted.file)
     if (theirs !== undefined) renameSync(theirs, target)
     await Promise.all([flush(this.#trusted.folder), theirs !== undefined && flush(dirname(target))])
-    this.#loaded = { ...copy, signature, trustedSignature: await this.#trusted.signature(), cut: false }
+    this.#loaded = { ...copy, signature, trustedSignature: signatureOf(this.#trusted.file), cut: false }
     return "written"
   }
 
@@ -316,12 +312,6 @@ export class BoardFiles {
     const { mode = 0o666 } = (await stat(target).catch(ifMissing(undefined))) ?? {}
     return writeDraft(target, text, { mode, flush: true })
   }
-}
-
-/** Synchronous `signatureOf`. */
-function signatureNow(path: string): string {
-  const found = statSync(path, { bigint: true, throwIfNoEntry: false })
-  return found ? `${found.ino}:${found.size}:${found.mtimeNs}` : MISSING
 }
 
 /**

@@ -44,7 +44,7 @@ export class History {
   readonly #path: string
   readonly #onBadLine: (offset: number) => void
   readonly #most: number
-  /** Offset of each id's newest line. */
+  /** Offset of each id's newest line, in the order of the lines. */
   #offsets = new Map<number, number>()
   readonly #badLines = new Set<number>()
   #scan?: Scan
@@ -108,19 +108,18 @@ export class History {
     const known = ids.filter((id) => IS_ID.test(id) && this.#offsets.has(Number(id)))
     if (known.length === 0) return found
     await this.#open(async (file) => {
-      for (const id of known) {
+      for (const [nth, id] of known.entries()) {
+        if (nth > 0 && nth % LINES_A_TURN === 0) await nextTurn()
         const offset = this.#offsets.get(Number(id)) as number
         const task = parseLine(await lineAt(file, offset))
         if (task?.id === id) found.set(id, task)
-        else this.#unreadable(id, offset)
+        else {
+          this.#bad(offset)
+          this.#offsets.delete(Number(id))
+        }
       }
     })
     return found
-  }
-
-  #unreadable(id: string, offset: number): void {
-    this.#bad(offset)
-    this.#offsets.delete(Number(id))
   }
 
   /** Appends the tasks of another history that are missing in this one. */
@@ -135,17 +134,10 @@ export class History {
 
   /** Archived tasks, newest first. Reads no more of the file than needed. */
   async newest(limit: number): Promise<readonly ArchivedTask[]> {
+    const ids = [...this.#offsets.keys()].reverse().map(String)
     const tasks: ArchivedTask[] = []
-    let parsed = 0
-    await this.#open(async (file) => {
-      for await (const { offset, line } of linesFromEnd(file)) {
-        if (++parsed % LINES_A_TURN === 0) await nextTurn()
-        const task = parseLine(line)
-        if (task) tasks.push(task)
-        else if (offset.complete) this.#bad(offset.at)
-        if (tasks.length === limit) return
-      }
-    })
+    while (ids.length > 0 && tasks.length < limit)
+      tasks.push(...(await this.findAll(ids.splice(0, limit - tasks.length))).values())
     return tasks
   }
 
@@ -207,6 +199,7 @@ export class History {
     const id = quick ?? parseLine(line.toString())?.id
     if (id === undefined) this.#bad(offset)
     else {
+      offsets.delete(Number(id))
       offsets.set(Number(id), offset)
       this.#highest = Math.max(this.#highest, Number(id))
     }
@@ -292,27 +285,4 @@ async function lastLine(file: FileHandle, size: number): Promise<{ readonly star
     if (newline >= 0) return { start: from + newline + 1, line: joined(pieces) }
   }
   return { start: 0, line: joined(pieces) }
-}
-
-type Line = { readonly line: string; readonly offset: { readonly at: number; readonly complete: boolean } }
-
-/** Lines of a file, last first. The last one may be incomplete. */
-async function* linesFromEnd(file: FileHandle): AsyncGenerator<Line> {
-  const { size } = await file.stat()
-  let ended: Buffer[] = []
-  let complete = false
-  for (let end = size; end > 0; end -= CHUNK_BYTES) {
-    const start = Math.max(0, end - CHUNK_BYTES)
-    let rest = await readAt(file, start, end - start)
-    for (let at = rest.lastIndexOf(NEWLINE); at >= 0; at = rest.lastIndexOf(NEWLINE)) {
-      const line = joined([rest.subarray(at + 1), ...ended])
-      if (line.length > 0) yield { line: line.toString(), offset: { at: start + at + 1, complete } }
-      complete = true
-      rest = rest.subarray(0, at)
-      ended = []
-    }
-    ended = bounded([rest, ...ended])
-  }
-  const line = joined(ended)
-  if (line.length > 0) yield { line: line.toString(), offset: { at: 0, complete } }
 }
