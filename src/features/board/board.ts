@@ -77,31 +77,24 @@ export class TaskBoard implements Board {
   readonly #listeners = new Set<() => void>()
 
   constructor(setup: BoardSetup) {
-    const { options, project, directory, state, signer, opencode, threads, runs, clock, processes, isBackground } =
-      setup
+    const { options, project, directory, opencode, threads, runs, clock } = setup
     this.#setup = setup
     this.#store = new Store({
-      project,
+      ...setup,
       folder: resolve(project, options.dir),
-      state,
-      signer,
-      processes,
       now: () => clock.now(),
       warn: (message) => opencode.log("warn", message),
     })
-    this.#context = new BoardContext({ opencode, runs, clock, options, store: this.#store })
-    this.#threads = new ThreadMaker(project, threads, opencode.log.bind(opencode), clock)
+    this.#context = new BoardContext({ ...setup, store: this.#store })
+    this.#threads = new ThreadMaker(setup)
     const change = (command: BoardCommand) => this.#do(command)
     const read = () => this.#read()
     this.purse = new PurseApi({ read, change, runs, now: () => clock.now() })
     this.#scheduler = new BoardScheduler({
-      purse: new PurseManager({ ...setup, store: this.#store, change, nightly: options.purse }),
+      ...setup,
+      purse: new PurseManager({ ...setup, store: this.#store, change }),
       store: this.#store,
-      runs,
-      opencode,
-      clock,
       schedule: this.#context.schedule,
-      maxConcurrentRuns: options.maxConcurrentRuns,
       mainFolder: { isHere: isSameFolder(project, directory), wake: () => threads.wakeMainFolder() },
       statusContext: async () => {
         await this.agents()
@@ -112,7 +105,7 @@ export class TaskBoard implements Board {
       changed: () => this.#tell(),
     })
     this.conversations = new Conversations({ ...setup, store: this.#store, board: this, read, change })
-    this.tools = boardTools({ board: this, isBackground })
+    this.tools = boardTools({ ...setup, board: this })
   }
 
   /** Starts the scheduler. Resolves after the scheduler's first look at the board, and never rejects. */

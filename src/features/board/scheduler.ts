@@ -5,6 +5,7 @@ import { formatTime } from "../../lib/format.ts"
 import type { Claim } from "../../lib/lock.ts"
 import { SerialQueue } from "../../lib/promises.ts"
 import { BoardToasts } from "./notices.ts"
+import type { BoardOptions } from "./options.ts"
 import type { PurseManager } from "./purse/purses.ts"
 import type { BoardCommand } from "./rules/command.ts"
 import { quietUntil } from "./rules/purse.ts"
@@ -86,8 +87,7 @@ export type SchedulerPorts = {
   readonly opencode: Pick<OpencodeApi, "toast" | "log">
   readonly clock: Clock
   readonly schedule: Schedule
-  /** Most runs at once; 0 for any number. */
-  readonly maxConcurrentRuns: number
+  readonly options: Pick<BoardOptions, "maxConcurrentRuns">
   /**
    * `isHere`: whether this instance serves the project's main folder, so that it may run tasks. `wake`: makes OpenCode
    * load an instance that does.
@@ -245,7 +245,7 @@ export class BoardScheduler {
   }
 
   async #look(): Promise<void> {
-    const { store, maxConcurrentRuns } = this.#ports
+    const { store, options } = this.#ports
     await this.#recordEnds(await store.read())
     const state = await store.read()
     this.#notices.tell(state)
@@ -253,7 +253,7 @@ export class BoardScheduler {
     await this.#stopWhatIsOver(state)
     const context = await this.#ports.statusContext()
     const present = await this.#recordRefusals(state, context)
-    const most = maxConcurrentRuns === 0 ? Number.POSITIVE_INFINITY : maxConcurrentRuns
+    const most = options.maxConcurrentRuns || Number.POSITIVE_INFINITY
     const clockBusy = [...this.#flights.values()].some(({ byClock }) => byClock)
     const { state: now, mayBegin } = await this.#ports.purse.look(present, context, flights)
     this.#purseDue = this.#ports.purse.nextLook(now, this.#ports.clock.now())

@@ -8,7 +8,15 @@ import type { Runs } from "./runs.ts"
 import type { Actor, Board, Subtasks } from "./service.ts"
 import { type BoardState, runStateOf, trustedVersion } from "./state.ts"
 import type { Store } from "./store/store.ts"
-import { type BoardTask, headOf, MOST_VALUE_CHARS, type PlanStep, type TaskState, toModel } from "./task.ts"
+import {
+  type BoardTask,
+  headOf,
+  MOST_VALUE_CHARS,
+  type PlanStep,
+  type Resource,
+  type TaskState,
+  toModel,
+} from "./task.ts"
 
 /** Longest description and details in a request. */
 const MOST_DESCRIPTION_CHARS = 8000
@@ -65,17 +73,11 @@ export function sectionsOf({ task, subtask, state, isOld = false, needs }: Block
     ),
     steps: section(
       "Steps (numbered from 0):",
-      steps.length === 0 ? ["(no plan yet: make one with tasks_update_steps)"] : steps.flatMap(stepLines(subtask)),
+      steps.length === 0
+        ? ["(no plan yet: make one with tasks_update_steps)"]
+        : stepLines(steps, subtask, (details) => shown(details, MOST_DETAILS_CHARS)),
     ),
-    resources: section(
-      "Resources (numbered from 0):",
-      resources.length === 0
-        ? ["(none)"]
-        : resources.map(
-            (each, index) =>
-              `${index}. ${each.type} ${oneLine(each.value, MOST_VALUE_CHARS)}${each.label ? ` (${oneLine(each.label)})` : ""}`,
-          ),
-    ),
+    resources: section("Resources (numbered from 0):", resources.length === 0 ? ["(none)"] : resourceLines(resources)),
   }
 }
 
@@ -100,13 +102,24 @@ function taskNow(then: Sections, now: Sections): string | undefined {
   return `<TaskNow id="${now.id}">\nThis is what the task's block says by now:\n\n${changed.map((name) => now[name]).join("\n\n")}\n</TaskNow>`
 }
 
-const stepLines = (subtask: Subtasks) => (step: PlanStep, index: number) => {
-  const { title, details, done, taskId } = step
-  const line = `${index}. [${done ? "x" : " "}] ${oneLine(title)}${taskId === undefined ? "" : ` -> ${linkText(taskId, subtask)}`}`
-  return details ? [line, `   ${shown(details, MOST_DETAILS_CHARS).replaceAll("\n", "\n   ")}`] : [line]
-}
+/** Lines of a plan, with the details as `detailsOf` shows them. */
+export const stepLines = (
+  steps: readonly PlanStep[],
+  subtask: Subtasks,
+  detailsOf: (details: string) => string,
+): readonly string[] =>
+  steps.flatMap(({ title, details, done, taskId }, index) => [
+    `${index}. [${done ? "x" : " "}] ${oneLine(title)}${taskId === undefined ? "" : ` -> ${linkText(taskId, subtask)}`}`,
+    ...(details ? [`   ${detailsOf(details).replaceAll("\n", "\n   ")}`] : []),
+  ])
 
-export function linkText(taskId: string, subtask: Subtasks): string {
+export const resourceLines = (resources: readonly Resource[]): readonly string[] =>
+  resources.map(
+    ({ type, value, label }, index) =>
+      `${index}. ${type} ${oneLine(value, MOST_VALUE_CHARS)}${label ? ` (${oneLine(label)})` : ""}`,
+  )
+
+function linkText(taskId: string, subtask: Subtasks): string {
   const known = subtask(taskId)
   return known ? `subtask #${taskId} (${oneLine(known.owner)}): ${known.text}` : `subtask #${taskId}: no longer there`
 }
@@ -235,19 +248,20 @@ export interface Threads {
   wakeMainFolder(): Promise<void>
 }
 
+type ThreadPorts = {
+  /** Main folder, where threads are created. */
+  readonly project: string
+  readonly threads: Threads
+  readonly opencode: Pick<OpencodeApi, "log">
+  readonly clock: Clock
+}
+
 /** Creates threads, titled like their tasks. */
 export class ThreadMaker {
-  readonly #project: string
-  readonly #threads: Threads
-  readonly #log: OpencodeApi["log"]
-  readonly #clock: Clock
+  readonly #ports: ThreadPorts
 
-  /** `project`: main folder, where threads are created. */
-  constructor(project: string, threads: Threads, log: OpencodeApi["log"], clock: Clock) {
-    this.#project = project
-    this.#threads = threads
-    this.#log = log
-    this.#clock = clock
+  constructor(ports: ThreadPorts) {
+    this.#ports = ports
   }
 
   /**
@@ -256,13 +270,13 @@ export class ThreadMaker {
   async forNew(task: BoardTask, by: Actor): Promise<string | undefined> {
     let cancel = () => {}
     const late = new Promise<never>((_resolve, reject) => {
-      cancel = this.#clock.after(PATIENCE_MS, () => reject(new Error("OpenCode took too long")))
+      cancel = this.#ports.clock.after(PATIENCE_MS, () => reject(new Error("OpenCode took too long")))
     })
     const making = this.#make(task, by)
     try {
       return await Promise.race([making, late])
     } catch (error) {
-      this.#log("warn", "a task's thread is made later", { task: task.id, error: String(error) })
+      this.#ports.opencode.log("warn", "a task's thread is made later", { task: task.id, error: String(error) })
       // The task's first run creates another thread, so one that comes too late is removed.
       void making.then(
         (threadId) => this.drop(threadId),
@@ -277,9 +291,9 @@ export class ThreadMaker {
   async #make(task: BoardTask, by: Actor): Promise<string> {
     const model =
       by.kind === "agent" && by.messageID !== undefined
-        ? await this.#threads.modelOf(by.sessionID, by.messageID)
+        ? await this.#ports.threads.modelOf(by.sessionID, by.messageID)
         : undefined
-    return this.#threads.create({ ...threadOf(task), model })
+    return this.#ports.threads.create({ ...threadOf(task), model })
   }
 
   /**
@@ -287,15 +301,18 @@ export class ThreadMaker {
    * this task. So a user's conversation is never taken for a thread.
    */
   async forRun(task: BoardTask): Promise<string> {
-    const found = task.threadId === undefined ? undefined : await this.#threads.find(task.threadId)
-    const isItsOwn = found?.taskID === task.id && isSameFolder(found.folder, this.#project)
-    return isItsOwn && task.threadId !== undefined ? task.threadId : this.#threads.create(threadOf(task))
+    const found = task.threadId === undefined ? undefined : await this.#ports.threads.find(task.threadId)
+    const isItsOwn = found?.taskID === task.id && isSameFolder(found.folder, this.#ports.project)
+    return isItsOwn && task.threadId !== undefined ? task.threadId : this.#ports.threads.create(threadOf(task))
   }
 
   /** Removes the thread of a task that was not created. Never rejects. */
   async drop(threadId: string): Promise<void> {
-    await this.#threads.remove(threadId).catch((error) => {
-      this.#log("warn", "the thread of a task that was not made stays", { session: threadId, error: String(error) })
+    await this.#ports.threads.remove(threadId).catch((error) => {
+      this.#ports.opencode.log("warn", "the thread of a task that was not made stays", {
+        session: threadId,
+        error: String(error),
+      })
     })
   }
 
@@ -303,9 +320,9 @@ export class ThreadMaker {
   async rename(task: BoardTask): Promise<void> {
     if (task.threadId === undefined) return
     try {
-      await this.#threads.rename(task.threadId, threadOf(task).title)
+      await this.#ports.threads.rename(task.threadId, threadOf(task).title)
     } catch (error) {
-      this.#log("warn", "a thread keeps its old title", { task: task.id, error: String(error) })
+      this.#ports.opencode.log("warn", "a thread keeps its old title", { task: task.id, error: String(error) })
     }
   }
 }

@@ -62,6 +62,7 @@ test("a time that passes while the board cannot be read is looked at again once 
     runs: { listen: () => {}, ready: async () => {}, refresh: async () => {}, refusals: async () => () => undefined },
     purse: { look: async () => ({ state: EMPTY, mayBegin: false }), nextLook: () => clock.now() + 5000 },
     schedule: { next: () => undefined },
+    options: { maxConcurrentRuns: 3 },
     mainFolder: { isHere: true, wake: async () => {} },
     opencode: {
       log: (_level: string, text: string, fields: object) => logged.push(`${text} ${JSON.stringify(fields)}`),

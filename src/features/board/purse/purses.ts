@@ -40,8 +40,8 @@ type PurseManagerPorts = {
   readonly opencode: Pick<OpencodeApi, "toast" | "log" | "parent">
   readonly clock: Clock
   readonly change: (command: BoardCommand) => Promise<unknown>
-  /** The option `purse`: a purse that the plugin opens every night. */
-  readonly nightly?: BoardOptions["purse"]
+  /** `purse`: a purse that the plugin opens every night. */
+  readonly options: Pick<BoardOptions, "purse">
   /** How long before a time limit the plugin asks an agent for its last word, in ms. */
   readonly lastWord: number
 }
@@ -62,7 +62,7 @@ export class PurseManager {
 
   /** Time at which the scheduler must look again because a purse opens or ends, in ms. */
   nextLook({ purse }: BoardState, now: number): number {
-    const { nightly } = this.#ports
+    const { purse: nightly } = this.#ports.options
     const opens = nightly ? rules.nextNight(nightly.from, now) : Number.POSITIVE_INFINITY
     const ends = purse ? Date.parse(purse.until) : Number.POSITIVE_INFINITY
     return Math.min(opens, ends > now ? ends : Number.POSITIVE_INFINITY)
@@ -107,7 +107,8 @@ export class PurseManager {
   }
 
   async #openNightly(state: BoardState): Promise<BoardState> {
-    const { nightly, clock, store } = this.#ports
+    const { options, clock, store } = this.#ports
+    const { purse: nightly } = options
     const night = nightly && rules.nightAt(nightly.from, nightly.until, clock.now())
     if (!nightly || !night || state.purse) return state
     const since = new Date(night.from).toISOString()
