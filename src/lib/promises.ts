@@ -5,6 +5,15 @@ export const succeeds = (work: Promise<unknown>): Promise<boolean> =>
     () => false,
   )
 
+/** Items that `forAll` works on at once. */
+const AT_ONCE = 64
+
+/** Runs `work` for all items, some at a time. */
+export async function forAll<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
+  for (let start = 0; start < items.length; start += AT_ONCE)
+    await Promise.all(items.slice(start, start + AT_ONCE).map(work))
+}
+
 /** Queue that does one piece of work at a time, in the order of the calls. Each key has a queue of its own. */
 export class SerialQueue {
   readonly #last = new Map<string, Promise<unknown>>()

@@ -19,7 +19,7 @@ import { messageOf } from "../../core/errors.ts"
 import { type Fault, git, gitList, LONG_MS } from "./git.ts"
 import { type Change, changesBetween, EXECUTABLE, isFile, type TreeEntry } from "./objects.ts"
 import { type Checkout, gitOptions, obstacleAbove } from "./repository.ts"
-import { filesOf, withIndex } from "./snapshot.ts"
+import { filesOf, withEntries, withIndex } from "./snapshot.ts"
 
 /**
  * A path is blocked, or its file was changed during the merge. The changes were undone, but files that somebody saved
@@ -267,17 +267,6 @@ const writeFrom = (tree: string, { gitDir }: Checkout, changes: readonly Change[
       ...run,
       input,
     })
-  })
-
-const withEntries = <Value>(
-  checkout: Checkout,
-  entries: readonly (TreeEntry & { readonly path: string })[],
-  work: (index: string) => Promise<Value>,
-): Promise<Value> =>
-  withIndex(async (index) => {
-    const input = entries.map(({ mode, oid, path }) => `${mode} ${oid}\t${path}\0`).join("")
-    await git(["update-index", "-z", "--index-info"], { ...gitOptions(checkout), index, input })
-    return work(index)
   })
 
 /** Reads the status of the present files. Throws `PathBlocked` if a file is not as its change expects. */

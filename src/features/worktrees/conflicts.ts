@@ -1,5 +1,5 @@
 import { oneLine } from "../../lib/text.ts"
-import { GitError, git, gitLine } from "./git.ts"
+import { GitError, git } from "./git.ts"
 import {
   entriesAt,
   filtered,
@@ -11,7 +11,7 @@ import {
   type TreeEntry,
   writeBlob,
 } from "./objects.ts"
-import { type Checkout, gitOptions, readRef, refOf } from "./repository.ts"
+import { type Checkout, commitTree, gitOptions, messageIn, readRef, refOf } from "./repository.ts"
 import { treeWith } from "./snapshot.ts"
 import type { Conflict, Merged, Sides } from "./three-way.ts"
 
@@ -151,10 +151,7 @@ const TITLE = "superagents: merged with the parent's state, conflicts to be solv
 /** Commits the files with conflict markers for an agent. Parents of the commit are the agent's state and the user's. */
 export function conflictCommit(checkout: Checkout, { tree, given }: Marked, { users, agents }: Sides): Promise<string> {
   const message = `${TITLE}\n\n${JSON.stringify(given)}`
-  return gitLine(["commit-tree", tree, "-p", agents, "-p", users, "-F", "-"], {
-    ...gitOptions(checkout),
-    input: message,
-  })
+  return commitTree(gitOptions(checkout), tree, [agents, users], message)
 }
 
 /** Files of a state that still have an unsolved conflict. */
@@ -198,7 +195,7 @@ async function markedFiles(
 }
 
 async function givenIn(checkout: Checkout, commit: string): Promise<readonly Given[] | undefined> {
-  const message = await gitLine(["show", "--no-patch", "--format=%B", commit], gitOptions(checkout))
+  const message = await messageIn(gitOptions(checkout), commit)
   if (!message.startsWith(TITLE)) return undefined
   return JSON.parse(message.slice(TITLE.length)) as Given[]
 }

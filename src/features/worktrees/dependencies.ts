@@ -3,7 +3,7 @@ import { lstat, mkdir, readFile, readlink, realpath, rm, statfs, symlink, writeF
 import { basename, dirname, isAbsolute, join, relative, resolve } from "node:path"
 import { listed, messageOf } from "../../core/errors.ts"
 import { replaceFile } from "../../lib/atomic-file.ts"
-import { succeeds } from "../../lib/promises.ts"
+import { forAll, succeeds } from "../../lib/promises.ts"
 import type { OpencodeFolder } from "../../runtime/places/place.ts"
 import { gitList } from "./git.ts"
 import { outputOf, runBounded } from "./process.ts"
@@ -22,8 +22,6 @@ const ROOM_LEFT = 0.5
 
 const COPY_LIMIT_MS = 600_000
 const LOOK_LIMIT_MS = 60_000
-/** Number of links and files processed at once. */
-const AT_ONCE = 64
 /** Largest file in which paths are rewritten. */
 const MOST_TEXT_BYTES = 1_000_000
 /** Longest first line of a script from which the kernel reads an interpreter, in characters. */
@@ -251,12 +249,6 @@ export async function redirectLink({ from, to }: Move, link: string, target: str
 function below(top: string, path: string): string | undefined {
   const inner = relative(top, path)
   return inner === ".." || inner.startsWith("../") ? undefined : inner
-}
-
-/** Runs `work` for all items, some at a time. */
-async function forAll<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
-  for (let start = 0; start < items.length; start += AT_ONCE)
-    await Promise.all(items.slice(start, start + AT_ONCE).map(work))
 }
 
 /** Changes links into the original folder so that they lead into the new one. Returns the other links. */

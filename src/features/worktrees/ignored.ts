@@ -2,22 +2,23 @@ import type { Stats } from "node:fs"
 import { lstat, mkdir, readdir, readlink, rename, rm, stat } from "node:fs/promises"
 import { basename, dirname, join, relative, resolve } from "node:path"
 import { z } from "zod"
-import { succeeds } from "../../lib/promises.ts"
 import { named } from "../../present/summary.ts"
 import { copiedEntriesIn, ignoredNames } from "./dependencies.ts"
 import { git, gitLine, gitList } from "./git.ts"
 import { writeBlob } from "./objects.ts"
 import {
+  bodyOf,
   type Checkout,
+  commitTree,
   gitOptions,
-  obstacleAbove,
+  ignoredFiles,
   readRef,
   refOf,
   sharedGitOptions,
   treeOf,
   writeRefs,
 } from "./repository.ts"
-import { treeWith, withIndex } from "./snapshot.ts"
+import { treeWith, withEntries, withIndex } from "./snapshot.ts"
 import type { Ignored } from "./worktree.ts"
 
 /**
@@ -36,8 +37,7 @@ export async function hiddenIn(
   nested: readonly string[],
   specs: readonly string[],
 ): Promise<readonly string[]> {
-  const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", ...specs]
-  const ignored = (await gitList(args, gitOptions(worktree))).filter((name) => !name.endsWith("/"))
+  const ignored = await ignoredFiles(worktree, specs)
   const within = (await Promise.all(nested.map((folder) => below(worktree.top, folder)))).flat()
   return [...(await newlyIgnored(worktree, start, ignored)), ...(await matching(worktree, within, specs))]
 }
@@ -99,15 +99,11 @@ async function below(top: string, folder: string): Promise<string[]> {
 /** Names that git matches with the pathspecs. */
 async function matching(checkout: Checkout, names: readonly string[], specs: readonly string[]): Promise<string[]> {
   if (names.length === 0) return []
-  return withIndex(async (index) => {
-    const run = { ...gitOptions(checkout), index }
-    const blob = await gitLine(["hash-object", "-w", "--stdin"], { ...run, input: "" })
-    await git(["update-index", "-z", "--index-info"], {
-      ...run,
-      input: names.map((name) => `100644 ${blob}\t${name}\0`).join(""),
-    })
-    return gitList(["ls-files", "-z", "--", ...specs], run)
-  })
+  const oid = await writeBlob(checkout, "")
+  const entries = names.map((path) => ({ mode: "100644", oid, path }))
+  return withEntries(checkout, entries, (index) =>
+    gitList(["ls-files", "-z", "--", ...specs], { ...gitOptions(checkout), index }),
+  )
 }
 
 /** Archives ignored files that runs made. They get a ref of their own, up to a limit, and are never merged. */
@@ -153,13 +149,13 @@ export async function keepIgnored(from: Checkout, taskID: string, worktree: Chec
   const told: Made = { count: made.length, out, names: made.slice(0, MOST_NAMES).map(({ name }) => name) }
   const tree = whole ?? (await ignoredTree(worktree, []))
   const message = `superagents: what git ignores\n\n${JSON.stringify(told)}`
-  await writeRefs(from, taskID, { ignored: await gitLine(["commit-tree", tree, "-m", message], gitOptions(worktree)) })
+  await writeRefs(from, taskID, { ignored: await commitTree(gitOptions(worktree), tree, [], message) })
 }
 
 /** Note on ignored files that the task's last run made: one sentence, or none. */
 export async function ignoredNotes(original: Checkout, taskID: string): Promise<readonly string[]> {
   const ref = refOf("ignored", taskID)
-  const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], sharedGitOptions(original))
+  const body = await bodyOf(original, ref)
   const { count, out, names } = body === "" ? NONE : madeIn(body)
   if (count === 0) return []
   const which = `${count === 1 ? "a file" : `${count} files`} that git ignores: ${named(names, MOST_NAMES, count - names.length)}`
@@ -205,18 +201,20 @@ export async function bringIgnored(from: Checkout, taskID: string, worktree: Che
       await git(["read-tree", old], run)
       await git(["-c", "core.autocrlf=false", "-c", "core.eol=lf", "checkout-index", "--all", "--quiet"], run)
     })
-    for (const name of await gitList(["ls-tree", "-r", "-z", "--name-only", old], sharedGitOptions(from)))
-      await moveTo(worktree.top, name, folder)
+    await moveMissing(folder, worktree.top)
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
 }
 
-async function moveTo(top: string, name: string, from: string): Promise<void> {
-  const target = join(top, name)
-  if ((await obstacleAbove(top, name)) !== undefined || (await succeeds(lstat(target)))) return
-  await mkdir(dirname(target), { recursive: true })
-  await rename(join(from, name), target)
+/** Moves files that the target folder lacks, never through links. */
+export async function moveMissing(from: string, to: string): Promise<void> {
+  for (const entry of await readdir(from, { withFileTypes: true })) {
+    const [source, target] = [join(from, entry.name), join(to, entry.name)]
+    const found = await lstat(target).catch(() => undefined)
+    if (!found) await rename(source, target)
+    else if (found.isDirectory() && entry.isDirectory()) await moveMissing(source, target)
+  }
 }
 
 /** Ignored files and links of a worktree. Files of tools and copied dependencies are left out. */

@@ -7,14 +7,17 @@ import type { MergeResult, SweptLeftover } from "../../runtime/places/place.ts"
 import { applyChanges, PartialExchange, PathBlocked } from "./apply.ts"
 import { unsolvedIn } from "./conflicts.ts"
 import { type WorktreePorts, worktreeFolder } from "./folders.ts"
-import { type Fault, git, gitLine, gitList } from "./git.ts"
+import { type Fault, gitLine, gitList } from "./git.ts"
 import { type Change, changesBetween, splitChanges } from "./objects.ts"
 import {
   betweenMerges,
   type Checkout,
+  commitTree,
   gitOptions,
+  ignoredOf,
   listTaskRefs,
   mergeLock,
+  messageIn,
   obstacleAbove,
   readRef,
   requireCheckout,
@@ -103,10 +106,7 @@ export const stageOf = (checkout: Checkout, taskID: string): string => join(chec
 const JOURNAL = "superagents: merge into "
 
 const journalOf = (checkout: Checkout, tree: string, mine: string, theirs: string): Promise<string> =>
-  gitLine(
-    ["commit-tree", tree, "-p", mine, "-p", theirs, "-m", `${JOURNAL}${JSON.stringify(checkout.top)}`],
-    gitOptions(checkout),
-  )
+  commitTree(gitOptions(checkout), tree, [mine, theirs], `${JOURNAL}${JSON.stringify(checkout.top)}`)
 
 /** An interrupted merge: both states, and the intended result. */
 type InterruptedMerge = {
@@ -120,7 +120,7 @@ type InterruptedMerge = {
 async function findInterruptedMerge(checkout: Checkout, taskID: string): Promise<InterruptedMerge | undefined> {
   const journal = await readRef(checkout, "merge", taskID)
   if (!journal) return undefined
-  const message = await gitLine(["show", "--no-patch", "--format=%B", journal], gitOptions(checkout))
+  const message = await messageIn(gitOptions(checkout), journal)
   if (message.trim() !== `${JOURNAL}${JSON.stringify(checkout.top)}`) return undefined
   const mine = await gitLine(["rev-parse", `${journal}^1`], gitOptions(checkout))
   const theirs = await gitLine(["rev-parse", `${journal}^2`], gitOptions(checkout))
@@ -151,7 +151,11 @@ const TEXTS: Record<Hindrance, (names: string) => string> = {
  */
 async function adviceOn(original: Checkout, paths: readonly string[]): Promise<string> {
   const blocking = await Promise.all(paths.map(async (path) => (await obstacleAbove(original.top, path)) ?? path))
-  const [{ flags, tracked }, ignored] = await Promise.all([trackedOf(original, paths), ignoredOf(original, blocking)])
+  const [{ flags, tracked }, names] = await Promise.all([
+    trackedOf(original, paths),
+    ignoredOf(gitOptions(original), blocking),
+  ])
+  const ignored = new Set(names)
   const found = new Map<Hindrance, Set<string>>()
   for (const [nth, path] of paths.entries()) {
     const name = blocking[nth] ?? path
@@ -187,12 +191,6 @@ async function trackedOf(original: Checkout, paths: readonly string[]) {
   const entries = all.filter((entry) => names.has(entry.slice(2)))
   const named = (some: readonly string[]): ReadonlySet<string> => new Set(some.map((entry) => entry.slice(2)))
   return { tracked: named(entries), flags: named(entries.filter((entry) => /^[Sa-z]/.test(entry))) }
-}
-
-async function ignoredOf(original: Checkout, paths: readonly string[]): Promise<ReadonlySet<string>> {
-  const input = paths.map((path) => `${path}\0`).join("")
-  const { out } = await git(["check-ignore", "-z", "--stdin"], { ...gitOptions(original), input, accept: [1] })
-  return new Set(out.split("\0"))
 }
 
 /** Merges a task's archived work into its parent's files. Interrupted merges into this checkout are completed first. */

@@ -2,7 +2,7 @@ import { listed } from "../../core/errors.ts"
 import { named } from "../../present/summary.ts"
 import type { ChangeStats } from "../../runtime/places/place.ts"
 import { absentFilters, git, gitLine, gitList } from "./git.ts"
-import { type Checkout, gitOptions, obstacleAbove } from "./repository.ts"
+import { type Checkout, gitOptions, ignoredOf, obstacleAbove } from "./repository.ts"
 
 export const EXECUTABLE = "100755"
 /** Mode of a submodule's entry. */
@@ -57,7 +57,7 @@ export async function splitChanges(
   const isAny = hidden.length > 0 || changes.some(({ path }) => INSTALLED_BY_OPENCODE.test(path))
   if (!isAny) return { work: changes, out: [], ignored: [] }
   const tracked = new Set(await gitList(["ls-files", "-z", "--", OPENCODE_FOLDERS], gitOptions(checkout)))
-  const ignored = new Set(await ignoredOf(checkout, hidden))
+  const ignored = new Set(await ignoredOf(gitOptions(checkout), await reachable(checkout, hidden)))
   const isOut = ({ path }: Change) => (INSTALLED_BY_OPENCODE.test(path) && !tracked.has(path)) || ignored.has(path)
   return {
     work: changes.filter((change) => !isOut(change)),
@@ -68,12 +68,6 @@ export async function splitChanges(
 
 /** Whether a change adds a file that is hidden at the checkout's top, or lies in a folder that is hidden there. */
 const isNewHidden = ({ path, from }: Change): boolean => path.startsWith(".") && from === undefined
-
-async function ignoredOf(checkout: Checkout, paths: readonly string[]): Promise<readonly string[]> {
-  const input = (await reachable(checkout, paths)).join("\0")
-  if (input === "") return []
-  return gitList(["check-ignore", "-z", "--stdin"], { ...gitOptions(checkout), input, accept: [1] })
-}
 
 /** Commits of submodules, by path. */
 export async function linksOf(checkout: Checkout, index?: string): Promise<ReadonlyMap<string, string>> {

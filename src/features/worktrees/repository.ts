@@ -5,7 +5,7 @@ import { CallError } from "../../core/errors.ts"
 import { MINUTE_MS } from "../../lib/format.ts"
 import { Lock, type Processes } from "../../lib/lock.ts"
 import { CaptureError } from "../../runtime/places/place.ts"
-import { GitError, git, gitLine, gitList, gitProblem, redirectingVariable } from "./git.ts"
+import { GitError, type GitOptions, git, gitLine, gitList, gitProblem, LONG_MS, redirectingVariable } from "./git.ts"
 
 /** A checkout of a repository: the user's, or a worktree. Paths are absolute and resolved. */
 export type Checkout = {
@@ -147,13 +147,47 @@ export const gitOptions = ({ top, gitDir }: Checkout) => ({ cwd: top, gitDir })
 /** Options for git commands on the data that all checkouts share. They work even if the checkout is gone. */
 export const sharedGitOptions = ({ commonDir }: Pick<Checkout, "commonDir">) => ({ cwd: commonDir, gitDir: commonDir })
 
-/** Current commit; undefined for none. */
-export async function headOf(checkout: Checkout): Promise<string | undefined> {
-  const { code, out } = await git(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], {
-    ...gitOptions(checkout),
-    accept: [1],
-  })
+/** Id of the object with a name; undefined for none. */
+export async function objectAt(where: GitOptions, name: string): Promise<string | undefined> {
+  const { code, out } = await git(["rev-parse", "--verify", "--quiet", name], { ...where, accept: [1] })
   return code === 0 ? out.trim() : undefined
+}
+
+/** Current commit; undefined for none. */
+export const headOf = (checkout: Checkout): Promise<string | undefined> =>
+  objectAt(gitOptions(checkout), "HEAD^{commit}")
+
+/** Commits a tree. The message is passed by stdin, because it may be too long for an argument. */
+export const commitTree = (
+  where: GitOptions,
+  tree: string,
+  parents: readonly string[],
+  message: string,
+): Promise<string> =>
+  gitLine(["commit-tree", tree, ...parents.flatMap((parent) => ["-p", parent]), "-F", "-"], {
+    ...where,
+    input: message,
+  })
+
+/** Message of a commit. */
+export const messageIn = (where: GitOptions, commit: string): Promise<string> =>
+  gitLine(["show", "--no-patch", "--no-show-signature", "--format=%B", commit], where)
+
+/** Message of a ref's commit after the first paragraph; "" without the ref. */
+export const bodyOf = (checkout: Checkout, ref: string): Promise<string> =>
+  gitLine(["for-each-ref", "--format=%(contents:body)", ref], sharedGitOptions(checkout))
+
+/** Those paths that git ignores. */
+export async function ignoredOf(where: GitOptions, paths: readonly string[]): Promise<readonly string[]> {
+  if (paths.length === 0) return []
+  return gitList(["check-ignore", "-z", "--stdin"], { ...where, input: paths.join("\0"), accept: [1] })
+}
+
+/** Files that git ignores and that match the pathspecs. */
+export async function ignoredFiles(checkout: Checkout, specs: readonly string[]): Promise<readonly string[]> {
+  const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", ...specs]
+  const names = await gitList(args, { ...gitOptions(checkout), timeLimit: LONG_MS })
+  return names.filter((name) => !name.endsWith("/"))
 }
 
 /** Name of git's operation in progress; undefined for none. */
@@ -197,11 +231,8 @@ const KINDS = Object.keys(PREFIXES) as RefKind[]
 export const refOf = (kind: RefKind, taskID: string): string => `${PREFIXES[kind]}${taskID}`
 
 /** Commit of a task's ref, if it exists. */
-export async function readRef(checkout: Checkout, kind: RefKind, taskID: string): Promise<string | undefined> {
-  const args = ["rev-parse", "--verify", "--quiet", `${refOf(kind, taskID)}^{commit}`]
-  const { code, out } = await git(args, { ...sharedGitOptions(checkout), accept: [1] })
-  return code === 0 ? out.trim() : undefined
-}
+export const readRef = (checkout: Checkout, kind: RefKind, taskID: string): Promise<string | undefined> =>
+  objectAt(sharedGitOptions(checkout), `${refOf(kind, taskID)}^{commit}`)
 
 /** Sets refs of a task in one transaction. Refs that are given as undefined are deleted. */
 export async function writeRefs(

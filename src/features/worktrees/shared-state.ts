@@ -9,6 +9,7 @@ import {
   dropRefs,
   gitOptions,
   LEFT_IN_STASH,
+  objectAt,
   type RefKind,
   readRef,
   requireCheckout,
@@ -86,7 +87,7 @@ async function settle(
     const kept: string[] = []
     for (const { ref: aside, commit, what } of all) {
       if (commit) await git(["update-ref", aside, commit], sharedGitOptions(checkout))
-      if (await isThere(checkout, aside)) kept.push(`${what}${aside}`)
+      if (await objectAt(sharedGitOptions(checkout), aside)) kept.push(`${what}${aside}`)
     }
     if (kept.length > 0) refs.set(taskID, kept.join(" and "))
     if (state) await dropRefs(checkout, taskID)
@@ -98,9 +99,6 @@ async function settle(
   }
   return refs
 }
-
-const isThere = async (original: Checkout, ref: string): Promise<boolean> =>
-  (await git(["rev-parse", "--verify", "--quiet", ref], { ...sharedGitOptions(original), accept: [1] })).code === 0
 
 /** Deletes the archived work of losers that is older than `before`. */
 export async function expireLosers(original: Checkout, before: number): Promise<void> {

@@ -3,11 +3,12 @@ import { constants, existsSync } from "node:fs"
 import { access, copyFile, lstat, mkdtemp, realpath, rm, stat, utimes } from "node:fs/promises"
 import { homedir, tmpdir } from "node:os"
 import { dirname, join, relative } from "node:path"
+import { forAll } from "../../lib/promises.ts"
 import { dataFolder } from "../../runtime/record/identity.ts"
 import { copiedEntriesIn } from "./dependencies.ts"
 import { git, gitLine, gitList, LONG_MS, retryOn } from "./git.ts"
-import { reachable } from "./objects.ts"
-import { type Checkout, gitOptions, isAncestor, sharedGitOptions, treeOf } from "./repository.ts"
+import { reachable, type TreeEntry } from "./objects.ts"
+import { bodyOf, type Checkout, commitTree, gitOptions, ignoredOf, isAncestor, treeOf } from "./repository.ts"
 import { brokenWithin, hasMarker } from "./worktree.ts"
 
 /** Git's message if a file vanishes while git reads it. The files are then read again. */
@@ -90,8 +91,7 @@ export async function commitOf(
   const needed = await withoutAncestors(checkout, parents)
   const [only] = needed
   if (needed.length === 1 && only && (await treeOf(checkout, only)) === tree) return only
-  const args = ["commit-tree", tree, ...needed.flatMap((parent) => ["-p", parent]), "-m", message]
-  return gitLine(args, gitOptions(checkout))
+  return commitTree(gitOptions(checkout), tree, needed, message)
 }
 
 const BEGAN = "superagents: what a run began with"
@@ -101,14 +101,16 @@ const BEGAN = "superagents: what a run began with"
  * lists contents that the run lacked.
  */
 export const stampCommit = (checkout: Checkout, commit: string, without: readonly string[]): Promise<string> =>
-  gitLine(["commit-tree", `${commit}^{tree}`, "-p", commit, "-F", "-"], {
-    ...gitOptions(checkout),
-    input: without.length === 0 ? BEGAN : `${BEGAN}\n\n${JSON.stringify(without)}`,
-  })
+  commitTree(
+    gitOptions(checkout),
+    `${commit}^{tree}`,
+    [commit],
+    without.length === 0 ? BEGAN : `${BEGAN}\n\n${JSON.stringify(without)}`,
+  )
 
 /** Contents that a run lacked at its start. They are read from the commit of the given ref. */
 export async function missingAtStart(checkout: Checkout, ref: string): Promise<readonly string[]> {
-  const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], sharedGitOptions(checkout))
+  const body = await bodyOf(checkout, ref)
   return body === "" ? [] : (JSON.parse(body) as string[])
 }
 
@@ -131,6 +133,18 @@ export async function withIndex<Value>(work: (index: string) => Promise<Value>):
     await rm(folder, { recursive: true, force: true })
   }
 }
+
+/** Calls `work` with a temporary index that has only these entries. */
+export const withEntries = <Value>(
+  checkout: Checkout,
+  entries: readonly (TreeEntry & { readonly path: string })[],
+  work: (index: string) => Promise<Value>,
+): Promise<Value> =>
+  withIndex(async (index) => {
+    const input = entries.map(({ mode, oid, path }) => `${mode} ${oid}\t${path}\0`).join("")
+    await git(["update-index", "-z", "--index-info"], { ...gitOptions(checkout), index, input })
+    return work(index)
+  })
 
 /** Tree of a state, or of nothing, after these lines of `git update-index --index-info`. */
 export const treeWith = (checkout: Checkout, state: string | undefined, lines: string): Promise<string> =>
@@ -260,18 +274,14 @@ const NOTHING = { out: "", warnings: "" }
 
 /** Most bytes of untracked files in one state. */
 const MOST_UNTRACKED_BYTES = 512 * 1024 * 1024
-const STATS_AT_ONCE = 64
 
 /** Untracked files that are left out so that the others stay within the limit. The largest files are left out first. */
 async function tooLarge(checkout: Checkout, names: readonly string[]): Promise<string[]> {
   const sizes: { name: string; size: number }[] = []
-  for (let next = 0; next < names.length; next += STATS_AT_ONCE)
-    await Promise.all(
-      names.slice(next, next + STATS_AT_ONCE).map(async (name) => {
-        const stat = await lstat(join(checkout.top, name)).catch(() => undefined)
-        if (stat?.isFile()) sizes.push({ name, size: stat.size })
-      }),
-    )
+  await forAll(names, async (name) => {
+    const stat = await lstat(join(checkout.top, name)).catch(() => undefined)
+    if (stat?.isFile()) sizes.push({ name, size: stat.size })
+  })
   let all = sizes.reduce((sum, { size }) => sum + size, 0)
   const out: string[] = []
   for (const { name, size } of sizes.sort((a, b) => b.size - a.size)) {
@@ -294,8 +304,7 @@ async function withoutPlaced(checkout: Checkout, index: string): Promise<readonl
   const run = { ...gitOptions(checkout), index }
   await git(["rm", "-r", "--cached", "--quiet", "--force", "--ignore-unmatch", ...from], { ...run, input })
   // Git rejects an exclusion of files that it ignores anyway, so only the others are excluded.
-  const check = { ...run, input: placed.join("\0"), accept: [1] }
-  const ignored = new Set(await gitList(["check-ignore", "-z", "--stdin"], check))
+  const ignored = new Set(await ignoredOf(run, placed))
   return placed.filter((name) => !ignored.has(name)).map(excluded)
 }
 

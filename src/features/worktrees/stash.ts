@@ -1,12 +1,15 @@
 import { existsSync } from "node:fs"
 import { z } from "zod"
 import type { Processes } from "../../lib/lock.ts"
-import { type Fault, git, gitLine } from "./git.ts"
+import { type Fault, git } from "./git.ts"
 import { changesBetween } from "./objects.ts"
 import {
   type Checkout,
+  commitTree,
   gitOptions,
   LEFT_IN_STASH,
+  messageIn,
+  objectAt,
   readRef,
   sharedGitOptions,
   stashLock,
@@ -216,13 +219,10 @@ async function takenByUser(
  * Tree with all files of a stash entry. Untracked files are included, although git stores them in a separate commit.
  */
 async function contentOf(where: Checkout, entry: string): Promise<string> {
-  const untracked = await git(["rev-parse", "--verify", "--quiet", `${entry}^3^{tree}`], {
-    ...gitOptions(where),
-    accept: [1],
-  })
+  const untracked = await objectAt(gitOptions(where), `${entry}^3^{tree}`)
   const tree = await treeOf(where, entry)
-  if (untracked.code !== 0) return tree
-  const files = (await git(["ls-tree", "-r", "-z", "--full-tree", untracked.out.trim()], gitOptions(where))).out
+  if (untracked === undefined) return tree
+  const files = (await git(["ls-tree", "-r", "-z", "--full-tree", untracked], gitOptions(where))).out
   return treeWith(where, tree, files)
 }
 
@@ -233,7 +233,7 @@ async function fold({ tree: files, where }: Files, entries: readonly StashEntry[
   let tree = files
   for (const entry of entries) {
     const base = parents.get(entry.commit) ?? ""
-    const onBase = (content: string) => gitLine(["commit-tree", content, "-p", base, "-m", TITLE], gitOptions(where))
+    const onBase = (content: string) => commitTree(gitOptions(where), content, [base], TITLE)
     const [ours, theirs] = [await onBase(tree), await onBase(await contentOf(where, entry.commit))]
     const merged = await threeWay(where, { users: ours, agents: theirs })
     if (merged.conflicts.length > 0) left.push(entry)
@@ -257,10 +257,7 @@ export async function withStashed(from: Checkout, taskID: string, tree: string):
 async function readNote(repository: Repository & Checkout, taskID: string): Promise<Note | undefined> {
   const commit = await readRef(repository, "stash", taskID)
   if (!commit) return undefined
-  const message = await gitLine(
-    ["show", "--no-patch", "--no-show-signature", "--format=%B", commit],
-    sharedGitOptions(repository),
-  )
+  const message = await messageIn(sharedGitOptions(repository), commit)
   try {
     return Note.parse(JSON.parse(message.slice(message.indexOf("\n"))))
   } catch {
@@ -270,14 +267,11 @@ async function readNote(repository: Repository & Checkout, taskID: string): Prom
 
 async function writeNote(from: Checkout, taskID: string, note: Note): Promise<void> {
   const { list, own, restored } = note
-  const entries = new Set([...list, ...own, ...restored].map(({ commit }) => commit))
+  const entries = [...new Set([...list, ...own, ...restored].map(({ commit }) => commit))]
   const title = note.left.length > 0 ? LEFT_IN_STASH : TITLE
-  const [first = "HEAD"] = entries
-  const tree = await gitLine(["rev-parse", "--verify", `${first}^{tree}`], sharedGitOptions(from))
-  const parents = [...entries].flatMap((commit) => ["-p", commit])
-  const input = `${title}\n\n${JSON.stringify(note)}`
-  const commit = await gitLine(["commit-tree", tree, ...parents, "-F", "-"], { ...sharedGitOptions(from), input })
-  await writeRefs(from, taskID, { stash: commit })
+  const message = `${title}\n\n${JSON.stringify(note)}`
+  const tree = `${entries[0] ?? "HEAD"}^{tree}`
+  await writeRefs(from, taskID, { stash: await commitTree(sharedGitOptions(from), tree, entries, message) })
 }
 
 /** Sentences that tell the parent what became of the stash in a task's last run. */

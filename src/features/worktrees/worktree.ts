@@ -29,6 +29,8 @@ import {
   type Checkout,
   findCheckout,
   gitOptions,
+  ignoredFiles,
+  ignoredOf,
   notesLock,
   obstacleAbove,
   sharedGitOptions,
@@ -259,9 +261,7 @@ export async function unlistedIn(worktree: Checkout, nested: readonly string[]):
   const known = [...nested, ...(await linksOf(worktree)).keys(), ...(await copiedEntriesIn(worktree))]
   const found = ended.out.split("\0").map((path) => path.slice("./".length))
   const names = found.filter((name) => name.includes("/") && !known.some((folder) => name.startsWith(`${folder}/`)))
-  if (names.length === 0) return []
-  const input = names.join("\0")
-  const ignored = await gitList(["check-ignore", "-z", "--stdin"], { ...gitOptions(worktree), input, accept: [1] })
+  const ignored = await ignoredOf(gitOptions(worktree), names)
   return names.filter((name) => !ignored.includes(name))
 }
 
@@ -322,9 +322,7 @@ export async function ignoredIn(from: Checkout, patterns: readonly string[]): Pr
     const glob = path.includes("/") || pattern.startsWith("/") ? path : `**/${path}`
     return [`:(top,glob)${glob}`, `:(top,glob)${glob}/**`]
   })
-  const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", ...specs]
-  const names = await gitList(args, { ...gitOptions(from), timeLimit: LONG_MS })
-  return names.filter((name) => !name.endsWith("/"))
+  return ignoredFiles(from, specs)
 }
 
 async function copyOne(original: string, copy: string, name: string): Promise<void> {

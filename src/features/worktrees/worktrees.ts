@@ -88,18 +88,16 @@ export class Worktrees implements Place {
    * worktree will lack; throws if no worktree can be made.
    */
   capture(taskID: string, folder: string): Promise<string | undefined> {
-    return capturing(() => this.#capture(taskID, folder))
-  }
-
-  async #capture(taskID: string, folder: string): Promise<string | undefined> {
-    const from = await sourceCheckout(folder)
-    const lacks = missingContentNote(this.#ports, from)
-    lacks.catch(() => {})
-    const read = () => snapshot(from, [from.head], "superagents: what the task began with")
-    const { commit, unreadable } = await betweenMerges(this.#ports, from, read)
-    this.#ports.fault("capture: state kept")
-    await writeRefs(from, taskID, { state: commit, base: commit, start: await stampCommit(from, commit, unreadable) })
-    return lacks
+    return capturing(async () => {
+      const from = await sourceCheckout(folder)
+      const lacks = missingContentNote(this.#ports, from)
+      lacks.catch(() => {})
+      const read = () => snapshot(from, [from.head], "superagents: what the task began with")
+      const { commit, unreadable } = await betweenMerges(this.#ports, from, read)
+      this.#ports.fault("capture: state kept")
+      await writeRefs(from, taskID, { state: commit, base: commit, start: await stampCommit(from, commit, unreadable) })
+      return lacks
+    })
   }
 
   /** Missing dependencies of a task's worktree, and the option that adds them. */
@@ -119,34 +117,32 @@ export class Worktrees implements Place {
    * archiving fails, the folder stays for the next start of the plugin.
    */
   archive(taskID: string, folder: string): Promise<ArchiveResult> {
-    return plainly(() => this.#archive(taskID, folder))
-  }
-
-  async #archive(taskID: string, folder: string): Promise<ArchiveResult> {
-    const checkout = await requireCheckout(folder)
-    const target = await worktreeFolder(this.#ports, checkout, taskID)
-    const { unsaved, notes } = await cleanAll(this.#ports, checkout, taskID)
-    const work = await workOf(checkout, taskID)
-    const missing = await missingAtStart(checkout, refOf("start", taskID))
-    const lacked =
-      missing.length > 0 ? [`It worked without what could not be read or is too large: ${named(missing)}`] : []
-    const lacksProgram = await missingFilterNote(checkout)
-    const stored = lacksProgram ? [lacksProgram] : []
-    const all = [
-      ...notes,
-      ...lacked,
-      ...stored,
-      ...(await hiddenIn(checkout, taskID)),
-      ...(await ignoredNotes(checkout, taskID)),
-      ...(await stashNotes(checkout, taskID)),
-    ]
-    return {
-      ...work,
-      unsaved,
-      ...(unsaved.length > 0 && { held: target }),
-      ...(all.length > 0 && { notes: all }),
-      ...((await tookFromStash(checkout, taskID)) && { unseen: STASH_UNSEEN }),
-    }
+    return plainly(async () => {
+      const checkout = await requireCheckout(folder)
+      const target = await worktreeFolder(this.#ports, checkout, taskID)
+      const { unsaved, notes } = await cleanAll(this.#ports, checkout, taskID)
+      const work = await workOf(checkout, taskID)
+      const missing = await missingAtStart(checkout, refOf("start", taskID))
+      const lacked =
+        missing.length > 0 ? [`It worked without what could not be read or is too large: ${named(missing)}`] : []
+      const lacksProgram = await missingFilterNote(checkout)
+      const stored = lacksProgram ? [lacksProgram] : []
+      const all = [
+        ...notes,
+        ...lacked,
+        ...stored,
+        ...(await hiddenIn(checkout, taskID)),
+        ...(await ignoredNotes(checkout, taskID)),
+        ...(await stashNotes(checkout, taskID)),
+      ]
+      return {
+        ...work,
+        unsaved,
+        ...(unsaved.length > 0 && { held: target }),
+        ...(all.length > 0 && { notes: all }),
+        ...((await tookFromStash(checkout, taskID)) && { unseen: STASH_UNSEEN }),
+      }
+    })
   }
 
   /** Archived changes of a task, with their diff. */

@@ -1,12 +1,12 @@
 import { createWriteStream, existsSync } from "node:fs"
-import { appendFile, lstat, mkdir, readdir, readFile, realpath, rename, rm, stat, writeFile } from "node:fs/promises"
+import { appendFile, mkdir, readFile, realpath, rename, rm, stat, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { Readable } from "node:stream"
 import { pipeline } from "node:stream/promises"
 import { replaceFile } from "../../../lib/atomic-file.ts"
 import type { Processes } from "../../../lib/lock.ts"
 import { GitError, git, gitLine, gitList, LONG_MS } from "../../worktrees/git.ts"
-import { bringIgnored, hiddenIn, keepIgnored } from "../../worktrees/ignored.ts"
+import { bringIgnored, hiddenIn, keepIgnored, moveMissing } from "../../worktrees/ignored.ts"
 import { outputOf } from "../../worktrees/process.ts"
 import { type Checkout, gitOptions, headOf, readRef, refOf, sharedGitOptions } from "../../worktrees/repository.ts"
 import { clearIndexFlags, commitOf, workIn } from "../../worktrees/snapshot.ts"
@@ -161,16 +161,6 @@ async function copy({ folders, taskID }: Extract<FilesOrder, { do: "copy" }>, ca
   } finally {
     await rm(archive, { force: true })
     await removeFolder(fresh)
-  }
-}
-
-/** Moves files that the target folder lacks, never through links. */
-async function moveMissing(from: string, to: string): Promise<void> {
-  for (const entry of await readdir(from, { withFileTypes: true })) {
-    const [source, target] = [join(from, entry.name), join(to, entry.name)]
-    const found = await lstat(target).catch(() => undefined)
-    if (!found) await rename(source, target)
-    else if (found.isDirectory() && entry.isDirectory()) await moveMissing(source, target)
   }
 }
 
