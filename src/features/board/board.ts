@@ -8,7 +8,7 @@ import { processLives, processMark, type Signer } from "../../runtime/record/ide
 import type { Tool } from "../../tools/tool.ts"
 import { OpencodeThreads } from "./opencode/threads.ts"
 import type { BoardOptions } from "./options.ts"
-import { PurseApi, PurseManager } from "./purse/purses.ts"
+import { PurseManager } from "./purse/purses.ts"
 import { archivedBy, type BoardChange, type BoardCommand, type CommandOf, noSuchTask, taskOf } from "./rules/command.ts"
 import { ManagerRuns, type Runs } from "./runs.ts"
 import { BoardScheduler } from "./scheduler.ts"
@@ -77,7 +77,7 @@ export class TaskBoard implements Board {
   readonly #listeners = new Set<() => void>()
 
   constructor(setup: BoardSetup) {
-    const { options, project, directory, opencode, threads, runs, clock } = setup
+    const { options, project, directory, opencode, threads, clock } = setup
     this.#setup = setup
     this.#store = new Store({
       ...setup,
@@ -89,10 +89,11 @@ export class TaskBoard implements Board {
     this.#threads = new ThreadMaker(setup)
     const change = (command: BoardCommand) => this.#do(command)
     const read = () => this.#read()
-    this.purse = new PurseApi({ read, change, runs, now: () => clock.now() })
+    const purse = new PurseManager({ ...setup, store: this.#store, read, change })
+    this.purse = purse
     this.#scheduler = new BoardScheduler({
       ...setup,
-      purse: new PurseManager({ ...setup, store: this.#store, change }),
+      purse,
       store: this.#store,
       schedule: this.#context.schedule,
       mainFolder: { isHere: isSameFolder(project, directory), wake: () => threads.wakeMainFolder() },

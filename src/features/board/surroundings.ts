@@ -30,7 +30,12 @@ export class BoardContext {
 
   constructor(ports: BoardContextPorts) {
     this.#ports = ports
-    this.schedule = scheduleFrom(ports.options.schedule, ports.opencode)
+    const { options, opencode } = ports
+    this.schedule = scheduleOf(options.schedule, (why) => {
+      const message = `Option "board.schedule" is "${options.schedule}", which is no cron pattern (${why}). Using "${DEFAULT_SCHEDULE}".`
+      opencode.log("warn", message)
+      opencode.toast({ title: "superagents: check your options", message, variant: "warning" })
+    })
   }
 
   /** Agents that may own tasks: all visible agents, or those of them that the option names. */
@@ -91,12 +96,4 @@ export class BoardContext {
     const message = `Option "board.agents": OpenCode has no agent ${listed(missing.map((name) => `"${name}"`))}. It has: ${listed(all, 20)}.`
     this.#ports.opencode.log("warn", message)
   }
-}
-
-function scheduleFrom(pattern: string, opencode: BoardContextPorts["opencode"]): Schedule {
-  return scheduleOf(pattern, (why) => {
-    const message = `Option "board.schedule" is "${pattern}", which is no cron pattern (${why}). Using "${DEFAULT_SCHEDULE}".`
-    opencode.log("warn", message)
-    opencode.toast({ title: "superagents: check your options", message, variant: "warning" })
-  })
 }

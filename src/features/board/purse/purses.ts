@@ -36,6 +36,8 @@ export const PURSE_ENDED: Reason = { code: "purse", text: "It was stopped: the b
 
 type PurseManagerPorts = {
   readonly store: Pick<Store, "read" | "find" | "folder">
+  /** Board, with current runs of all processes. */
+  readonly read: () => Promise<BoardState>
   readonly runs: Runs
   readonly opencode: Pick<OpencodeApi, "toast" | "log" | "parent">
   readonly clock: Clock
@@ -50,7 +52,7 @@ type PurseManagerPorts = {
  * Opens nightly purses, lets purses pay runs, and ends purses with a report. A purse's state is part of the board, so
  * another process can continue at any point.
  */
-export class PurseManager {
+export class PurseManager implements Purses {
   readonly #ports: PurseManagerPorts
   #isUsed = false
   /** Names of the reports that are being sent. */
@@ -58,6 +60,34 @@ export class PurseManager {
 
   constructor(ports: PurseManagerPorts) {
     this.#ports = ports
+  }
+
+  async view(): Promise<PurseView | undefined> {
+    return this.#viewOf(await this.#ports.read())
+  }
+
+  async open(given: PurseTerms, by: Actor): Promise<PurseView | undefined> {
+    // The rules name the open purse's spending when they refuse a second purse, but do not know the amount.
+    const spent = (await this.view())?.spent
+    await this.#ports.change({ type: "open purse", ...given, by, spent })
+    return this.view()
+  }
+
+  async close(by: Actor): Promise<void> {
+    await this.#ports.change({ type: "close purse", by })
+  }
+
+  /** Reports of ended purses, newest first. */
+  async reports(): Promise<readonly ReportHead[]> {
+    const { purseReports = [] } = await this.#ports.read()
+    return purseReports.map((report) => ({ ...report, tasks: report.tasks.length })).toReversed()
+  }
+
+  async report(name: string): Promise<NamedReport> {
+    const { purseReports = [] } = await this.#ports.read()
+    const report = purseReports.find((each) => each.name === name)
+    if (!report) throw new BoardError("not found", `There is no report "${name.slice(0, 40)}".`)
+    return { ...report, text: reportText(report) }
   }
 
   /** Time at which the scheduler must look again because a purse opens or ends, in ms. */
@@ -183,6 +213,22 @@ export class PurseManager {
       ready: state.tasks.some((task) => wantsRun(state, task, context) && state.pulses[task.id]?.budget === undefined),
       lastWord,
     }
+  }
+
+  #viewOf({ purse }: BoardState): PurseView | undefined {
+    if (!purse) return undefined
+    const { runs, clock } = this.#ports
+    const { max, openedAt, until, threads } = purse
+    const took = Object.entries(threads).map(([id, { before }]) => usageSince(runs.usageOf(id), before))
+    const { cost: spent, atLeast = false } = took.reduce(addUsage, NO_USAGE)
+    const going = Object.keys(threads)
+      .flatMap((id) => runs.of(id) ?? [])
+      .filter(isInFlight)
+    const parked = going.filter(({ pause }) => pause !== undefined).length
+    const atWork = going.length - parked
+    const doing = `${atWork} at work${parked > 0 ? `, ${parked} parked` : ""}`
+    const text = `${spentShort(spent, max, atLeast)} until ${formatTime(Date.parse(until), clock.now())}, ${doing}`
+    return { max, spent, atLeast, openedAt, until, atWork, parked, text }
   }
 
   #stoppedBy({ threads }: Purse): PurseEnd["stopped"] {
@@ -326,65 +372,6 @@ async function writeReport(board: string, { name, ...report }: StoredReport): Pr
     ["json", `${JSON.stringify(report, null, 2)}\n`],
   ] as const) {
     await replaceFile(join(folder, `${name}.${ending}`), content, { mode: 0o666, flush: true })
-  }
-}
-
-export type PurseApiPorts = {
-  readonly read: () => Promise<BoardState>
-  readonly change: (command: BoardCommand) => Promise<unknown>
-  readonly runs: Pick<Runs, "of" | "ofPurse" | "usageOf">
-  readonly now: () => number
-}
-
-export class PurseApi implements Purses {
-  readonly #ports: PurseApiPorts
-
-  constructor(ports: PurseApiPorts) {
-    this.#ports = ports
-  }
-
-  async view(): Promise<PurseView | undefined> {
-    return this.#viewOf(await this.#ports.read())
-  }
-
-  async open(given: PurseTerms, by: Actor): Promise<PurseView | undefined> {
-    // The rules name the open purse's spending when they refuse a second purse, but do not know the amount.
-    const spent = (await this.view())?.spent
-    await this.#ports.change({ type: "open purse", ...given, by, spent })
-    return this.view()
-  }
-
-  async close(by: Actor): Promise<void> {
-    await this.#ports.change({ type: "close purse", by })
-  }
-
-  /** Reports of ended purses, newest first. */
-  async reports(): Promise<readonly ReportHead[]> {
-    const { purseReports = [] } = await this.#ports.read()
-    return purseReports.map((report) => ({ ...report, tasks: report.tasks.length })).toReversed()
-  }
-
-  async report(name: string): Promise<NamedReport> {
-    const { purseReports = [] } = await this.#ports.read()
-    const report = purseReports.find((each) => each.name === name)
-    if (!report) throw new BoardError("not found", `There is no report "${name.slice(0, 40)}".`)
-    return { ...report, text: reportText(report) }
-  }
-
-  #viewOf({ purse }: BoardState): PurseView | undefined {
-    if (!purse) return undefined
-    const { runs, now } = this.#ports
-    const { max, openedAt, until, threads } = purse
-    const took = Object.entries(threads).map(([id, { before }]) => usageSince(runs.usageOf(id), before))
-    const { cost: spent, atLeast = false } = took.reduce(addUsage, NO_USAGE)
-    const going = Object.keys(threads)
-      .flatMap((id) => runs.of(id) ?? [])
-      .filter(isInFlight)
-    const parked = going.filter(({ pause }) => pause !== undefined).length
-    const atWork = going.length - parked
-    const doing = `${atWork} at work${parked > 0 ? `, ${parked} parked` : ""}`
-    const text = `${spentShort(spent, max, atLeast)} until ${formatTime(Date.parse(until), now())}, ${doing}`
-    return { max, spent, atLeast, openedAt, until, atWork, parked, text }
   }
 }
 
