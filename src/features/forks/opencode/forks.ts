@@ -36,33 +36,23 @@ const PROBE = { type: "text" as const, text: "Nothing is asked." }
  * questions.
  */
 export class OpencodeForks implements ForkApi {
-  readonly #client: OpencodeClient
-  readonly #sessions: Sessions
-  readonly #directory: string
-  readonly #models: Pick<ModelFacts, "compactionLimit">
-  readonly #usual: DefaultTools | undefined
-  readonly #prefixes: RequestPrefixes | undefined
+  readonly #parts: ForkParts
   /** Probe results by parent. A result is valid while the parent's prefix stays the same. */
   readonly #alike = new Map<string, { readonly begins: string; readonly isAlike: Promise<boolean | undefined> }>()
   /** Set to false when OpenCode has answered that it has no replay route. */
   #replays = true
 
-  constructor({ client, sessions, directory, models, usual, prefixes }: ForkParts) {
-    this.#usual = usual
-    this.#prefixes = prefixes
-    this.#client = client
-    this.#sessions = sessions
-    this.#directory = directory
-    this.#models = models
+  constructor(parts: ForkParts) {
+    this.#parts = parts
   }
 
   async history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]> {
-    return history(await this.#before(sessionID, messageID), this.#usual)
+    return history(await this.#before(sessionID, messageID), this.#parts.usual)
   }
 
   async beginsAlike(session: TaskSession, history: WeighedMessages, briefed: boolean): Promise<boolean | undefined> {
     const { parentID } = session
-    const sent = this.#prefixes?.of(parentID)
+    const sent = this.#parts.prefixes?.of(parentID)
     if (sent === undefined) return undefined
     const shapes = rewrittenIn(sent, history.messages)
     const begins = [sent.system, ...(shapes ?? [])].join("\n")
@@ -71,7 +61,9 @@ export class OpencodeForks implements ForkApi {
     const isAlike = this.#probe(session, briefed, shapes && history).then(
       (found) => found && found.system === sent.system && (!shapes || shareMessages(shapes, shapesIn(found))),
       (error) => {
-        this.#sessions.log("warn", "how a fork's requests would begin could not be seen", { error: String(error) })
+        this.#parts.sessions.log("warn", "how a fork's requests would begin could not be seen", {
+          error: String(error),
+        })
         return undefined
       },
     )
@@ -91,17 +83,22 @@ export class OpencodeForks implements ForkApi {
     history: WeighedMessages | undefined,
   ): Promise<RequestPrefix | undefined> {
     const { agent, model } = session
-    const sessionID = await this.#sessions.createSession(session, draft)
+    const sessionID = await this.#parts.sessions.createSession(session, draft)
     const asked = model && { providerID: model.provider, modelID: model.id }
     const prompt = { sessionID, agent, model: asked, variant: model?.variant, parts: [PROBE] }
     try {
       if (history)
-        await replay(this.#client, { sessionID, directory: this.#directory }, history.messages, history.tokens)
-      const ask = () => call("send a prompt", this.#client.session.promptAsync(prompt))
-      return await this.#prefixes?.probed(sessionID, briefed, ask)
+        await replay(
+          this.#parts.client,
+          { sessionID, directory: this.#parts.directory },
+          history.messages,
+          history.tokens,
+        )
+      const ask = () => call("send a prompt", this.#parts.client.session.promptAsync(prompt))
+      return await this.#parts.prefixes?.probed(sessionID, briefed, ask)
     } finally {
-      await this.#sessions.deleteSession(sessionID).catch(() => {})
-      this.#prefixes?.forget(sessionID)
+      await this.#parts.sessions.deleteSession(sessionID).catch(() => {})
+      this.#parts.prefixes?.forget(sessionID)
     }
   }
 
@@ -112,15 +109,15 @@ export class OpencodeForks implements ForkApi {
 
   /** Child session with the replayed history; undefined where OpenCode cannot replay. */
   async #replayed({ messages, tokens, draft, ...session }: NewFork): Promise<string | undefined> {
-    const sessionID = await this.#sessions.createSession(session, draft)
+    const sessionID = await this.#parts.sessions.createSession(session, draft)
     try {
-      await replay(this.#client, { sessionID, directory: this.#directory }, messages, tokens)
+      await replay(this.#parts.client, { sessionID, directory: this.#parts.directory }, messages, tokens)
       return sessionID
     } catch (error) {
-      await this.#sessions.deleteSession(sessionID).catch(() => {})
+      await this.#parts.sessions.deleteSession(sessionID).catch(() => {})
       if (!(error instanceof OpencodeError)) throw error
       if (error.notFound) this.#replays = false
-      this.#sessions.log("warn", "a history could not be replayed; the fork is made by session.fork", {
+      this.#parts.sessions.log("warn", "a history could not be replayed; the fork is made by session.fork", {
         error: error.message,
       })
       return undefined
@@ -133,27 +130,27 @@ export class OpencodeForks implements ForkApi {
     const sources = await this.#before(parentID, messageID)
     const { id: sessionID } = await call(
       "copy the session",
-      this.#client.session.fork({ sessionID: parentID, messageID: messageID || undefined }),
+      this.#parts.client.session.fork({ sessionID: parentID, messageID: messageID || undefined }),
     )
     try {
       const own = { title, permission: [...rules], metadata: {} }
-      await call("write a session", this.#client.session.update({ sessionID, ...own }))
-      await this.#sessions.saveRecord(sessionID, { ...draft, sessionID })
+      await call("write a session", this.#parts.client.session.update({ sessionID, ...own }))
+      await this.#parts.sessions.saveRecord(sessionID, { ...draft, sessionID })
       await rewriteCopy(
-        this.#client,
-        { sessionID, sources, compactionLimit: model && (await this.#models.compactionLimit(model)) },
+        this.#parts.client,
+        { sessionID, sources, compactionLimit: model && (await this.#parts.models.compactionLimit(model)) },
         messages,
       )
       return sessionID
     } catch (error) {
-      await this.#sessions.deleteSession(sessionID).catch(() => {})
+      await this.#parts.sessions.deleteSession(sessionID).catch(() => {})
       throw error
     }
   }
 
   /** Messages before this one. A fork by a user has no calling message, so it gets all messages. */
   async #before(sessionID: string, messageID: string): Promise<readonly StoredMessage[]> {
-    const stored = await storedMessages(this.#client, sessionID)
+    const stored = await storedMessages(this.#parts.client, sessionID)
     if (messageID === "") return stored
     const end = stored.findIndex(({ info }) => info.id === messageID)
     if (end < 0)
