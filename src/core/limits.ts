@@ -14,6 +14,12 @@ export type SlotLimits = {
 
 export const modelKey = (model: Model): string => `${model.provider}/${model.id}`
 
+/** Model of a key, of which only the first slash separates. */
+export function modelOfKey(key: string): Model {
+  const [provider = "", ...id] = key.split("/")
+  return { provider, id: id.join("/") }
+}
+
 /** `provider/model` that the task uses now; undefined where OpenCode chooses the model. */
 export function modelKeyOf(task: Pick<Task, "model" | "run">): string | undefined {
   const model = modelOf(task)

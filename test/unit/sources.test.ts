@@ -26,7 +26,7 @@ describe("core and runtime", () => {
       "src/features/rate-limits/breakers.ts #answering",
       "src/features/rate-limits/breakers.ts #breakers",
       "src/features/rate-limits/breakers.ts #failedAt",
-      "src/features/rate-limits/fallback-models.ts #refusals",
+      "src/features/rate-limits/breakers.ts #unpaid",
       "src/features/rate-limits/limit-notices.ts #gathering",
       "src/features/rate-limits/limit-notices.ts #queued",
       "src/features/rate-limits/limit-notices.ts #reports",

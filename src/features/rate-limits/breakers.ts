@@ -22,7 +22,7 @@ import {
   withoutUnheard,
 } from "./breaker.ts"
 import { classifyRefusal, refusalIn } from "./classify.ts"
-import { FallbackModels, LONG_CLOSED_MS, UnpaidModels } from "./fallback-models.ts"
+import { FallbackModels, LONG_CLOSED_MS } from "./fallback-models.ts"
 import { LimitNotices, notParkedText } from "./limit-notices.ts"
 
 /** Requests of a task. The entry lives as long as the task's handle in the store. */
@@ -40,6 +40,9 @@ type Requests = {
 /** A model counts as overloaded or unreachable at the second refusal of that kind within this time, in ms. */
 const TWICE_WITHIN_MS = 10_000
 
+/** After a refusal for lack of credit, the model is not tried again for this long, in ms. */
+const UNPAID_MS = 60_000
+
 /** Queued runs are stored as parked only if the breaker opens later than this, in ms. */
 const WORTH_KEEPING_MS = 5000
 
@@ -53,7 +56,10 @@ export class Breakers implements FeatureBody, Pauser {
   readonly #breakers = new Map<string, Breaker>()
   /** Models that have answered in this process. If a connection to such a model fails, its address is not wrong. */
   readonly #answering = new Set<string>()
-  readonly #unpaid = new UnpaidModels()
+  /**
+   * Last refusal of models for lack of credit, which waiting does not change. One refusal counts for all runs.
+   */
+  readonly #unpaid = new Map<string, { readonly at: number; readonly why: string }>()
   readonly #notices: LimitNotices
   readonly #fallbackModels: FallbackModels
   /** Time of the last overload or failed connection, for each model without a breaker. */
@@ -90,7 +96,13 @@ export class Breakers implements FeatureBody, Pauser {
 
   /** Returns why the provider refuses the model for lack of credit, if it does. */
   refusesModel(model: Model): string | undefined {
-    return this.#unpaid.reason(modelKey(model), this.#runtime.clock.now())
+    const key = modelKey(model)
+    const { at, why } = this.#unpaid.get(key) ?? { at: Number.NEGATIVE_INFINITY, why: "" }
+    const ago = this.#runtime.clock.now() - at
+    // A time in the future is from before the system clock was set back.
+    if (ago >= 0 && ago < UNPAID_MS) return `${key} refused another task ${duration(ago)} ago: ${why}`
+    this.#unpaid.delete(key)
+    return undefined
   }
 
   #heardRefusal(task: Task, key: string, refusal: Refusal): void {
@@ -98,7 +110,7 @@ export class Breakers implements FeatureBody, Pauser {
     const { kind, until } = classifyRefusal(refusal, now, this.#answering.has(key))
     const why = oneLine(refusal.message)
     if (kind === "money") {
-      this.#unpaid.refused(key, { at: now, why })
+      this.#unpaid.set(key, { at: now, why })
       this.#end(task, { code: "provider", text: `${why.replace(/\.$/, "")}. This does not pass by waiting.` })
       return this.#runtime.reschedule()
     }
@@ -272,7 +284,7 @@ export class Breakers implements FeatureBody, Pauser {
 
   #heardAnswer(task: Task, key: string, isWhole: boolean): void {
     this.#answering.add(key)
-    this.#unpaid.answered(key)
+    this.#unpaid.delete(key)
     const breaker = this.#breakerOf(key)
     if (!breaker) return
     this.#breakers.set(key, answered(breaker, { taskID: task.id, sentAt: this.#askedAt(task), isWhole }))

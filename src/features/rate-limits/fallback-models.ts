@@ -1,8 +1,7 @@
 import { listed } from "../../core/errors.ts"
 import type { Runtime } from "../../core/feature.ts"
-import { modelKey } from "../../core/limits.ts"
+import { modelKey, modelOfKey } from "../../core/limits.ts"
 import { isActive, isPaused, isQueued, type Model, modelOf, type Task } from "../../core/task.ts"
-import { duration } from "../../lib/format.ts"
 
 export type FallbackModelPorts = {
   /** Whether requests to a model may be sent, as far as known. */
@@ -66,8 +65,7 @@ export class FallbackModels {
     if (!task || !isActive(task) || !(isPaused(task) || isQueued(task))) return
     const name = this.#openFor(task, known)
     if (name === undefined) return
-    const slash = name.indexOf("/")
-    this.give(task, { provider: name.slice(0, slash), id: name.slice(slash + 1) }, why)
+    this.give(task, modelOfKey(name), why)
   }
 
   #tellUnknown(known: readonly string[]): void {
@@ -101,32 +99,5 @@ export class FallbackModels {
     if (!model || fork?.whole) return []
     const named = (key: string) => (Object.hasOwn(fallbackModels, key) ? fallbackModels[key] : undefined)
     return named(agent) ?? named(modelKey(model)) ?? []
-  }
-}
-
-/** After a refusal for lack of credit, the model is not tried again for this long, in ms. */
-const UNPAID_MS = 60_000
-
-type Refusal = { readonly at: number; readonly why: string }
-
-/** Models whose providers refuse for lack of credit, which waiting does not change. One refusal counts for all runs. */
-export class UnpaidModels {
-  readonly #refusals = new Map<string, Refusal>()
-
-  refused(model: string, refusal: Refusal): void {
-    this.#refusals.set(model, refusal)
-  }
-
-  answered(model: string): void {
-    this.#refusals.delete(model)
-  }
-
-  /** Why a model is not used now; undefined where it may be. */
-  reason(model: string, now: number): string | undefined {
-    const { at, why } = this.#refusals.get(model) ?? { at: Number.NEGATIVE_INFINITY, why: "" }
-    // A time in the future is from before the system clock was set back.
-    if (at <= now && now - at < UNPAID_MS) return `${model} refused another task ${duration(now - at)} ago: ${why}`
-    this.#refusals.delete(model)
-    return undefined
   }
 }

@@ -1,8 +1,7 @@
 import { z } from "zod"
 import type { Feature, GroupKind } from "../../core/feature.ts"
 import { chosenIn } from "../../core/group.ts"
-import { modelKey } from "../../core/limits.ts"
-import type { Model } from "../../core/task.ts"
+import { modelKey, modelOfKey } from "../../core/limits.ts"
 import { text } from "../../options/spec.ts"
 import type { GroupRequest } from "../../runtime/launch/request.ts"
 import { HERE } from "../../runtime/places/place.ts"
@@ -10,14 +9,6 @@ import { nextTries } from "./next.ts"
 import { planSchema, resultSchema, type TriesPlan, type TriesResult, tryTexts } from "./results.ts"
 
 const MOST_TRIES = 5
-
-/** Model of a try in a ladder, which names a model for each try. */
-function rungOf({ ladder }: TriesPlan, nth: number): Model | undefined {
-  const rung = ladder?.[nth]
-  if (rung === undefined) return undefined
-  const slash = rung.indexOf("/")
-  return { provider: rung.slice(0, slash), id: rung.slice(slash + 1) }
-}
 
 const kind: GroupKind<TriesPlan, TriesResult> = {
   kind: "tries",
@@ -28,7 +19,8 @@ const kind: GroupKind<TriesPlan, TriesResult> = {
   ends: ["passed", "did not pass"],
   next: (plan, members, { coming, generation }) => nextTries(plan, members, coming, generation),
   member({ group: plan, model: own, place }, nth) {
-    const model = rungOf(plan, nth) ?? own
+    const rung = plan.ladder?.[nth]
+    const model = rung === undefined ? own : modelOfKey(rung)
     return {
       name: `try ${nth + 1} of ${plan.count}${model ? `, ${modelKey(model)}` : ""}`,
       ...(model && { model }),
