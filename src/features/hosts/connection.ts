@@ -8,6 +8,7 @@ import {
   type ChannelPorts,
   ConnectionLost,
   RemoteEventStream,
+  type RemoteEventStreamPorts,
 } from "./channel.ts"
 import {
   type ConnectionInput,
@@ -21,7 +22,6 @@ import {
 import { textOf } from "./frames.ts"
 import {
   type CallEnd,
-  type Hint,
   isHello,
   type Order,
   type PingReply,
@@ -102,17 +102,11 @@ type LinkSettings = {
   readonly relay: RelaySettings
 }
 
-type LinkPorts = {
-  readonly clock: Clock
+type LinkPorts = Omit<RemoteEventStreamPorts, "call"> & {
   /** Reads the relay's JavaScript source. */
   readonly script: () => Promise<string>
   /** Called when the phase changes, and when a new user of an idle connection gets contact. */
   readonly changed: (state: ConnectionState, before: ConnectionState) => void
-  /**
-   * Called with a hint about a session's activity. `undefined`: events arrive from now on, and earlier ones may be
-   * lost.
-   */
-  readonly onActivity: (hint: Hint | undefined) => void
   readonly log: (text: string) => void
   readonly open?: (ports: ChannelPorts) => ChannelApi
 }
@@ -162,12 +156,7 @@ export class HostConnection {
   constructor(settings: LinkSettings, ports: LinkPorts) {
     this.#settings = settings
     this.#ports = ports
-    const { clock, onActivity } = ports
-    this.#eventStream = new RemoteEventStream({
-      clock,
-      onActivity,
-      call: (order, options) => this.call(order, options),
-    })
+    this.#eventStream = new RemoteEventStream({ ...ports, call: (order, options) => this.call(order, options) })
   }
 
   /** True while the host reports activity by events, so that polling may be rare. */

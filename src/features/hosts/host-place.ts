@@ -70,23 +70,16 @@ export class HostPlace implements Place {
     remote.promptSent = false
     const waiting = { taskID, signal, waits: () => doing(`connecting to ${name}`) }
     try {
-      const {
-        far: remoteFolder,
-        made,
-        begun,
-      } = await inContact(this.#machine, waiting, async (contact) => {
+      const { folders, begun } = await inContact(this.#machine, waiting, async (contact) => {
         const problem = versionProblem(name, contact.server.version)
         if (problem) throw new PlaceError(problem, "host")
         doing(`sending files to ${name}`)
         const repositoryHost = await this.#repositoryHost(folder, contact)
         remote.sent = true
         const begun = await this.#machine.inTurn(() => this.#send(repositoryHost, folder, taskID, again, bringIn))
-        return {
-          far: folderIn(repositoryHost.folders, taskID),
-          made: completeMarkerPath(repositoryHost.folders, taskID),
-          begun,
-        }
+        return { folders: repositoryHost.folders, begun }
       })
+      const [remoteFolder, made] = [folderIn(folders, taskID), completeMarkerPath(folders, taskID)]
       signal?.throwIfAborted()
       await setUp(this.#machine, this.#setup, { folder: remoteFolder, made, taskID, timeLimit, signal })
       const session = remote.bare
@@ -184,7 +177,7 @@ export class HostPlace implements Place {
       return this.#worktrees.archive(taskID, folder)
     }
     if (remote.bare) {
-      await removeBare(this.#hosts, this.#machine, remote, () => this.#repositoryHost(folder))
+      await this.#removeBare(remote, folder)
       return this.#worktrees.archive(taskID, folder)
     }
     // Ask for a connection, because archiving is tried again at the next contact.
@@ -210,6 +203,22 @@ export class HostPlace implements Place {
     const archived = await this.#worktrees.archive(taskID, folder)
     if (unsaved.length === 0) return archived
     return { ...archived, held: `${remoteFolder} on ${name}`, unsaved: [...archived.unsaved, ...unsaved] }
+  }
+
+  /**
+   * Removes the folder in which tries were checked again. If this fails, the cleanup queue gets an entry for the folder.
+   */
+  async #removeBare(remote: RemoteSession, folder: string): Promise<void> {
+    this.#hosts.markLocal(remote)
+    try {
+      const repositoryHost = await this.#repositoryHost(folder)
+      await this.#machine.inTurn(() => removeRemoteFolder(repositoryHost, remote.taskID))
+      await this.#hosts.cleanup.cancel(remote)
+      this.#machine.link.release(remote.taskID)
+    } catch {
+      remote.home = WHATEVER
+      await this.#hosts.cleanup.schedule(remote)
+    }
   }
 
   /** Removes the remote folder of fetched work. If this fails, the cleanup queue gets an entry for the folder. */
@@ -337,24 +346,3 @@ export function versionProblem(host: string, version: string): string | undefine
 
 /** Value of `home` for a folder without work, which may be removed in any state. */
 const WHATEVER = ""
-
-/**
- * Removes the folder in which tries were checked again. If this fails, the cleanup queue gets an entry for the folder.
- */
-async function removeBare(
-  hosts: Pick<Hosts, "markLocal" | "cleanup">,
-  { link, inTurn }: Pick<Machine, "link" | "inTurn">,
-  remote: RemoteSession,
-  repositoryHost: () => Promise<RepositoryHost>,
-): Promise<void> {
-  hosts.markLocal(remote)
-  try {
-    const found = await repositoryHost()
-    await inTurn(() => removeRemoteFolder(found, remote.taskID))
-    await hosts.cleanup.cancel(remote)
-    link.release(remote.taskID)
-  } catch {
-    remote.home = WHATEVER
-    await hosts.cleanup.schedule(remote)
-  }
-}

@@ -1,4 +1,5 @@
 import { join } from "node:path"
+import { z } from "zod"
 import { oneLine } from "../../lib/text.ts"
 
 /** Orders to a relay and their results: an order is the JSON body of an `open` frame. */
@@ -51,15 +52,6 @@ export type FilesOrder = {
     ))
 )
 
-/** Result of `look`; empty where git is missing. */
-export type LookResult = { readonly git?: string; readonly commits?: readonly string[] }
-
-/**
- * Result of `commit`, `null` without a folder: a commit of the folder's state, a commit of ignored files, and paths
- * that no commit can hold.
- */
-export type CommitResult = { readonly commit: string; readonly ignored?: string; readonly unsaved: readonly string[] }
-
 /** Settings of a relay, sent to the host with its script. */
 export type RelaySettings = {
   /** Name of this client among all clients of the same server. */
@@ -72,102 +64,102 @@ export type RelaySettings = {
   readonly patience: number
 }
 
-/** First message of a relay. */
-export type RelayHello = { readonly now: number; readonly cache: string; readonly pid: number }
-
 /** Answer to a ping. `server`: whether OpenCode's server answers; undefined if no server was started or asked. */
 export type PingReply = { readonly now: number; readonly server?: boolean }
 
-/** State of OpenCode's server. `id` changes with each start. */
-export type RemoteServerState = {
-  readonly id: string
-  readonly version: string
-  /** Start time, by the host's clock. */
-  readonly since?: number
-}
-
-/** End of a call. `code`: exit code, null after a signal; `isServerGone`: OpenCode's server no longer answers. */
-export type CallEnd = { readonly code?: number | null; readonly problem?: string; readonly isServerGone?: boolean }
-
 export type CallHead = { readonly status: number; readonly headers: Readonly<Record<string, string>> }
 
-/** Activity in a remote session. `urgent`: the run may have ended, or the agent asks something. */
-export type Hint = { readonly session: string; readonly urgent: boolean }
-
-/** Validates the first message of a relay, because a relay is not trusted. */
-export const isHello = (given: unknown): given is RelayHello => {
-  const { now, cache } = (given ?? {}) as Partial<RelayHello>
-  const isPath = typeof cache === "string" && PATH.test(cache)
-  return typeof now === "number" && Math.abs(now) < MOST_TIME_MS && isPath
-}
-
-/** Reads the state of a server; undefined if the text is invalid. */
-export function parseServerState(text: string): RemoteServerState | undefined {
-  const { id, version, since } = partsOf<RemoteServerState>(text)
-  if (!isWord(id) || !isWord(version)) return undefined
-  return { id, version, ...(typeof since === "number" && { since }) }
-}
-
-/** Reads a hint; undefined if the text is invalid. */
-export function hintIn(text: string): Hint | undefined {
-  const { session, urgent } = partsOf<Hint>(text)
-  return isWord(session) ? { session, urgent: urgent === true } : undefined
-}
-
-/** Reads the end of a call. Invalid fields are left out. */
-export function endIn(text: string): CallEnd {
-  const { code, problem, isServerGone } = partsOf<CallEnd>(text)
-  return {
-    ...((typeof code === "number" || code === null) && { code }),
-    ...(typeof problem === "string" && { problem: problem.slice(0, MOST_PROBLEM_CHARS) }),
-    ...(isServerGone === true && { isServerGone }),
-  }
-}
-
-/** Validates the host's git version and commits. */
-export function parseLookResult(text: string): LookResult {
-  const { git, commits } = partsOf<LookResult>(text)
-  const known = Array.isArray(commits) ? commits.slice(0, MOST_COMMITS).filter(isCommit) : []
-  return { ...(typeof git === "string" && { git }), commits: known }
-}
-
-/** Reads the committed state of a task's folder; null without a folder. Throws if a commit is invalid. */
-export function parseCommitResult(text: string): CommitResult | null {
-  if (text === "null") return null
-  const { commit, ignored, unsaved } = partsOf<CommitResult>(text)
-  if (!isCommit(commit) || (ignored !== undefined && !isCommit(ignored)))
-    throw new Error(`is no commit: ${oneLine(String(isCommit(commit) ? ignored : commit), 60)}`)
-  return { commit, ...(ignored && { ignored }), unsaved: namesOf(unsaved) }
-}
-
-/** Reads a list of file names. Returns an empty list for an invalid text. */
-export const namesIn = (text: string): readonly string[] => namesOf(partsOf<readonly unknown[]>(text))
-
-const namesOf = (given: unknown): readonly string[] =>
-  Array.isArray(given) ? given.slice(0, MOST_UNSAVED).map((name) => oneLine(String(name))) : []
-
-/** Parses a text without validating its fields. Callers must check each field, because the sender is not trusted. */
-function partsOf<Told>(text: string): Partial<Told> {
-  try {
-    return (JSON.parse(text) ?? {}) as Partial<Told>
-  } catch {
-    return {}
-  }
-}
+/**
+ * Schemas of what a relay sends. A relay is not trusted, so its texts are parsed, and invalid optional fields are left
+ * out.
+ */
 
 /** Longest error of a call, and most commits and names in a result. */
 const MOST_PROBLEM_CHARS = 4000
 const MOST_COMMITS = 100
 const MOST_UNSAVED = 100
-/** Whether this is a full commit id. Other names are refused, because they could mean a local branch. */
-const isCommit = (given: unknown): given is string =>
-  typeof given === "string" && /^([0-9a-f]{40}|[0-9a-f]{64})$/.test(given)
-
 /** Largest valid `Date`. */
 const MOST_TIME_MS = 8.64e15
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
 const PATH = /^\/[^\u0000-\u001f]{0,1000}$/
-const isWord = (given: unknown): given is string => typeof given === "string" && /^[\w.+-]{0,100}$/.test(given)
+
+const word = z.string().regex(/^[\w.+-]{0,100}$/)
+/** A full commit id. Other names are refused, because they could mean a local branch. */
+const commitID = z.string().regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/)
+const names = z
+  .array(z.unknown())
+  .catch([])
+  .transform((given): readonly string[] => given.slice(0, MOST_UNSAVED).map((name) => oneLine(String(name))))
+const optional = <Schema extends z.ZodType>(schema: Schema) => schema.optional().catch(undefined)
+
+/** First message of a relay. */
+const Hello = z.object({ now: z.number().gt(-MOST_TIME_MS).lt(MOST_TIME_MS), cache: z.string().regex(PATH) })
+export type RelayHello = z.infer<typeof Hello>
+
+export const isHello = (given: unknown): given is RelayHello => Hello.safeParse(given).success
+
+/** State of OpenCode's server. `id` changes with each start; `since` is its start time, by the host's clock. */
+const ServerState = z.object({ id: word, version: word, since: optional(z.number()) })
+export type RemoteServerState = z.infer<typeof ServerState>
+
+/** Reads the state of a server; undefined if the text is invalid. */
+export const parseServerState = (text: string): RemoteServerState | undefined => parsed(ServerState, text)
+
+/** Activity in a remote session. `urgent`: the run may have ended, or the agent asks something. */
+const HintSchema = z.object({ session: word, urgent: z.boolean().catch(false) })
+export type Hint = z.infer<typeof HintSchema>
+
+/** Reads a hint; undefined if the text is invalid. */
+export const hintIn = (text: string): Hint | undefined => parsed(HintSchema, text)
+
+/** End of a call. `code`: exit code, null after a signal; `isServerGone`: OpenCode's server no longer answers. */
+const EndSchema = z.object({
+  code: optional(z.number().nullable()),
+  problem: optional(z.string().transform((text) => text.slice(0, MOST_PROBLEM_CHARS))),
+  isServerGone: optional(z.literal(true)),
+})
+export type CallEnd = z.infer<typeof EndSchema>
+
+export const endIn = (text: string): CallEnd => parsed(EndSchema, text) ?? {}
+
+/** Result of `look`: the host's git version and commits; empty where git is missing. */
+const Look = z.object({
+  git: optional(z.string()),
+  commits: z
+    .array(z.unknown())
+    .catch([])
+    .transform((given) => given.slice(0, MOST_COMMITS).flatMap((each) => commitID.safeParse(each).data ?? [])),
+})
+export type LookResult = Partial<z.infer<typeof Look>>
+
+export const parseLookResult = (text: string): LookResult => parsed(Look, text) ?? {}
+
+/** Result of `commit`: a commit of the folder's state, a commit of ignored files, and paths that no commit can hold. */
+export type CommitResult = { readonly commit: string; readonly ignored?: string; readonly unsaved: readonly string[] }
+
+/** Reads the committed state of a task's folder; null without a folder. Throws if a commit is invalid. */
+export function parseCommitResult(text: string): CommitResult | null {
+  if (text === "null") return null
+  const { commit, ignored, unsaved } =
+    parsed(z.object({ commit: z.unknown(), ignored: z.unknown(), unsaved: names }), text) ?? {}
+  const own = commitID.safeParse(commit)
+  const others = commitID.optional().safeParse(ignored)
+  if (!own.success || !others.success)
+    throw new Error(`is no commit: ${oneLine(String(own.success ? ignored : commit), 60)}`)
+  return { commit: own.data, ...(others.data && { ignored: others.data }), unsaved: unsaved ?? [] }
+}
+
+/** Reads a list of file names. Returns an empty list for an invalid text. */
+export const namesIn = (text: string): readonly string[] => parsed(names, text) ?? []
+
+/** Value of a JSON text; undefined for an invalid one. */
+function parsed<Schema extends z.ZodType>(schema: Schema, text: string): z.infer<Schema> | undefined {
+  try {
+    return schema.safeParse(JSON.parse(text)).data
+  } catch {
+    return undefined
+  }
+}
 
 /** Folders for a repository on a host: a store of git objects, and a folder for each task. */
 export type HostRepositoryFolders = { readonly root: string; readonly store: string }

@@ -5,6 +5,7 @@ import { join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
 import { jsonNames, type Ownership } from "../../lib/atomic-file.ts"
 import type { Processes } from "../../lib/lock.ts"
+import type { Options } from "../../options/options.ts"
 import type { OpencodeFolder } from "../../runtime/places/place.ts"
 import { type CommandMarks, endLeftovers } from "../../runtime/places/process.ts"
 import type { Bounds } from "./dependencies.ts"
@@ -35,19 +36,10 @@ import {
   writeMarker,
 } from "./worktree.ts"
 
-type WorktreeSettings = {
-  /** Command run in a new worktree before the agent; empty for none. */
-  readonly setup: string
-  /** Patterns of ignored files to copy. */
-  readonly copy: readonly string[]
-  /** Whether ignored dependencies are copied. */
-  readonly dependencies: "auto" | "none"
-}
-
 export type WorktreePorts = Ownership & {
   /** Folder of all worktrees. */
   readonly root: string
-  readonly settings: WorktreeSettings
+  readonly settings: Pick<Options["worktree"], "setup" | "dependencies"> & { readonly copy: readonly string[] }
   /** OpenCode's folder in a project, and the packages it installs there. */
   readonly configFolder?: OpencodeFolder
   /** Most bytes of copied dependencies, in one worktree and in all together. */

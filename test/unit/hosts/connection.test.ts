@@ -290,7 +290,7 @@ describe("a connection", () => {
       },
     })
     const opened = async (at = lines.length - 1) => {
-      lines[at]?.ports.opened({ now: clock.now() + 7000, cache: "/far/.cache", pid: 1 })
+      lines[at]?.ports.opened({ now: clock.now() + 7000, cache: "/far/.cache" })
       await clock.advance(0)
     }
     return { clock, link, lines, phases, opened, heard }
@@ -460,10 +460,10 @@ describe("a connection", () => {
   })
 
   test.each([
-    [{ now: Number.NaN, cache: "/c", pid: 1 }],
-    [{ now: 9e15, cache: "/c", pid: 1 }],
-    [{ now: 1, cache: "relative", pid: 1 }],
-    [{ now: 1, cache: "/c\nrm -rf /", pid: 1 }],
+    [{ now: Number.NaN, cache: "/c" }],
+    [{ now: 9e15, cache: "/c" }],
+    [{ now: 1, cache: "relative" }],
+    [{ now: 1, cache: "/c\nrm -rf /" }],
     [null],
     ["hello"],
   ])("a connection whose first message is %j is refused as not our relay", async (hello) => {

@@ -42,7 +42,6 @@ function opened(
 const hello = (): RelayHello => ({
   now: Date.now(),
   cache: process.env.XDG_CACHE_HOME || join(homedir(), ".cache"),
-  pid: process.pid,
 })
 
 /** Runs a relay: carries out orders until the stream ends or is silent for too long, then stops all running calls. */
