@@ -61,7 +61,7 @@ export type PurseEnd = {
   >
 }
 
-export type OwedReport = { readonly sessionID: string; readonly report: string }
+type OwedReport = { readonly sessionID: string; readonly report: string }
 
 /** State of the board, changed in a single write. */
 export type BoardState = {

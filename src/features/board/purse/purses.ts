@@ -315,7 +315,7 @@ export class PurseManager implements Purses {
   /** Sends reports to the sessions that opened the purses, if these sessions still exist. */
   #tell(state: BoardState): void {
     const { opencode, runs } = this.#ports
-    for (const { sessionID, report: name } of rules.owedReports(state)) {
+    for (const { sessionID, report: name } of state.owed ?? []) {
       if (this.#telling.has(name)) continue
       const report = state.purseReports?.find((each) => each.name === name)
       const done = async (isSent: boolean) => {

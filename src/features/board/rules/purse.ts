@@ -10,7 +10,6 @@ import {
   findTask,
   isSkippedByRounds,
   MOST_IDLE,
-  type OwedReport,
   type Purse,
   type PurseEnd,
   runStateOf,
@@ -108,16 +107,15 @@ export const purseRules = {
       ...rest,
       purseReports: newestOf([...purseReports, report]),
       ...(why !== "closed" && { quiet: { until: purse.until, spent: why === "money" } }),
-      ...(owed.length > 0 && { owed: [...owedReports(state), ...owed] }),
+      ...(owed.length > 0 && { owed: [...(state.owed ?? []), ...owed] }),
     })
   },
 
   /** Called when a report was delivered, or its session is gone: no session waits for the report any more. */
   "purse told"(state, { report }) {
-    const before = owedReports(state)
-    const left = before.filter((each) => each.report !== report)
-    const { owed: _owed, ...rest } = state
-    if (left.length === before.length) return changeTo(state)
+    const { owed = [], ...rest } = state
+    const left = owed.filter((each) => each.report !== report)
+    if (left.length === owed.length) return changeTo(state)
     return changeTo(left.length === 0 ? rest : { ...rest, owed: left })
   },
 } satisfies Partial<Rules>
@@ -134,9 +132,6 @@ function newestOf(reports: readonly StoredReport[]): readonly StoredReport[] {
   })
   return reports.slice(tooMany + 1)
 }
-
-/** Reports not yet delivered. Earlier versions stored only one, without a list. */
-export const owedReports = ({ owed = [] }: BoardState): readonly OwedReport[] => [owed].flat()
 
 /**
  * Number of a task's consecutive runs without a change, including the run that began at `startedAt`. Undefined after a
