@@ -128,7 +128,6 @@ function untilRefused(take: Take, refused: (error: unknown) => void): Take {
 export type HostCommandResult = { readonly code: number | null; readonly out: Uint8Array; readonly errors: string }
 
 export type RunOptions = {
-  readonly cwd?: string
   /** Receives the output in chunks, which are not collected then. If `take` throws, the command is stopped. */
   readonly take?: Take
   readonly input?: Uint8Array | AsyncIterable<Uint8Array>
@@ -141,7 +140,7 @@ export async function runOnHost(
   line: string,
   options: RunOptions = {},
 ): Promise<HostCommandResult> {
-  const { code, out, errors, problem } = await callOver(link, { do: "run", line, cwd: options.cwd }, options)
+  const { code, out, errors, problem } = await callOver(link, { do: "run", line }, options)
   if (problem !== undefined) throw new Error(problem)
   return { code, out, errors }
 }

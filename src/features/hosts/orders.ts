@@ -6,7 +6,7 @@ import { oneLine } from "../../lib/text.ts"
 
 export type Order =
   /** Runs a line in `sh`. The `data` frames that follow, up to `end`, are the stdin of the line. */
-  | { readonly do: "run"; readonly line: string; readonly cwd?: string }
+  | { readonly do: "run"; readonly line: string }
   /** A request to OpenCode's server. Its body follows in `data` frames, until `end`. */
   | {
       readonly do: "request"

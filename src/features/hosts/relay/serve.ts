@@ -175,9 +175,9 @@ const GRACE_MS = 2000
  * Runs a shell line, and streams its input and output. Cancelling the call ends all processes that the line has
  * started.
  */
-function run({ line, cwd }: Extract<Order, { do: "run" }>, call: Call): Promise<CallEnd> {
+function run({ line }: Extract<Order, { do: "run" }>, call: Call): Promise<CallEnd> {
   return new Promise((resolve) => {
-    const child = spawn("/bin/sh", ["-c", line], { cwd, detached: true, stdio: ["pipe", "pipe", "pipe"] })
+    const child = spawn("/bin/sh", ["-c", line], { detached: true, stdio: ["pipe", "pipe", "pipe"] })
     const stop = () => {
       killGroup(child, "SIGTERM")
       setTimeout(() => killGroup(child), GRACE_MS).unref()
