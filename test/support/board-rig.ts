@@ -74,9 +74,10 @@ export class FakeRuns implements Runs {
     return () => this.broke
   }
 
-  async stop(sessionID: string): Promise<void> {
+  async stop(sessionID: string): Promise<boolean> {
     this.stopped.push(sessionID)
     this.end(sessionID, { status: "cancelled", begun: true, refused: [] })
+    return true
   }
 
   /** What the threads' runs took, in US dollars, and what is told of the last of each. */

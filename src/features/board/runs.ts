@@ -2,7 +2,7 @@ import { neverBegan } from "../../core/outcome.ts"
 import type { PauseView } from "../../core/pause.ts"
 import type { Clock } from "../../core/ports.ts"
 import { receiptLine } from "../../core/receipt.ts"
-import { isActive, isQueued, isUnattended, type Reason } from "../../core/task.ts"
+import { isActive, isQueued, isUnattended } from "../../core/task.ts"
 import type { TaskView } from "../../present/view.ts"
 import type { TaskManager } from "../../runtime/task-manager.ts"
 import type { RunResult } from "./rules/command.ts"
@@ -39,29 +39,10 @@ export type RunView = {
 export type RunSummary = { readonly receipt: string; readonly lastWord?: string }
 
 /** Runs in threads, supervised like background tasks but without notifications. */
-export interface Runs
-  extends Pick<Unattended, "start" | "adopt" | "refusals" | "usePurse" | "ofPurse" | "note" | "usageOf" | "wrote"> {
-  /** Resolves when the plugin has recovered the runs of earlier processes. Never rejects. */
-  ready(): Promise<void>
-  /** Reads the runs of other processes again. Never rejects. */
-  refresh(): Promise<void>
-  /** Reads the tasks that the thread has launched, however long ago, so that their usage is known. Never rejects. */
-  know(sessionID: string): Promise<void>
-  /** Newest known run of the thread. */
-  of(sessionID: string): RunView | undefined
-  /** Stops the thread's run, if any; never rejects. */
-  stop(sessionID: string, reason?: Reason): Promise<unknown>
-  /** Summary of the thread's last run in one line, and its last word if there is one. */
-  account(sessionID: string): Promise<RunSummary>
-  /**
-   * Sets a function that is called when a run begins, ends, asks a question or gets an answer. The function must not
-   * throw.
-   */
-  listen(changed: (sessionID: string) => void): void
-}
+export type Runs = Pick<ManagerRuns, Exclude<keyof ManagerRuns, "sessionOf">>
 
 /** Carries out the board's runs with the task manager. */
-export class ManagerRuns extends Unattended implements Runs {
+export class ManagerRuns extends Unattended {
   readonly #manager: TaskManager
   readonly #recovered: Promise<void>
   readonly #clock: Clock
@@ -79,20 +60,24 @@ export class ManagerRuns extends Unattended implements Runs {
     this.#clock = clock
   }
 
+  /** Resolves when the plugin has recovered the runs of earlier processes. Never rejects. */
   ready(): Promise<void> {
     return this.#recovered
   }
 
+  /** Reads the runs of other processes again. Never rejects. */
   async refresh(): Promise<void> {
     const { recovery } = this.#manager.parts
     await recovery.discover(this.#clock.now() - LOOK_BACK_MS)
     await recovery.refreshForeign()
   }
 
+  /** Reads the tasks that the thread has launched, however long ago, so that their usage is known. Never rejects. */
   know(sessionID: string): Promise<void> {
     return this.#manager.ready(sessionID)
   }
 
+  /** Newest known run of the thread. */
   of(sessionID: string): RunView | undefined {
     const view = this.#manager.taskIn(sessionID)
     if (!view || !isUnattended(view.task)) return undefined
@@ -102,6 +87,7 @@ export class ManagerRuns extends Unattended implements Runs {
     return toRun({ ...view, pause }, this.#manager.overview.isForeign(id), !this.wrote(run.promptID))
   }
 
+  /** Summary of the thread's last run in one line, and its last word if there is one. */
   async account(sessionID: string): Promise<RunSummary> {
     const { outcome, id } = this.#manager.taskIn(sessionID)?.task ?? {}
     const receipt = outcome?.receipt ? receiptLine(outcome.receipt) : ""
@@ -109,6 +95,7 @@ export class ManagerRuns extends Unattended implements Runs {
     return { receipt, lastWord: await this.#manager.overview.answer(id).catch(() => "") }
   }
 
+  /** Calls `changed` when a run begins, ends, asks a question or gets an answer. `changed` must not throw. */
   listen(changed: (sessionID: string) => void): void {
     this.#manager.overview.subscribe((taskID) => {
       const sessionID = this.sessionOf(taskID)
