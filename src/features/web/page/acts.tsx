@@ -2,9 +2,9 @@ import { createSignal, Show } from "solid-js"
 import { count } from "../../../lib/text.ts"
 import type { AgentDetail, AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
-import { MessageForm } from "./form.tsx"
+import { MessageForm, textIn } from "./form.tsx"
 import { runOf } from "./page-part.ts"
-import { Action, ThreadLink } from "./parts.tsx"
+import { Action, Button, Failed, Failures, ThreadLink } from "./parts.tsx"
 import { isolated } from "./rich-text.ts"
 import { launchLink } from "./route.ts"
 import { isActive } from "./select.ts"
@@ -13,30 +13,35 @@ import { state } from "./state.ts"
 type Acting = {
   readonly agent: AgentRow
   readonly detail?: AgentDetail
-  readonly onError: (message: string) => void
-  /** Receives the tool's answer. */
-  readonly onSaid: (text: string) => void
   /** Called when an action may have changed more of the task than its row. */
   readonly changed: () => Promise<unknown>
 }
 
+type Answering = Acting & {
+  /** Shows the tool's answer. */
+  readonly say: (text: string) => void
+}
+
 type Open = "tell" | "resume" | undefined
 
-/** Actions on a background task in its current state. */
+/** Actions on a background task in its current state, with the tool's answers and failures. */
 export function Acts(props: Acting) {
+  const [said, setSaid] = createSignal("")
   const [form, setForm] = createSignal<Open>()
   const toggle = (name: Open) => setForm(form() === name ? undefined : name)
   const running = () => isActive(props.agent)
   const ours = () => !props.agent.foreign
   return (
-    <>
+    <Failures>
       <div class="button-row">
         <Show when={ours() && running()}>
-          <FormButton label="Say something …" kind="main" open={() => toggle("tell")} />
-          <ActsWhileRunning {...props} />
+          <Button kind="main" onClick={() => toggle("tell")}>
+            Say something …
+          </Button>
+          <ActsWhileRunning {...props} say={setSaid} />
         </Show>
         <Show when={ours() && !running()}>
-          <ActsAfterEnd {...props} resume={() => toggle("resume")} />
+          <ActsAfterEnd {...props} say={setSaid} resume={() => toggle("resume")} />
         </Show>
         <ThreadLink session={props.agent.sessionID} label="Open its session" />
       </div>
@@ -54,54 +59,58 @@ export function Acts(props: Acting) {
       <Show when={form() === "resume" && !running()}>
         <Resume {...props} done={() => setForm()} />
       </Show>
-    </>
+      <Failed />
+      <div role="status">
+        <Show when={said()}>{(text) => <p class="callout u-lines">{text()}</p>}</Show>
+      </div>
+    </Failures>
   )
 }
 
-function ActsWhileRunning(props: Acting) {
-  const retryNow = async () => props.onSaid((await api.unpark(props.agent.id)).text)
+function ActsWhileRunning(props: Answering) {
+  const retryNow = async () => props.say((await api.unpark(props.agent.id)).text)
   return (
     <>
       <Show when={props.agent.stands}>
-        <Action label="Go on now" run={retryNow} onError={props.onError} />
+        <Action label="Go on now" run={retryNow} />
       </Show>
       <Stop
-        {...props}
+        id={props.agent.id}
         label="Stop"
-        ask={`Stop "${isolated(props.agent.description)}"? What it has written stays readable.`}
+        text={`Stop "${isolated(props.agent.description)}"? What it has written stays readable.`}
       />
     </>
   )
 }
 
-function ActsAfterEnd(props: Acting & { resume: () => void }) {
+function ActsAfterEnd(props: Answering & { resume: () => void }) {
   const name = () => isolated(props.agent.description)
   /** Whether the task was launched by itself. A part's run is continued by its part instead. */
   const launched = () => runOf(props.agent) === undefined
   const resumable = () => props.agent.left || (state.limits?.resumable.includes(props.agent.status) ?? false)
-  const runLeft = async () => props.onSaid((await api.resume(props.agent.id, {})).text)
+  const runLeft = async () => props.say((await api.resume(props.agent.id, {})).text)
   const merge = async () => {
     const { text } = await api.merge(props.agent.id)
     await props.changed()
-    props.onSaid(text)
+    props.say(text)
   }
   return (
     <>
       <Show when={props.agent.merging}>
         <Stop
-          {...props}
+          id={props.agent.id}
           label="Stop its merge"
-          ask={`Stop what is still done to merge "${name()}"? Its work is kept, and can be merged later.`}
+          text={`Stop what is still done to merge "${name()}"? Its work is kept, and can be merged later.`}
         />
       </Show>
       <Show when={props.agent.unmerged}>
-        <Action label="Merge its changes" kind="main" run={merge} onError={props.onError} />
+        <Action label="Merge its changes" kind="main" run={merge} />
       </Show>
       <Show when={props.agent.left}>
-        <Action label="Run what is left" kind="main" run={runLeft} onError={props.onError} />
+        <Action label="Run what is left" kind="main" run={runLeft} />
       </Show>
       <Show when={launched() && resumable()}>
-        <FormButton label="Resume …" open={props.resume} />
+        <Button onClick={props.resume}>Resume …</Button>
       </Show>
       <Show when={launched()}>
         <a class="button" href={launchLink(props.agent.id)}>
@@ -113,24 +122,9 @@ function ActsAfterEnd(props: Acting & { resume: () => void }) {
 }
 
 /** Stops the task after a confirmation. */
-function Stop(props: Acting & { label: string; ask: string }) {
-  return (
-    <Action
-      label={props.label}
-      kind="danger"
-      asks={() => ({ text: props.ask, yes: "Stop it" })}
-      run={() => api.cancelAgent(props.agent.id)}
-      onError={props.onError}
-    />
-  )
-}
-
-function FormButton(props: { label: string; kind?: "main"; open: () => void }) {
-  return (
-    <button type="button" class="button" data-kind={props.kind} onClick={props.open}>
-      {props.label}
-    </button>
-  )
+function Stop(props: { id: string; label: string; text: string }) {
+  const asks = () => ({ text: props.text, yes: "Stop it" })
+  return <Action label={props.label} kind="danger" asks={asks} run={() => api.cancelAgent(props.id)} />
 }
 
 /** Form that resumes an ended task. After a merge conflict, its prompt asks the agent to solve the conflict. */
@@ -146,8 +140,8 @@ function Resume(props: Acting & { done: () => void }) {
       label="It remembers its work. What shall it do now?"
       send="Resume"
       text={suggested()}
-      run={async (prompt, form) => {
-        const check = String(new FormData(form).get("check") ?? "").trim()
+      run={async (prompt, now) => {
+        const check = textIn(now, "check")
         await api.resume(props.agent.id, { prompt, ...(check !== "" && { check }) })
         props.done()
       }}
@@ -167,11 +161,11 @@ function Resume(props: Acting & { done: () => void }) {
  * Button that stops several tasks after a confirmation. Only the confirmed tasks are stopped, even if others start in
  * the meantime.
  */
-export function StopMany(props: { label: string; ids: () => readonly string[]; onError: (message: string) => void }) {
+export function StopMany(props: { label: string; agents: () => readonly AgentRow[] }) {
   let ids: readonly string[] = []
   const asks = () => {
-    ids = props.ids()
+    ids = props.agents().map(({ id }) => id)
     return { text: `Stop ${count(ids.length, "agent")}? What they have written stays readable.`, yes: "Stop them" }
   }
-  return <Action label={props.label} kind="danger" asks={asks} run={() => api.stop(ids)} onError={props.onError} />
+  return <Action label={props.label} kind="danger" asks={asks} run={() => api.stop(ids)} />
 }

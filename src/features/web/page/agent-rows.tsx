@@ -1,4 +1,4 @@
-import { createMemo, createResource, For, type JSX, Show } from "solid-js"
+import { createMemo, createResource, For, Index, type JSX, Show } from "solid-js"
 import { ago, formatTime, ticking } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
 import { costText, tokensText } from "../../../present/words.ts"
@@ -42,29 +42,18 @@ export function WorkCard(props: { agent: AgentRow }) {
 
 /** Labels of a task: what it runs for, batch, place, fork, resume, other process. */
 export function Marks(props: { agent: AgentRow }) {
-  return (
-    <>
-      <Show when={runOf(props.agent)}>{(run) => <span class="mark">{run().mark}</span>}</Show>
-      <Show when={props.agent.batch}>{(name) => <span class="mark">{name()}</span>}</Show>
-      <Show when={props.agent.place}>
-        {(place) => (
-          <span class="mark">
-            ⑂ {place()}
-            {props.agent.unmerged ? ", not merged" : ""}
-          </span>
-        )}
-      </Show>
-      <Show when={props.agent.forked}>
-        <span class="mark">forked</span>
-      </Show>
-      <Show when={props.agent.generation > 0}>
-        <span class="mark">resume {props.agent.generation}</span>
-      </Show>
-      <Show when={props.agent.foreign}>
-        <span class="mark">other process</span>
-      </Show>
-    </>
-  )
+  const marks = () => {
+    const { batch, place, unmerged, forked, generation, foreign } = props.agent
+    return [
+      runOf(props.agent)?.mark,
+      batch,
+      place && `⑂ ${place}${unmerged ? ", not merged" : ""}`,
+      forked && "forked",
+      generation > 0 && `resume ${generation}`,
+      foreign && "other process",
+    ].filter(Boolean)
+  }
+  return <Index each={marks()}>{(mark) => <span class="mark">{mark()}</span>}</Index>
 }
 
 /** Row of an ended task. */

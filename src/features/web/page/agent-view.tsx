@@ -1,4 +1,4 @@
-import { createEffect, createMemo, createResource, createSignal, For, on, Show } from "solid-js"
+import { createEffect, createMemo, createResource, For, on, Show } from "solid-js"
 import { ago, dayTime, ticking } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
 import { costText, tokensText } from "../../../present/words.ts"
@@ -9,7 +9,7 @@ import { api } from "./api.ts"
 import { EarlierRuns, Files, OtherChanges, RunPrompt, Timeline } from "./history.tsx"
 import { QuestionForm } from "./needs.tsx"
 import { parts, runOf } from "./page-part.ts"
-import { AgentName, Badge, Copy, Facts, Problem, Prose, Title } from "./parts.tsx"
+import { AgentName, Badge, Button, Copy, Facts, Prose, Section, Title } from "./parts.tsx"
 import { threadLink } from "./route.ts"
 import { adviceFor, agentState, isActive } from "./select.ts"
 import { markAsRead, now, state } from "./state.ts"
@@ -31,8 +31,6 @@ export function AgentView(props: { id: string }) {
 }
 
 function Agent(props: { agent: AgentRow }) {
-  const [problem, setProblem] = createSignal("")
-  const [said, setSaid] = createSignal("")
   // The details are read again when a run begins or ends, and periodically while the agent calls tools. Its text
   // arrives by events.
   const version = createMemo(versionOf(props.agent), undefined, { equals: (a, b) => a?.text === b?.text })
@@ -53,17 +51,7 @@ function Agent(props: { agent: AgentRow }) {
         <Show when={props.agent.model}>{(model) => <span class="u-quiet u-small">{model()}</span>}</Show>
         <Conversation parent={known()?.parent} />
       </p>
-      <Acts
-        agent={props.agent}
-        detail={known()}
-        onError={setProblem}
-        onSaid={setSaid}
-        changed={async () => void (await refetch())}
-      />
-      <Problem text={problem()} />
-      <div role="status">
-        <Show when={said()}>{(text) => <p class="callout u-lines">{text()}</p>}</Show>
-      </div>
+      <Acts agent={props.agent} detail={known()} changed={async () => void (await refetch())} />
       <For each={props.agent.asks}>
         {(ask) => (
           <section class="callout" data-state="needs" aria-label="It asks">
@@ -147,13 +135,14 @@ function Said(props: { agent: AgentRow; answer?: string; error?: Error; again: (
     return props.agent.end === "completed" ? "Answer" : "What it had written"
   }
   return (
-    <section aria-label={title()}>
-      <h3>
-        {title()}
+    <Section
+      title={title()}
+      beside={
         <Show when={!isActive(props.agent) && props.answer?.trim()}>
           {(answer) => <Copy text={answer} label="the answer" />}
         </Show>
-      </h3>
+      }
+    >
       <Show when={!isActive(props.agent)} fallback={<Prose text={props.agent.lastText || "…"} />}>
         <Show when={!props.error} fallback={<Retry message={props.error?.message ?? ""} again={props.again} />}>
           <Show when={props.answer !== undefined} fallback={<div class="ghost" data-size="tall" aria-busy="true" />}>
@@ -163,17 +152,14 @@ function Said(props: { agent: AgentRow; answer?: string; error?: Error; again: (
           </Show>
         </Show>
       </Show>
-    </section>
+    </Section>
   )
 }
 
 function Retry(props: { message: string; again: () => unknown }) {
   return (
     <p class="callout" data-state="fail">
-      {props.message}{" "}
-      <button type="button" class="button" onClick={() => void props.again()}>
-        Try again
-      </button>
+      {props.message} <Button onClick={() => void props.again()}>Try again</Button>
     </p>
   )
 }
@@ -181,14 +167,11 @@ function Retry(props: { message: string; again: () => unknown }) {
 /** Shows the results of a group: a line for each try, or the reasons why items failed. */
 function Parts(props: { lines: readonly string[] }) {
   return (
-    <Show when={props.lines.length > 0}>
-      <section aria-label="What it stands for">
-        <h3>What it stands for</h3>
-        <ul class="u-plain file-list">
-          <For each={props.lines}>{(line) => <li>{line.replace(/^- /, "")}</li>}</For>
-        </ul>
-      </section>
-    </Show>
+    <Section title="What it stands for" when={props.lines.length > 0}>
+      <ul class="u-plain file-list">
+        <For each={props.lines}>{(line) => <li>{line.replace(/^- /, "")}</li>}</For>
+      </ul>
+    </Section>
   )
 }
 

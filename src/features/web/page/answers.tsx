@@ -1,11 +1,11 @@
-import { createMemo, createSignal, Show } from "solid-js"
+import { createMemo, Show } from "solid-js"
 import { count } from "../../../lib/text.ts"
 import { ENDS } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
 import { EndedRow, GroupChoice, Groups } from "./agent-rows.tsx"
 import { api } from "./api.ts"
 import { refine, route } from "./navigation.tsx"
-import { Action, Choose, Problem } from "./parts.tsx"
+import { Action, Button, Choose, Panel } from "./parts.tsx"
 import { OUTCOMES } from "./select.ts"
 import { ended, isUnread, markAsRead, unread } from "./state.ts"
 
@@ -13,7 +13,6 @@ const FIRST_SHOWN = 50
 
 /** Ended tasks, newest first. */
 export function AnswersView() {
-  const [problem, setProblem] = createSignal("")
   const wanted = () => route().filters
   const agents = createMemo(() => [...new Set(ended().map(({ agent }) => agent))].sort())
   const found = createMemo(() =>
@@ -22,31 +21,31 @@ export function AnswersView() {
     ),
   )
   return (
-    <section class="panel" aria-labelledby="ended-title">
-      <div class="panel-bar">
-        <h2 id="ended-title">
-          Answers <span class="u-count">{found().length}</span>
-        </h2>
-        <Choose
-          label="Outcome"
-          value={wanted().outcome ?? ""}
-          options={[["", "Any outcome"], ...OUTCOMES.map((each) => [each, each] as const)]}
-          choose={(outcome) => refine({ outcome })}
-        />
-        <Choose
-          label="Agent"
-          value={wanted().agent ?? ""}
-          options={[["", "Any agent"], ...agents().map((each) => [each, each] as const)]}
-          choose={(agent) => refine({ agent })}
-        />
-        <GroupChoice />
-        <Show when={unread().length > 0}>
-          <button type="button" class="button" onClick={() => markAsRead(unread())}>
-            Mark {unread().length} as read
-          </button>
-        </Show>
-      </div>
-      <Problem text={problem()} />
+    <Panel
+      name="ended"
+      title="Answers"
+      count={found().length}
+      bar={() => (
+        <>
+          <Choose
+            label="Outcome"
+            value={wanted().outcome ?? ""}
+            options={[["", "Any outcome"], ...OUTCOMES.map((each) => [each, each] as const)]}
+            choose={(outcome) => refine({ outcome })}
+          />
+          <Choose
+            label="Agent"
+            value={wanted().agent ?? ""}
+            options={[["", "Any agent"], ...agents().map((each) => [each, each] as const)]}
+            choose={(agent) => refine({ agent })}
+          />
+          <GroupChoice />
+          <Show when={unread().length > 0}>
+            <Button onClick={() => markAsRead(unread())}>Mark {unread().length} as read</Button>
+          </Show>
+        </>
+      )}
+    >
       <Show
         when={found().length > 0}
         fallback={
@@ -59,14 +58,14 @@ export function AnswersView() {
           label="Ended background tasks"
           acts={(rows, by) => (
             <Show when={by === "conversation" && rows()[0]?.parentID}>
-              {(session) => <Clear session={session()} count={rows().length} onError={setProblem} />}
+              {(session) => <Clear session={session()} count={rows().length} />}
             </Show>
           )}
         >
           {(agent) => <EndedRow agent={agent} />}
         </Groups>
       </Show>
-    </section>
+    </Panel>
   )
 }
 
@@ -76,10 +75,10 @@ function hasOutcome(agent: AgentRow, outcome: string): boolean {
 }
 
 /** Clears a conversation's tasks. */
-function Clear(props: { session: string; count: number; onError: (message: string) => void }) {
+function Clear(props: { session: string; count: number }) {
   const asks = () => ({
     text: `Forget all background tasks of this conversation (${count(props.count, "answer")} here)? What still runs is stopped first. Their sessions stay, and so does work that is not merged.`,
     yes: "Forget them",
   })
-  return <Action label="Forget …" asks={asks} run={() => api.clear(props.session)} onError={props.onError} />
+  return <Action label="Forget …" asks={asks} run={() => api.clear(props.session)} />
 }

@@ -1,11 +1,11 @@
-import { createEffect, createMemo, createSignal, For, type JSX, onCleanup, Show, untrack } from "solid-js"
+import { createEffect, createMemo, createSignal, For, onCleanup, Show, untrack } from "solid-js"
 import { type Hit, matches } from "../filter.ts"
 import type { AgentRow, AnswersFound } from "../wire.ts"
 import { EndedRow } from "./agent-rows.tsx"
 import { api } from "./api.ts"
 import { route } from "./navigation.tsx"
 import { parts } from "./page-part.ts"
-import { GrowingList, Problem } from "./parts.tsx"
+import { GrowingList, Panel, Problem } from "./parts.tsx"
 import { agentTexts } from "./select.ts"
 import { ended, runningNow, state } from "./state.ts"
 
@@ -31,27 +31,27 @@ export function FindView() {
       <Problem text={problem()} />
       <For each={others}>{({ problem }) => <Problem text={problem()} />}</For>
       <Show when={working().length > 0}>
-        <Found title="At work" count={working().length}>
+        <Panel name="working" title="At work" count={working().length}>
           <GrowingList items={working()} first={FIRST_SHOWN} label="Agents at work">
             {(agent) => <EndedRow agent={agent} />}
           </GrowingList>
-        </Found>
+        </Panel>
       </Show>
       <For each={others}>
         {({ title, count, cards }) => (
           <Show when={count() > 0}>
-            <Found title={title} count={count()}>
+            <Panel name={title} title={title} count={count()}>
               {cards()}
-            </Found>
+            </Panel>
           </Show>
         )}
       </For>
       <Show when={answers().length > 0}>
-        <Found title="Answers" count={answers().length}>
+        <Panel name="answers" title="Answers" count={answers().length}>
           <GrowingList items={answers()} first={FIRST_SHOWN} label="Ended background tasks">
             {(agent) => <AnswerRow agent={state.agents[agent.id] ?? agent} hit={hits()[agent.id]} />}
           </GrowingList>
-        </Found>
+        </Panel>
       </Show>
     </>
   )
@@ -109,15 +109,4 @@ function searchAnswers(q: () => string) {
     })
   })
   return { hits, isReading, problem }
-}
-
-function Found(props: { title: string; count: number; children: JSX.Element }) {
-  return (
-    <section class="panel" aria-label={props.title}>
-      <h2>
-        {props.title} <span class="u-count">{props.count}</span>
-      </h2>
-      {props.children}
-    </section>
-  )
 }

@@ -1,38 +1,46 @@
-import { createSignal, createUniqueId, type JSX } from "solid-js"
+import { createContext, createUniqueId, type JSX, useContext } from "solid-js"
 import { askBeforeLeaving } from "./navigation.tsx"
-import { Choices, createAct, keepFocus, type OptionList, Problem } from "./parts.tsx"
+import { Button, Choices, createAct, Failed, Failures, focusSoon, keepFocus, type OptionList } from "./parts.tsx"
 
 type Sending = {
-  /** Label of the button. */
-  readonly label: string
+  readonly class: string
   /**
-   * Sends the form, with the fields' current and initial values. The resolved function is called when the form's input
-   * counts as saved.
+   * Sends the form, with the fields' current and initial values. If it resolves to a function, this is called when the
+   * form's input counts as saved.
    */
-  readonly send: (now: FormData, first: FormData) => Promise<() => void>
-  /** Buttons beside the one that sends the form. */
-  readonly buttons?: JSX.Element
+  readonly send: (now: FormData, first: FormData) => Promise<unknown>
+  /** Whether input would be lost; by default where the fields differ from what was saved. */
+  readonly loses?: () => boolean
   readonly children: JSX.Element
 }
 
-/** Form that confirms before input is lost, sends one request at a time, and shows errors. */
-export function Form(props: Sending) {
-  const [problem, setProblem] = createSignal("")
-  const { busy, act } = createAct(setProblem)
+const Busy = createContext<() => boolean>(() => false)
+
+/** Form that confirms before input is lost and sends one request at a time. Contains a `Submit` and a `Failed`. */
+export function SendingForm(props: Sending) {
+  return (
+    <Failures>
+      <FormElement {...props} />
+    </Failures>
+  )
+}
+
+function FormElement(props: Sending) {
+  const { busy, act } = createAct()
   let form: HTMLFormElement | undefined
   let first: FormData | undefined
-  let isSent = false
-  askBeforeLeaving(() => !isSent && first !== undefined && textOf(new FormData(form)) !== textOf(first))
-  keepFocus(() => form)
   const send = async () => {
-    if (!form || !first) return
+    if (!first) return
     const follow = await props.send(new FormData(form), first)
-    isSent = true
-    follow()
+    first = new FormData(form)
+    if (typeof follow === "function") follow()
   }
+  const differs = () => first !== undefined && textOf(new FormData(form)) !== textOf(first)
+  askBeforeLeaving(() => props.loses?.() ?? differs())
+  keepFocus(() => form)
   return (
     <form
-      class="form"
+      class={props.class}
       ref={(element) => {
         form = element
         queueMicrotask(() => {
@@ -43,16 +51,35 @@ export function Form(props: Sending) {
         event.preventDefault()
         void act(send)
       }}
+      onKeyDown={(event) => {
+        if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) event.currentTarget.requestSubmit()
+      }}
     >
+      <Busy.Provider value={busy}>{props.children}</Busy.Provider>
+    </form>
+  )
+}
+
+export function Submit(props: { label: string }) {
+  const busy = useContext(Busy)
+  return (
+    <Button type="submit" kind="main" busy={busy()}>
+      {props.label}
+    </Button>
+  )
+}
+
+/** Form of a sheet. `label`: of its button, beside which `buttons` stand. */
+export function Form(props: Omit<Sending, "class" | "loses"> & { label: string; buttons?: JSX.Element }) {
+  return (
+    <SendingForm class="form" send={props.send}>
       {props.children}
-      <Problem text={problem()} />
+      <Failed />
       <div class="button-row">
-        <button type="submit" class="button" data-kind="main" aria-busy={busy()}>
-          {props.label}
-        </button>
+        <Submit label={props.label} />
         {props.buttons}
       </div>
-    </form>
+    </SendingForm>
   )
 }
 
@@ -99,58 +126,38 @@ export function MessageForm(props: {
   label: string
   send: string
   text?: string
-  placeholder?: string
   focus?: boolean
-  run: (text: string, form: HTMLFormElement) => Promise<unknown>
+  run: (text: string, now: FormData) => Promise<unknown>
   /** Additional fields and buttons. */
   children?: JSX.Element
 }) {
   const id = createUniqueId()
-  const [problem, setProblem] = createSignal("")
-  const { busy, act } = createAct(setProblem)
   let area: HTMLTextAreaElement | undefined
-  let form: HTMLFormElement | undefined
-  keepFocus(() => form)
   const text = () => area?.value.trim() ?? ""
-  askBeforeLeaving(() => text() !== "" && text() !== (props.text ?? "").trim())
-  const send = () =>
-    act(async () => {
-      const sent = text()
-      if (sent === "") throw new Error("Write something first.")
-      if (form) await props.run(sent, form)
-      // What the user has typed in the meantime stays.
-      if (area && text() === sent) area.value = ""
-    })
+  const send = async (now: FormData) => {
+    const sent = text()
+    if (sent === "") throw new Error("Write something first.")
+    await props.run(sent, now)
+    // What the user has typed in the meantime stays.
+    if (area && text() === sent) area.value = ""
+  }
   return (
-    <form
-      ref={form}
-      class="word-form"
-      onSubmit={(event) => {
-        event.preventDefault()
-        void send()
-      }}
-      onKeyDown={(event) => {
-        if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) void send()
-      }}
-    >
+    <SendingForm class="word-form" send={send} loses={() => !["", props.text?.trim()].includes(text())}>
       <label for={id}>{props.label}</label>
       <textarea
         id={id}
         rows="2"
-        placeholder={props.placeholder}
         value={props.text ?? ""}
         ref={(element) => {
           area = element
-          if (props.focus) queueMicrotask(() => element.focus())
+          if (props.focus) focusSoon(element)
         }}
       />
-      <Problem text={problem()} />
+      <Failed />
       <div class="button-row">
-        <button type="submit" class="button" data-kind="main" aria-busy={busy()}>
-          {props.send}
-        </button>
+        <Submit label={props.send} />
         {props.children}
       </div>
-    </form>
+    </SendingForm>
   )
 }

@@ -5,6 +5,7 @@ import { spentOfDay } from "./money.tsx"
 import { Keys, refine, route } from "./navigation.tsx"
 import { needs } from "./needs.tsx"
 import { parts, partsOn } from "./page-part.ts"
+import { Button } from "./parts.tsx"
 import { agentLink, launchLink } from "./route.ts"
 import { failures, link, running, state, unread } from "./state.ts"
 
@@ -38,16 +39,14 @@ async function wish(on: boolean): Promise<void> {
 function Bell() {
   return (
     <Show when={supported}>
-      <button
-        type="button"
-        class="button"
+      <Button
         aria-pressed={wanted()}
         title={denied() ? "Your browser blocks notifications from this page." : "Be told by your desktop"}
         disabled={denied()}
         onClick={() => void wish(!wanted())}
       >
         {wanted() ? "Notifying" : "Notify me"}
-      </button>
+      </Button>
     </Show>
   )
 }
@@ -145,9 +144,7 @@ export function Header() {
           </a>
           <Keys />
           <Show when={link().state === "live"}>
-            <button type="button" class="button" onClick={() => void api.signOut().catch(() => {})}>
-              Sign out
-            </button>
+            <Button onClick={() => void api.signOut().catch(() => {})}>Sign out</Button>
           </Show>
         </div>
         <Tabs waiting={waiting()} />

@@ -4,28 +4,24 @@ import type { FileDiff } from "../../../lib/repository.ts"
 import { count } from "../../../lib/text.ts"
 import { costText } from "../../../present/words.ts"
 import type { HistoryRun, HistoryStep } from "../ports.ts"
-import { Badge, Copy, Prose, timeOfDay } from "./parts.tsx"
+import { Badge, Button, Copy, Prose, Section, timeOfDay } from "./parts.tsx"
 import { languageOf, patchLines } from "./rich-text.ts"
 
 /** Prompt of a run; long ones are cut. */
 export function RunPrompt(props: { run: HistoryRun | undefined }) {
+  const prompt = () => props.run?.prompt.trim() ?? ""
   return (
-    <Show when={props.run?.prompt.trim()}>
-      {(prompt) => (
-        <section aria-label="Asked">
-          <h3>Asked</h3>
-          <Clipped text={prompt()} />
-          <For each={props.run?.told}>
-            {({ at, text }) => (
-              <div class="told">
-                <p class="u-quiet u-small">told at {dayTime(at)}</p>
-                <Clipped text={text} />
-              </div>
-            )}
-          </For>
-        </section>
-      )}
-    </Show>
+    <Section title="Asked" when={prompt() !== ""}>
+      <Clipped text={prompt()} />
+      <For each={props.run?.told}>
+        {({ at, text }) => (
+          <div class="told">
+            <p class="u-quiet u-small">told at {dayTime(at)}</p>
+            <Clipped text={text} />
+          </div>
+        )}
+      </For>
+    </Section>
   )
 }
 
@@ -42,9 +38,9 @@ function Clipped(props: { text: string }) {
         <Prose text={props.text} />
       </div>
       <Show when={isLong()}>
-        <button type="button" class="button" aria-expanded={open()} onClick={() => setOpen(!open())}>
+        <Button aria-expanded={open()} onClick={() => setOpen(!open())}>
           {open() ? "Show less" : "Show all"}
-        </button>
+        </Button>
       </Show>
     </>
   )
@@ -60,25 +56,25 @@ export function Timeline(props: { run: HistoryRun | undefined }) {
   const failed = () => steps().filter(({ state }) => state === "failed").length
   const hidden = () => steps().length - shown().length + (props.run?.earlierSteps ?? 0)
   return (
-    <Show when={steps().length > 0}>
-      <section aria-label="What it did">
-        <h3>
-          What it did{" "}
-          <span class="u-quiet">
-            {count(steps().length + (props.run?.earlierSteps ?? 0), "call")}
-            {failed() > 0 ? `, ${failed()} failed` : ""}
-          </span>
-        </h3>
-        <Show when={hidden() > 0}>
-          <button type="button" class="button" disabled={all()} onClick={() => setAll(true)}>
-            {all() ? `${hidden()} earlier calls are not kept` : `Show ${hidden()} earlier`}
-          </button>
-        </Show>
-        <ol class="u-plain step-list">
-          <For each={shown()}>{(step) => <Step step={step} />}</For>
-        </ol>
-      </section>
-    </Show>
+    <Section
+      title="What it did"
+      when={steps().length > 0}
+      beside={
+        <span class="u-quiet">
+          {count(steps().length + (props.run?.earlierSteps ?? 0), "call")}
+          {failed() > 0 ? `, ${failed()} failed` : ""}
+        </span>
+      }
+    >
+      <Show when={hidden() > 0}>
+        <Button disabled={all()} onClick={() => setAll(true)}>
+          {all() ? `${hidden()} earlier calls are not kept` : `Show ${hidden()} earlier`}
+        </Button>
+      </Show>
+      <ol class="u-plain step-list">
+        <For each={shown()}>{(step) => <Step step={step} />}</For>
+      </ol>
+    </Section>
   )
 }
 
@@ -108,64 +104,55 @@ function Step(props: { step: HistoryStep }) {
 export function EarlierRuns(props: { runs: readonly HistoryRun[] }) {
   const earlier = createMemo(() => props.runs.slice(0, -1).reverse())
   return (
-    <Show when={earlier().length > 0}>
-      <section aria-label="Earlier runs">
-        <h3>
-          Earlier runs <span class="u-quiet">{earlier().length}</span>
-        </h3>
-        <For each={earlier()}>
-          {(run) => (
-            <details class="earlier-run">
-              <summary>
-                <Badge tone="rest" text={run.generation === 0 ? "launch" : `resume ${run.generation}`} />{" "}
-                <span class="u-quiet">
-                  {dayTime(run.at)}, {costText(run.cost)}, {count(run.steps.length + run.earlierSteps, "call")}
-                </span>
-              </summary>
-              <RunPrompt run={run} />
-              <Timeline run={run} />
-              <h3>Answer</h3>
-              <Show when={run.text.trim()} fallback={<p class="u-quiet">It wrote nothing.</p>}>
-                <Prose text={run.text} />
-              </Show>
-            </details>
-          )}
-        </For>
-      </section>
-    </Show>
+    <Section title="Earlier runs" when={earlier().length > 0} beside={<span class="u-quiet">{earlier().length}</span>}>
+      <For each={earlier()}>
+        {(run) => (
+          <details class="earlier-run">
+            <summary>
+              <Badge tone="rest" text={run.generation === 0 ? "launch" : `resume ${run.generation}`} />{" "}
+              <span class="u-quiet">
+                {dayTime(run.at)}, {costText(run.cost)}, {count(run.steps.length + run.earlierSteps, "call")}
+              </span>
+            </summary>
+            <RunPrompt run={run} />
+            <Timeline run={run} />
+            <h3>Answer</h3>
+            <Show when={run.text.trim()} fallback={<p class="u-quiet">It wrote nothing.</p>}>
+              <Prose text={run.text} />
+            </Show>
+          </details>
+        )}
+      </For>
+    </Section>
   )
 }
 
 /** Shows changed files with their patches. A file without a patch is shown by its name. */
 export function Files(props: { changed: readonly string[]; diff: readonly FileDiff[]; open?: boolean }) {
   const plain = () => props.changed.filter((name) => !props.diff.some(({ file }) => file === name))
+  const all = () => props.diff.length + plain().length
   return (
-    <Show when={props.changed.length + props.diff.length > 0}>
-      <section aria-label="Files changed">
-        <h3>
-          Files changed <span class="u-quiet">{Math.max(props.diff.length + plain().length, 0)}</span>
-        </h3>
-        <ul class="u-plain file-list">
-          <For each={props.diff}>
-            {(each) => (
-              <li>
-                <details open={props.open}>
-                  <summary>
-                    <code>{each.file}</code> <span data-state="done">+{each.additions}</span>{" "}
-                    <span data-state="fail">−{each.deletions}</span>
-                  </summary>
-                  <div class="patch-bar">
-                    <Copy text={() => each.patch} label={`the changes in ${each.file}`} />
-                  </div>
-                  <Patch patch={each.patch} name={each.file} language={languageOf(each.file)} />
-                </details>
-              </li>
-            )}
-          </For>
-          <Names of={plain()} />
-        </ul>
-      </section>
-    </Show>
+    <Section title="Files changed" when={all() > 0} beside={<span class="u-quiet">{all()}</span>}>
+      <ul class="u-plain file-list">
+        <For each={props.diff}>
+          {(each) => (
+            <li>
+              <details open={props.open}>
+                <summary>
+                  <code>{each.file}</code> <span data-state="done">+{each.additions}</span>{" "}
+                  <span data-state="fail">−{each.deletions}</span>
+                </summary>
+                <div class="patch-bar">
+                  <Copy text={() => each.patch} label={`the changes in ${each.file}`} />
+                </div>
+                <Patch patch={each.patch} name={each.file} language={languageOf(each.file)} />
+              </details>
+            </li>
+          )}
+        </For>
+        <Names of={plain()} />
+      </ul>
+    </Section>
   )
 }
 

@@ -3,7 +3,7 @@ import { budget, dayTime, MINUTE_MS } from "../../../lib/format.ts"
 import type { AgentDetail, Choices } from "../wire.ts"
 import { api, type Launch } from "./api.ts"
 import { Field, Form, Picker, textIn } from "./form.tsx"
-import { type OptionList, Problem } from "./parts.tsx"
+import { focusSoon, type OptionList, Problem } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { markAsRead, state } from "./state.ts"
 
@@ -83,7 +83,7 @@ function Words(props: { like?: AgentDetail }) {
             rows="7"
             required
             value={props.like?.runs.at(-1)?.prompt ?? ""}
-            ref={(element) => queueMicrotask(() => element.focus())}
+            ref={focusSoon}
           />
         )}
       </Field>

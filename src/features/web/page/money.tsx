@@ -1,7 +1,7 @@
 import { createMemo, createRoot, For, Show } from "solid-js"
 import { clockTime, MINUTE_MS } from "../../../lib/format.ts"
 import { costText, dayCostText } from "../../../present/words.ts"
-import { AgentName } from "./parts.tsx"
+import { AgentName, Panel } from "./parts.tsx"
 import { costBy, costByHour, costOfLastDay, type Sum } from "./select.ts"
 import { ended, now, running, runningNow, state } from "./state.ts"
 
@@ -22,16 +22,17 @@ export const spentOfDay = createRoot(() => {
 export function Money() {
   const spent = spentOfDay
   const limit = () => state.limits?.dayCost ?? 0
+  const text = () => dayCostText(spent().cost, spent().atLeast, limit())
   const hours = createMemo(() => costByHour(all(), minute()))
   const most = createMemo(() => Math.max(...hours().map(({ cost }) => cost), 1e-9))
   const byAgent = createMemo(() => costBy(all(), minute(), ({ agent }) => agent))
   const byModel = createMemo(() => costBy(all(), minute(), ({ model }) => model ?? "the conversation's model"))
   return (
-    <section class="panel" aria-labelledby="money-title">
-      <div class="panel-bar">
-        <h2 id="money-title">
-          Spent in 24 hours <span class="u-count">{dayCostText(spent().cost, spent().atLeast, limit())}</span>
-        </h2>
+    <Panel
+      name="money"
+      title="Spent in 24 hours"
+      count={text()}
+      bar={() => (
         <Show when={limit() > 0}>
           <meter
             class="day-budget"
@@ -40,10 +41,11 @@ export function Money() {
             high={limit() * 0.75}
             optimum="0"
             value={Math.min(spent().cost, limit())}
-            aria-label={`${dayCostText(spent().cost, spent().atLeast, limit())} spent`}
+            aria-label={`${text()} spent`}
           />
         </Show>
-      </div>
+      )}
+    >
       <Show when={ended().length + running().length > 0} fallback={<p class="u-quiet">Nothing was spent.</p>}>
         <div class="money-grid">
           <figure class="hour-chart">
@@ -70,7 +72,7 @@ export function Money() {
           <Costs title="By model" rows={byModel()} />
         </div>
       </Show>
-    </section>
+    </Panel>
   )
 }
 

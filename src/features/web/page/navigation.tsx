@@ -1,5 +1,6 @@
 import { createSignal, For, onCleanup, Show } from "solid-js"
 import { parts, partsOn } from "./page-part.ts"
+import { Button } from "./parts.tsx"
 import { codeIn, type Filters, HOME, hashOf, launchLink, type Route, routeOf } from "./route.ts"
 
 const [route, setRoute] = createSignal<Route>(HOME)
@@ -156,9 +157,9 @@ function Help(props: { close: () => void }) {
         links to sessions lead to OpenCode's own page.
       </p>
       <div class="button-row">
-        <button type="button" class="button" autofocus onClick={() => props.close()}>
+        <Button autofocus onClick={() => props.close()}>
           Close
-        </button>
+        </Button>
       </div>
     </dialog>
   )

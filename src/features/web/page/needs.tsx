@@ -13,10 +13,11 @@ import { ago, ticking } from "../../../lib/format.ts"
 import type { AskOptions, Reply } from "../../../runtime/user-actions.ts"
 import type { AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
+import { SendingForm, Submit, textIn } from "./form.tsx"
 import { Patch } from "./history.tsx"
 import { askBeforeLeaving } from "./navigation.tsx"
 import { parts, runOf } from "./page-part.ts"
-import { Action, AgentName, createAct, Need, Problem, ThreadLink } from "./parts.tsx"
+import { Action, AgentName, Button, Failed, Failures, focusSoon, Need, Panel, ThreadLink } from "./parts.tsx"
 import { agentLink, launchLink } from "./route.ts"
 import { adviceFor, waitingFor } from "./select.ts"
 import { failures, markAsRead, now, runningNow, state } from "./state.ts"
@@ -34,17 +35,18 @@ export function NeedsYou() {
   const ids = createMemo(() => [...keyed().keys()].slice(0, MOST_SHOWN))
   const hidden = () => asks().length - ids().length + Math.max(0, all().failed.length - MOST_SHOWN)
   return (
-    <section class="panel needs-panel" aria-labelledby="needs-title" data-state={all().count > 0 ? "needs" : undefined}>
-      <div class="panel-bar">
-        <h2 id="needs-title">
-          Needs you <span class="u-count">{all().count}</span>
-        </h2>
+    <Panel
+      name="needs"
+      title="Needs you"
+      count={all().count}
+      class="needs-panel"
+      state={all().count > 0 ? "needs" : undefined}
+      bar={() => (
         <Show when={all().failed.length > 1}>
-          <button type="button" class="button" onClick={() => markAsRead(all().failed)}>
-            Dismiss all failures
-          </button>
+          <Button onClick={() => markAsRead(all().failed)}>Dismiss all failures</Button>
         </Show>
-      </div>
+      )}
+    >
       <Show when={all().count > 0} fallback={<p class="u-quiet">Nothing waits for you.</p>}>
         <ul class="u-plain">
           <For each={ids()}>
@@ -57,7 +59,7 @@ export function NeedsYou() {
       <Show when={hidden() > 0}>
         <p class="u-quiet">{hidden()} more will follow.</p>
       </Show>
-    </section>
+    </Panel>
   )
 }
 
@@ -100,9 +102,7 @@ function FailureNeed(props: { agent: AgentRow }) {
             Try again …
           </a>
         </Show>
-        <button type="button" class="button" onClick={() => markAsRead([state.agents[props.agent.id] ?? props.agent])}>
-          Dismiss
-        </button>
+        <Button onClick={() => markAsRead([state.agents[props.agent.id] ?? props.agent])}>Dismiss</Button>
       </div>
     </Need>
   )
@@ -118,15 +118,10 @@ export function QuestionForm(props: { ask: Ask; foreign: boolean }) {
     () => (props.foreign ? undefined : props.ask.id),
     (id) => api.question(id),
   )
-  const [problem, setProblem] = createSignal("")
   const send = async (reply: Reply) => void (await api.answer(props.ask.id, reply))
-  const offered = () => {
+  const offered = <Kind extends AskOptions["kind"]>(kind: Kind) => {
     const found = question.error ? undefined : question()
-    return found?.kind === "question" ? found.questions : undefined
-  }
-  const permission = () => {
-    const found = question.error ? undefined : question()
-    return found?.kind === "permission" ? found : undefined
+    return found?.kind === kind ? (found as Extract<AskOptions, { kind: Kind }>) : undefined
   }
   return (
     <div class="answer">
@@ -138,12 +133,11 @@ export function QuestionForm(props: { ask: Ask; foreign: boolean }) {
         <Match when={question.error}>
           <p class="u-quiet u-small">{(question.error as Error).message}</p>
         </Match>
-        <Match when={permission()}>
-          {(asked) => <Permission always={asked().always} diff={asked().diff} send={send} onError={setProblem} />}
+        <Match when={offered("permission")}>
+          {(asked) => <Permission always={asked().always} diff={asked().diff} send={send} />}
         </Match>
-        <Match when={offered()}>{(asked) => <Questions asked={asked()} send={send} onError={setProblem} />}</Match>
+        <Match when={offered("question")}>{(asked) => <Questions asked={asked().questions} send={send} />}</Match>
       </Switch>
-      <Problem text={problem()} />
     </div>
   )
 }
@@ -161,7 +155,7 @@ function AnswerDeadline(props: { until: number | undefined }) {
   )
 }
 
-type Sending = { readonly send: (reply: Reply) => Promise<void>; readonly onError: (message: string) => void }
+type Sending = { readonly send: (reply: Reply) => Promise<void> }
 
 function Permission(props: Sending & { always: readonly string[]; diff?: string }) {
   const [refusing, setRefusing] = createSignal(false)
@@ -172,7 +166,7 @@ function Permission(props: Sending & { always: readonly string[]; diff?: string 
     setWhy("")
   }
   return (
-    <>
+    <Failures>
       <Show when={props.diff}>
         {(diff) => (
           <details>
@@ -182,29 +176,28 @@ function Permission(props: Sending & { always: readonly string[]; diff?: string 
         )}
       </Show>
       <div class="button-row">
-        <Action label="Allow once" kind="main" run={() => props.send({ reply: "once" })} onError={props.onError} />
+        <Action label="Allow once" kind="main" run={() => props.send({ reply: "once" })} />
         <Action
           label="Always allow"
           title={`From now on, without asking: ${props.always.join(", ") || "this"}`}
           run={() => props.send({ reply: "always" })}
-          onError={props.onError}
         />
         <Show
           when={refusing()}
           fallback={
-            <button type="button" class="button" data-kind="danger" onClick={() => setRefusing(true)}>
+            <Button kind="danger" onClick={() => setRefusing(true)}>
               Refuse …
-            </button>
+            </Button>
           }
         >
           <input
             class="grow"
             aria-label="Why, for the agent: with a word it goes on, without one its turn ends"
             placeholder="Why? With a word it goes on; without, its turn ends"
-            ref={(element) => queueMicrotask(() => element.focus())}
+            ref={focusSoon}
             onInput={(event) => setWhy(event.currentTarget.value)}
           />
-          <Action label="Refuse" kind="danger" run={refuse} onError={props.onError} />
+          <Action label="Refuse" kind="danger" run={refuse} />
         </Show>
       </div>
       <Show when={props.always.length > 0}>
@@ -212,52 +205,33 @@ function Permission(props: Sending & { always: readonly string[]; diff?: string 
           Always allows <code>{props.always.join(", ")}</code>
         </p>
       </Show>
-    </>
+      <Failed />
+    </Failures>
   )
 }
 
 function Questions(props: Sending & { asked: Offered }) {
   const name = createUniqueId()
-  let form: HTMLFormElement | undefined
-  const { busy, act } = createAct(props.onError)
-  const answers = () => {
-    const data = form && new FormData(form)
-    return props.asked.map((_, at) => {
-      const own = String(data?.get(`${name}-own-${at}`) ?? "").trim()
-      return [...(data?.getAll(`${name}-${at}`) ?? []).map(String), ...(own === "" ? [] : [own])]
+  const answersIn = (data: FormData) =>
+    props.asked.map((_, at) => {
+      const own = textIn(data, `${name}-own-${at}`)
+      return [...data.getAll(`${name}-${at}`).map(String), ...(own === "" ? [] : [own])]
     })
+  const send = async (now: FormData) => {
+    const answers = answersIn(now)
+    const missing = answers.findIndex((each) => each.length === 0)
+    if (missing >= 0) throw new Error(`Choose an answer${answers.length > 1 ? ` to question ${missing + 1}` : ""}.`)
+    await props.send({ answers })
   }
-  const send = () =>
-    act(async () => {
-      const given = answers()
-      const missing = given.findIndex((each) => each.length === 0)
-      if (missing >= 0) throw new Error(`Choose an answer${given.length > 1 ? ` to question ${missing + 1}` : ""}.`)
-      await props.send({ answers: given })
-      form?.reset()
-    })
-  askBeforeLeaving(() => answers().some((each) => each.length > 0))
   return (
-    <form
-      ref={form}
-      class="question-form"
-      onSubmit={(event) => {
-        event.preventDefault()
-        void send()
-      }}
-    >
+    <SendingForm class="question-form" send={send}>
       <For each={props.asked}>{(question, at) => <Offer question={question} name={name} at={at()} />}</For>
       <div class="button-row">
-        <button type="submit" class="button" data-kind="main" aria-busy={busy()}>
-          Answer
-        </button>
-        <Action
-          label="Dismiss"
-          title="The agent's turn ends there"
-          run={() => props.send({ dismiss: true })}
-          onError={props.onError}
-        />
+        <Submit label="Answer" />
+        <Action label="Dismiss" title="The agent's turn ends there" run={() => props.send({ dismiss: true })} />
       </div>
-    </form>
+      <Failed />
+    </SendingForm>
   )
 }
 

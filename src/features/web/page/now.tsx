@@ -1,4 +1,4 @@
-import { createMemo, createSignal, For, Show } from "solid-js"
+import { createMemo, For, Show } from "solid-js"
 import { clockTime } from "../../../lib/format.ts"
 import { costText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
@@ -7,7 +7,7 @@ import { GroupChoice, Groups, WorkCard } from "./agent-rows.tsx"
 import { Money } from "./money.tsx"
 import { NeedsYou, needs } from "./needs.tsx"
 import { parts, partsOn } from "./page-part.ts"
-import { AgentName, Problem } from "./parts.tsx"
+import { AgentName, Panel } from "./parts.tsx"
 import { agentLink, launchLink } from "./route.ts"
 import {
   agentState,
@@ -42,8 +42,7 @@ function Day() {
   const left = (at: number) => `${((at - span().from) / (span().to - span().from)) * 100}%`
 
   return (
-    <section class="panel" aria-labelledby="day-title">
-      <h2 id="day-title">Last 24 hours</h2>
+    <Panel name="day" title="Last 24 hours">
       <Show when={agents().length > 0} fallback={<p class="u-quiet">No agent has worked in the last 24 hours.</p>}>
         <div class="day-lanes" onKeyDown={(event) => move(event)}>
           <div class="day-axis" aria-hidden="true">
@@ -80,7 +79,7 @@ function Day() {
           </p>
         </Show>
       </Show>
-    </section>
+    </Panel>
   )
 }
 
@@ -191,34 +190,35 @@ export function NowView() {
 
 /** Shows running tasks in the order in which they began, so that cards keep their position. */
 function AtWork() {
-  const [problem, setProblem] = createSignal("")
   const ours = () => running().filter(({ foreign }) => !foreign)
   return (
-    <section class="panel" aria-labelledby="work-title">
-      <div class="panel-bar">
-        <h2 id="work-title">
-          At work <span class="u-count">{running().length}</span>
-        </h2>
-        <Show when={running().length > 1}>
-          <GroupChoice />
-        </Show>
-        <Show when={ours().length > 1}>
-          <StopMany label="Stop all …" ids={() => ours().map(({ id }) => id)} onError={setProblem} />
-        </Show>
-      </div>
-      <Problem text={problem()} />
+    <Panel
+      name="work"
+      title="At work"
+      count={running().length}
+      bar={() => (
+        <>
+          <Show when={running().length > 1}>
+            <GroupChoice />
+          </Show>
+          <Show when={ours().length > 1}>
+            <StopMany label="Stop all …" agents={ours} />
+          </Show>
+        </>
+      )}
+    >
       <Show when={running().length > 0} fallback={<p class="u-quiet">No agent is at work.</p>}>
         <Groups
           rows={running()}
           first={FIRST_SHOWN}
           label="Agents at work"
           class="card-grid"
-          acts={(rows) => <StopMany label="Stop these …" ids={() => rows().map(({ id }) => id)} onError={setProblem} />}
+          acts={(rows) => <StopMany label="Stop these …" agents={rows} />}
         >
           {(agent) => <WorkCard agent={agent} />}
         </Groups>
       </Show>
-    </section>
+    </Panel>
   )
 }
 

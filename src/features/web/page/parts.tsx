@@ -1,4 +1,14 @@
-import { createMemo, createSignal, For, type JSX, onCleanup, Show } from "solid-js"
+import {
+  createContext,
+  createMemo,
+  createSignal,
+  For,
+  type JSX,
+  onCleanup,
+  Show,
+  splitProps,
+  useContext,
+} from "solid-js"
 import { clockTime } from "../../../lib/format.ts"
 import { ENDS, MARKS } from "../../../present/words.ts"
 import { hueOf, markdown } from "./rich-text.ts"
@@ -62,12 +72,12 @@ export function createConfirm() {
           >
             <p>{asked().text}</p>
             <div class="button-row">
-              <button type="button" class="button" autofocus onClick={keep}>
+              <Button autofocus onClick={keep}>
                 Keep it
-              </button>
-              <button type="button" class="button" data-kind="danger" onClick={() => asked().decide(true)}>
+              </Button>
+              <Button kind="danger" onClick={() => asked().decide(true)}>
                 {asked().yes}
-              </button>
+              </Button>
             </div>
           </dialog>
         )
@@ -75,6 +85,67 @@ export function createConfirm() {
     </Show>
   )
   return { ask, view }
+}
+
+export function Button(
+  props: JSX.ButtonHTMLAttributes<HTMLButtonElement> & { kind?: "main" | "danger"; busy?: boolean },
+) {
+  const [own, others] = splitProps(props, ["kind", "busy"])
+  return <button type="button" class="button" data-kind={own.kind} aria-busy={own.busy} {...others} />
+}
+
+/** The last failure of the actions in a `Failures`. */
+const Failure = createContext(createSignal(""))
+
+/** Keeps what fails inside of it, to be shown by the `Failed` there. */
+export function Failures(props: { children: JSX.Element }) {
+  return <Failure.Provider value={createSignal("")}>{props.children}</Failure.Provider>
+}
+
+export function Failed() {
+  const [problem] = useContext(Failure)
+  return <Problem text={problem()} />
+}
+
+/** Section of a view. `name`: of its ids; `bar`: fields and buttons beside the title. Shows what fails inside of it. */
+export function Panel(props: {
+  name: string
+  title: string
+  count?: number | string
+  bar?: () => JSX.Element
+  class?: string
+  state?: "needs"
+  children: JSX.Element
+}) {
+  const id = () => `${props.name}-title`
+  return (
+    <section class={`panel ${props.class ?? ""}`} aria-labelledby={id()} data-state={props.state}>
+      <Failures>
+        <div class="panel-head" classList={{ "panel-bar": props.bar !== undefined }}>
+          <h2 id={id()}>
+            {props.title} <span class="u-count">{props.count}</span>
+          </h2>
+          {props.bar?.()}
+        </div>
+        <Failed />
+        {props.children}
+      </Failures>
+    </section>
+  )
+}
+
+/** Section of a sheet, shown unless `when` is false. `beside`: what stands beside its title. */
+export function Section(props: { title: string; when?: boolean; beside?: JSX.Element; children: JSX.Element }) {
+  return (
+    <Show when={props.when ?? true}>
+      <section aria-label={props.title}>
+        <h3>
+          {props.title} {props.beside}
+        </h3>
+        {props.children}
+      </section>
+    </Show>
+  )
 }
 
 const GLYPHS: Readonly<Record<RowTone, string>> = {
@@ -97,12 +168,17 @@ export function Badge(props: { tone: RowTone; text: string; mark?: string }) {
   )
 }
 
-/** Row for something that waits for the user, with its kind and its actions. */
+/** Row for something that waits for the user, with its kind and its actions, and what fails of these. */
 export function Need(props: { tone: "needs" | "fail"; what: string; children: JSX.Element }) {
   return (
     <li class="need-row">
       <Badge tone={props.tone} text={props.what} />
-      <div>{props.children}</div>
+      <div>
+        <Failures>
+          {props.children}
+          <Failed />
+        </Failures>
+      </div>
     </li>
   )
 }
@@ -123,11 +199,15 @@ export function Prose(props: { text: string }) {
 /** Title of a sheet. It gets the focus when the sheet opens, for screen readers. */
 export function Title(props: { text: string }) {
   return (
-    <h2 tabindex="-1" ref={(element) => queueMicrotask(() => element.focus({ preventScroll: true }))}>
+    <h2 tabindex="-1" ref={focusSoon}>
       {props.text}
     </h2>
   )
 }
+
+/** For `ref`: the element gets the focus as soon as it is on the page. */
+export const focusSoon = (element: HTMLElement): void =>
+  queueMicrotask(() => element.focus({ preventScroll: element instanceof HTMLHeadingElement }))
 
 /** Moves the focus to the sheet's title if `element` has the focus while it disappears. */
 export function keepFocus(element: () => HTMLElement | undefined): void {
@@ -181,9 +261,9 @@ export function Copy(props: { text: () => string; label: string; select?: () => 
   }
   return (
     <>
-      <button type="button" class="button" onClick={() => void copy()} aria-label={`${said()}: ${props.label}`}>
+      <Button onClick={() => void copy()} aria-label={`${said()}: ${props.label}`}>
         {said()}
-      </button>
+      </Button>
       <span class="u-hidden" role="status">
         {said() === "Copy" ? "" : said()}
       </span>
@@ -191,17 +271,18 @@ export function Copy(props: { text: () => string; label: string; select?: () => 
   )
 }
 
-/** Makes a function that runs one action at a time and reports failures. */
-export function createAct(onError: (message: string) => void) {
+/** Makes a function that runs one action at a time. The surrounding `Failures` keeps the failure of the last one. */
+export function createAct() {
+  const [, setProblem] = useContext(Failure)
   const [busy, setBusy] = createSignal(false)
   const act = async (work: () => Promise<unknown>) => {
     if (busy()) return
     setBusy(true)
-    onError("")
+    setProblem("")
     try {
       await work()
     } catch (error) {
-      onError((error as Error).message)
+      setProblem((error as Error).message)
     } finally {
       setBusy(false)
     }
@@ -209,17 +290,16 @@ export function createAct(onError: (message: string) => void) {
   return { busy, act }
 }
 
-/** Button for an action. It cannot be pressed twice, asks for a confirmation if `asks` is given, and shows failures. */
+/** Button for an action. It cannot be pressed twice, and asks for a confirmation if `asks` is given. */
 export function Action(props: {
   label: string
   run: () => Promise<unknown>
-  onError: (message: string) => void
   kind?: "main" | "danger"
   title?: string
   /** Question of the confirmation. `yes`: label of its button. */
   asks?: () => { readonly text: string; readonly yes: string }
 }) {
-  const { busy, act } = createAct((message) => props.onError(message))
+  const { busy, act } = createAct()
   const confirm = createConfirm()
   const run = async () => {
     const question = props.asks?.()
@@ -229,17 +309,9 @@ export function Action(props: {
   keepFocus(() => button)
   return (
     <>
-      <button
-        ref={button}
-        type="button"
-        class="button"
-        data-kind={props.kind}
-        aria-busy={busy()}
-        title={props.title}
-        onClick={() => void act(run)}
-      >
+      <Button ref={button} kind={props.kind} busy={busy()} title={props.title} onClick={() => void act(run)}>
         {props.label}
-      </button>
+      </Button>
       {confirm.view()}
     </>
   )
@@ -296,9 +368,9 @@ export function GrowingList<Item>(props: {
         <For each={props.items.slice(0, most())}>{(item) => <li>{props.children(item)}</li>}</For>
       </ul>
       <Show when={rest() > 0}>
-        <button type="button" class="button" onClick={() => setMost((shown) => shown + 4 * props.first)}>
+        <Button onClick={() => setMost((shown) => shown + 4 * props.first)}>
           Show {Math.min(rest(), 4 * props.first)} more of {rest()}
-        </button>
+        </Button>
       </Show>
     </>
   )

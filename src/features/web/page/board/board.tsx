@@ -4,7 +4,8 @@ import { count } from "../../../../lib/text.ts"
 import { costText } from "../../../../present/words.ts"
 import type { TaskRow } from "../../board/wire.ts"
 import { matches } from "../../filter.ts"
-import { Action, AgentName, Badge, createAct, GrowingList, Problem, Prose } from "../parts.tsx"
+import { SendingForm, Submit, textIn } from "../form.tsx"
+import { Action, AgentName, Badge, Failed, Failures, GrowingList, Panel, Problem, Prose } from "../parts.tsx"
 import { now } from "../state.ts"
 import { COLUMNS, columnOf, statusText, taskLink, taskTexts, taskTone } from "./select.ts"
 import { board, boardApi, tasks } from "./state.ts"
@@ -25,10 +26,7 @@ export function BoardView() {
   })
   return (
     <>
-      <section class="panel" aria-labelledby="board-title">
-        <h2 id="board-title">
-          Board <span class="u-count">{all().length}</span>
-        </h2>
+      <Panel name="board" title="Board" count={all().length}>
         <Problem text={board.problem} />
         <div class="columns">
           <For each={COLUMNS}>
@@ -50,7 +48,7 @@ export function BoardView() {
           </For>
           <Archive />
         </div>
-      </section>
+      </Panel>
       <PurseSection />
     </>
   )
@@ -170,51 +168,37 @@ function Archive() {
 /** Shows the open purse or a form to open a purse, and the reports. */
 function PurseSection() {
   return (
-    <section class="panel purse" aria-labelledby="purse-title">
-      <h2 id="purse-title">Purse</h2>
+    <Panel name="purse" title="Purse" class="purse">
       <Show when={board.purse} fallback={<OpenForm />}>
         <Open />
       </Show>
       <Reports />
-    </section>
+    </Panel>
   )
 }
 
 function Open() {
-  const [problem, setProblem] = createSignal("")
   const asks = () => ({
     text: "Close the purse? What it runs is stopped, and its report is written. The tasks stay on the board.",
     yes: "Close it",
   })
   return (
-    <>
+    <Failures>
       <p role="status">{board.purse?.text}</p>
       <meter min="0" max={board.purse?.max} value={board.purse?.spent} aria-label="What is spent of it" />
       <div class="button-row">
-        <Action label="Close it …" kind="danger" asks={asks} run={boardApi.closePurse} onError={setProblem} />
+        <Action label="Close it …" kind="danger" asks={asks} run={boardApi.closePurse} />
       </div>
-      <Problem text={problem()} />
-    </>
+      <Failed />
+    </Failures>
   )
 }
 
 function OpenForm() {
   const id = createUniqueId()
-  const [problem, setProblem] = createSignal("")
-  const { busy, act } = createAct(setProblem)
-  const open = (form: HTMLFormElement) =>
-    act(async () => {
-      const given = new FormData(form)
-      await boardApi.openPurse(Number(given.get("max")), String(given.get("until") ?? ""))
-    })
+  const open = (given: FormData) => boardApi.openPurse(Number(given.get("max")), textIn(given, "until"))
   return (
-    <form
-      class="word-form"
-      onSubmit={(event) => {
-        event.preventDefault()
-        void open(event.currentTarget)
-      }}
-    >
+    <SendingForm class="word-form" send={open} loses={() => false}>
       <p class="u-quiet">
         Money and a deadline: every active task that waits for nobody is worked on until either ends. Then there is one
         report.
@@ -224,12 +208,10 @@ function OpenForm() {
         <input id={`${id}-max`} name="max" type="number" min="0.01" step="any" required value="5" />
         <label for={`${id}-until`}>Until</label>
         <input id={`${id}-until`} name="until" type="time" required value="07:00" />
-        <button type="submit" class="button" data-kind="main" aria-busy={busy()}>
-          Open a purse
-        </button>
+        <Submit label="Open a purse" />
       </div>
-      <Problem text={problem()} />
-    </form>
+      <Failed />
+    </SendingForm>
   )
 }
 

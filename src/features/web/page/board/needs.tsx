@@ -1,9 +1,9 @@
-import { createMemo, createSignal, For, Show } from "solid-js"
+import { createMemo, For, Show } from "solid-js"
 import { count } from "../../../../lib/text.ts"
 import type { TaskRow } from "../../board/wire.ts"
 import type { AgentRow } from "../../wire.ts"
 import { MessageForm } from "../form.tsx"
-import { Action, AgentName, Need, Problem } from "../parts.tsx"
+import { Action, AgentName, Need } from "../parts.tsx"
 import { isUnverified, needsOf, taskLink } from "./select.ts"
 import { board, boardApi, tasks } from "./state.ts"
 
@@ -59,7 +59,6 @@ export function ReplyForm(props: { task: TaskRow; label?: string }) {
 
 /** Shown while the board's file is missing and a copy of its tasks is kept. */
 function LostNeed(props: { count: number }) {
-  const [problem, setProblem] = createSignal("")
   const asks = () => ({
     text: `Let ${count(props.count, "task")} of the board go? The copy of them is deleted.`,
     yes: "Let them go",
@@ -68,23 +67,15 @@ function LostNeed(props: { count: number }) {
     <Need tone="fail" what="gone">
       <p>The board's file has gone, with {count(props.count, "open task")}. A copy is kept.</p>
       <div class="button-row">
-        <Action label="Bring back" run={() => boardApi.ofBoard("restore")} onError={setProblem} />
-        <Action
-          label="Let go …"
-          kind="danger"
-          asks={asks}
-          run={() => boardApi.ofBoard("forget")}
-          onError={setProblem}
-        />
+        <Action label="Bring back" run={() => boardApi.ofBoard("restore")} />
+        <Action label="Let go …" kind="danger" asks={asks} run={() => boardApi.ofBoard("forget")} />
       </div>
-      <Problem text={problem()} />
     </Need>
   )
 }
 
 /** Row for several board tasks with outside edits. The user can accept them together. */
 function UnverifiedNeed(props: { count: number }) {
-  const [problem, setProblem] = createSignal("")
   const asks = () => ({
     text: `Believe all ${props.count} tasks as they stand there now? None is started by that: each has its turn with the next round.`,
     yes: "Believe them",
@@ -93,30 +84,23 @@ function UnverifiedNeed(props: { count: number }) {
     <Need tone="fail" what="changed">
       <p>{props.count} tasks were changed outside the board. Look at what they say now.</p>
       <div class="button-row">
-        <Action label="Believe all …" asks={asks} run={() => boardApi.ofBoard("accept")} onError={setProblem} />
+        <Action label="Believe all …" asks={asks} run={() => boardApi.ofBoard("accept")} />
       </div>
-      <Problem text={problem()} />
     </Need>
   )
 }
 
 function RestNeed(props: { task: TaskRow }) {
-  const [problem, setProblem] = createSignal("")
   return (
     <Need tone="fail" what={isUnverified(props.task) ? "changed" : "rests"}>
       <TaskTitle task={props.task} />
       <p>{props.task.reason}</p>
       <div class="button-row">
-        <Action
-          label={isUnverified(props.task) ? "Start" : "Run now"}
-          run={() => boardApi.run(props.task.id)}
-          onError={setProblem}
-        />
+        <Action label={isUnverified(props.task) ? "Start" : "Run now"} run={() => boardApi.run(props.task.id)} />
         <a class="button" href={taskLink(props.task.id)}>
           Look at it
         </a>
       </div>
-      <Problem text={problem()} />
     </Need>
   )
 }

@@ -5,7 +5,21 @@ import type { TaskRow } from "../../board/wire.ts"
 import { EndedRow } from "../agent-rows.tsx"
 import { Field, Form, Picker, textIn } from "../form.tsx"
 import { QuestionForm } from "../needs.tsx"
-import { Action, AgentName, Badge, Facts, Problem, Prose, ThreadLink, Title } from "../parts.tsx"
+import {
+  Action,
+  AgentName,
+  Badge,
+  Button,
+  Facts,
+  Failed,
+  Failures,
+  focusSoon,
+  Problem,
+  Prose,
+  Section,
+  ThreadLink,
+  Title,
+} from "../parts.tsx"
 import { isSafeLink } from "../rich-text.ts"
 import { newestFirst } from "../select.ts"
 import { runningNow, state } from "../state.ts"
@@ -42,9 +56,7 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
       send={send}
       buttons={
         <Show when={props.task}>
-          <button type="button" class="button" onClick={keep}>
-            Keep it
-          </button>
+          <Button onClick={keep}>Keep it</Button>
         </Show>
       }
     >
@@ -52,16 +64,7 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
         <h2>New task</h2>
       </Show>
       <Field label="Title">
-        {(id) => (
-          <input
-            id={id}
-            name="title"
-            required
-            autocomplete="off"
-            value={before.title}
-            ref={(element) => queueMicrotask(() => element.focus())}
-          />
-        )}
+        {(id) => <input id={id} name="title" required autocomplete="off" value={before.title} ref={focusSoon} />}
       </Field>
       <Field label="Owner">
         {(id) => <Picker id={id} name="owner" required value={before.owner} options={owners()} />}
@@ -134,7 +137,6 @@ export function TaskView(props: { id: string }) {
 }
 
 function Task(props: { task: TaskRow }) {
-  const [problem, setProblem] = createSignal("")
   const [editing, setEditing] = createSignal(false)
   return (
     <article>
@@ -147,8 +149,10 @@ function Task(props: { task: TaskRow }) {
         <AgentName name={props.task.owner} />
       </p>
       <Show when={!editing()} fallback={<TaskForm task={props.task} onDone={() => setEditing(false)} />}>
-        <Actions task={props.task} onError={setProblem} edit={() => setEditing(true)} />
-        <Problem text={problem()} />
+        <Failures>
+          <Actions task={props.task} edit={() => setEditing(true)} />
+          <Failed />
+        </Failures>
         <Show when={props.task.state === "needs you"}>
           <p class="callout" data-state="needs">
             <strong>It needs you:</strong> {props.task.reason}
@@ -192,7 +196,7 @@ function Asking(props: { id: string }) {
   return <For each={run()?.asks}>{(ask) => <QuestionForm ask={ask} foreign={run()?.foreign ?? false} />}</For>
 }
 
-function Actions(props: { task: TaskRow; onError: (message: string) => void; edit: () => void }) {
+function Actions(props: { task: TaskRow; edit: () => void }) {
   const status = () => props.task.status
   const open = () => status() === "draft" || status() === "active"
   const id = () => props.task.id
@@ -204,33 +208,15 @@ function Actions(props: { task: TaskRow; onError: (message: string) => void; edi
   return (
     <div class="button-row">
       <Show when={status() === "draft"}>
-        <Action
-          label="Activate"
-          kind="main"
-          run={() => boardApi.update(id(), { status: "active" })}
-          onError={props.onError}
-        />
+        <Action label="Activate" kind="main" run={() => boardApi.update(id(), { status: "active" })} />
       </Show>
       <Show when={status() === "active"}>
-        <Action
-          label={isUnverified(props.task) ? "Start" : "Run now"}
-          kind="main"
-          run={() => boardApi.run(id())}
-          onError={props.onError}
-        />
-        <Action label="Complete" run={() => boardApi.complete(id())} onError={props.onError} />
+        <Action label={isUnverified(props.task) ? "Start" : "Run now"} kind="main" run={() => boardApi.run(id())} />
+        <Action label="Complete" run={() => boardApi.complete(id())} />
       </Show>
       <Show when={open()}>
-        <button type="button" class="button" onClick={props.edit}>
-          Edit
-        </button>
-        <Action
-          label="Cancel task"
-          kind="danger"
-          asks={asks}
-          run={() => boardApi.cancel(id())}
-          onError={props.onError}
-        />
+        <Button onClick={props.edit}>Edit</Button>
+        <Action label="Cancel task" kind="danger" asks={asks} run={() => boardApi.cancel(id())} />
       </Show>
       <Show when={props.task.threadId}>{(thread) => <ThreadLink session={thread()} label="Open its thread" />}</Show>
     </div>
@@ -240,13 +226,14 @@ function Actions(props: { task: TaskRow; onError: (message: string) => void; edi
 function Plan(props: { steps: readonly PlanStep[] }) {
   const done = () => props.steps.filter((step) => step.done).length
   return (
-    <section aria-label="Steps">
-      <h3>
-        Steps{" "}
+    <Section
+      title="Steps"
+      beside={
         <Show when={props.steps.length > 0}>
           <Steps done={done()} total={props.steps.length} />
         </Show>
-      </h3>
+      }
+    >
       <Show when={props.steps.length > 0} fallback={<p class="u-quiet">There is no plan yet; its owner makes one.</p>}>
         <ol class="plan-list">
           <For each={props.steps}>
@@ -264,7 +251,7 @@ function Plan(props: { steps: readonly PlanStep[] }) {
           </For>
         </ol>
       </Show>
-    </section>
+    </Section>
   )
 }
 
@@ -282,27 +269,24 @@ function Subtask(props: { id?: string }) {
 
 function Resources(props: { resources: readonly Resource[] }) {
   return (
-    <Show when={props.resources.length > 0}>
-      <section aria-label="Resources">
-        <h3>Resources</h3>
-        <ul class="u-plain file-list">
-          <For each={props.resources}>
-            {(resource) => (
-              <li>
-                <Show
-                  when={resource.type === "url" && isSafeLink(resource.value)}
-                  fallback={<code title={resource.value}>{resource.label ?? resource.value}</code>}
-                >
-                  <a href={resource.value} target="_blank" rel="noreferrer noopener">
-                    {resource.label ?? resource.value} <span aria-hidden="true">↗</span>
-                  </a>
-                </Show>
-              </li>
-            )}
-          </For>
-        </ul>
-      </section>
-    </Show>
+    <Section title="Resources" when={props.resources.length > 0}>
+      <ul class="u-plain file-list">
+        <For each={props.resources}>
+          {(resource) => (
+            <li>
+              <Show
+                when={resource.type === "url" && isSafeLink(resource.value)}
+                fallback={<code title={resource.value}>{resource.label ?? resource.value}</code>}
+              >
+                <a href={resource.value} target="_blank" rel="noreferrer noopener">
+                  {resource.label ?? resource.value} <span aria-hidden="true">↗</span>
+                </a>
+              </Show>
+            </li>
+          )}
+        </For>
+      </ul>
+    </Section>
   )
 }
 
@@ -314,19 +298,16 @@ function Runs(props: { id: string }) {
       .sort(newestFirst),
   )
   return (
-    <Show when={runs().length > 0}>
-      <section aria-label="Runs">
-        <h3>Runs</h3>
-        <ul class="u-plain">
-          <For each={runs()}>
-            {(run) => (
-              <li>
-                <EndedRow agent={run} />
-              </li>
-            )}
-          </For>
-        </ul>
-      </section>
-    </Show>
+    <Section title="Runs" when={runs().length > 0}>
+      <ul class="u-plain">
+        <For each={runs()}>
+          {(run) => (
+            <li>
+              <EndedRow agent={run} />
+            </li>
+          )}
+        </For>
+      </ul>
+    </Section>
   )
 }
