@@ -1,88 +1,15 @@
 import type { TuiDialogSelectOption, TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { QuestionInfo } from "@opencode-ai/sdk/v2"
-import type { ScrollBoxRenderable } from "@opentui/core"
-import { useTerminalDimensions } from "@opentui/solid"
-import { createSignal, onMount } from "solid-js"
+import { createSignal } from "solid-js"
 import { type Ask, isActive } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import { hasRemaining } from "../../present/view.ts"
 import type { Actions } from "./actions.ts"
 import { createClock } from "./clock.ts"
+import { askForWords, choose, closing, type MenuRow, showText } from "./prompts.tsx"
 import type { Settings } from "./settings.ts"
 import type { TaskSource } from "./source.ts"
 import { inOrder, type ObservedTask, readable, rowOf, stateText, titleOf } from "./view-model.ts"
-
-type Words = {
-  readonly title: string
-  readonly placeholder: string
-  /** Sends the message. True once it is sent. */
-  readonly send: (text: string) => Promise<boolean | undefined>
-}
-
-/**
- * Asks the user for a message. The dialog stays open until the message is sent, so that the user can repeat a failed
- * send.
- */
-export function askForWords(api: TuiPluginApi, { title, placeholder, send }: Words): void {
-  const [busy, setBusy] = createSignal(false)
-  let open = true
-  const confirm = async (text: string) => {
-    if (text === "") return
-    setBusy(true)
-    const sent = await send(text)
-    if (!sent) setBusy(false)
-    else if (open) api.ui.dialog.clear()
-  }
-  api.ui.dialog.replace(
-    () => (
-      <api.ui.DialogPrompt
-        title={title}
-        placeholder={placeholder}
-        busy={busy()}
-        busyText="Sending …"
-        onCancel={() => api.ui.dialog.clear()}
-        onConfirm={(value) => void confirm(value.trim())}
-      />
-    ),
-    () => {
-      open = false
-    },
-  )
-}
-
-/** Rows of the screen that OpenCode's dialog frame and the title take. */
-const FRAME_ROWS = 12
-const FEWEST_ROWS = 5
-
-/** Dialog with a scrollable text of an agent. */
-export function AnswerDialog(props: { api: TuiPluginApi; title: string; text: string }) {
-  const theme = () => props.api.theme.current
-  const dimensions = useTerminalDimensions()
-  const rows = () => Math.max(FEWEST_ROWS, dimensions().height - FRAME_ROWS)
-  let scroll: ScrollBoxRenderable | undefined
-  onMount(() => setTimeout(() => scroll?.focus(), 1))
-  return (
-    <box paddingLeft={4} paddingRight={4} paddingBottom={1} gap={1}>
-      <box flexDirection="row" justifyContent="space-between">
-        <text fg={theme().text} wrapMode="none">
-          <b>{props.title}</b>
-        </text>
-        <text fg={theme().textMuted} onMouseUp={() => props.api.ui.dialog.clear()}>
-          esc
-        </text>
-      </box>
-      <scrollbox
-        ref={(element: ScrollBoxRenderable) => {
-          scroll = element
-        }}
-        maxHeight={rows()}
-        scrollbarOptions={{ visible: false }}
-      >
-        <text fg={theme().text}>{props.text === "" ? "It has written no text." : readable(props.text)}</text>
-      </scrollbox>
-    </box>
-  )
-}
 
 const SEND = { title: "Send what is ticked", value: "\u0000send" }
 const OWN_ANSWER = { title: "Type an answer", value: "\u0000own" }
@@ -205,7 +132,7 @@ function TaskList(props: { companion: TasksDialogPorts; sessionID: string; paren
     return [
       ...(props.parentID ? [wayBack(api, props.parentID)] : []),
       ...tasks().map((each) => optionOf(each, all, clock.now())),
-      ...(settings().actions && running().length > 0 ? [cancelAll(running().length)] : []),
+      ...(settings().enabled && running().length > 0 ? [cancelAll(running().length)] : []),
     ]
   }
   const choose = (value: string) => {
@@ -256,33 +183,20 @@ function optionOf(seen: ObservedTask, all: readonly ObservedTask[], now: number)
   }
 }
 
-type Choice = { readonly title: string; readonly description?: string; readonly run: () => void }
-
 /** Actions on a task in its current state. */
 function openChoices(companion: TasksDialogPorts, sessionID: string) {
   const { api, source } = companion
   const seen = source.taskIn(sessionID)
   if (!seen) return api.ui.dialog.clear()
   const choices = choicesFor(companion, seen)
-  api.ui.dialog.replace(() => (
-    <api.ui.DialogSelect
-      title={titleOf(seen.task)}
-      placeholder={stateText(seen, source.all(), Date.now())}
-      options={choices.map(({ title, description }, value) => ({ title, description, value }))}
-      onSelect={(option) => choices[option.value]?.run()}
-    />
-  ))
-  api.ui.dialog.setSize("large")
+  choose(api, titleOf(seen.task), stateText(seen, source.all(), Date.now()), () => choices)
 }
 
-function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly Choice[] {
+function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly MenuRow[] {
   const { api, actions, settings } = companion
   const { task, progress } = seen
   const { sessionID } = task
-  const close = (work: () => unknown) => () => {
-    api.ui.dialog.clear()
-    work()
-  }
+  const close = closing(api)
   const answers = answerChoices(companion, isActive(task) ? (progress?.asks ?? []) : [])
   const open = { title: "Open its session", run: close(() => goTo(api, sessionID)) }
   if (isActive(task)) {
@@ -301,11 +215,11 @@ function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly C
       ...answers,
       open,
       { title: "Read what it has written so far", run: () => void readAnswer(companion, seen) },
-      ...(settings().actions ? [...(retryNow ? [retryNow] : []), tell, cancel] : []),
+      ...(settings().enabled ? [...(retryNow ? [retryNow] : []), tell, cancel] : []),
     ]
   }
   const read = { title: "Read the answer", run: () => void readAnswer(companion, seen) }
-  if (!settings().actions) return [read, open]
+  if (!settings().enabled) return [read, open]
   const resumable = hasRemaining(task, seen.groupKind) || settings().resumable.some((status) => status === task.status)
   return [
     read,
@@ -321,7 +235,7 @@ function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly C
 
 type Asking = Pick<TasksDialogPorts, "api" | "actions">
 
-export const answerChoices = (companion: Asking, asks: readonly Ask[]): readonly Choice[] =>
+export const answerChoices = (companion: Asking, asks: readonly Ask[]): readonly MenuRow[] =>
   asks.map((ask) => ({
     title: ask.kind === "permission" ? "Answer its permission question" : "Answer its question",
     description: oneLine(ask.what),
@@ -331,29 +245,17 @@ export const answerChoices = (companion: Asking, asks: readonly Ask[]): readonly
 /** Lets the user answer a session's question. */
 function openAsk({ api, actions }: Asking, ask: Ask) {
   if (ask.kind === "question") return void askQuestions(api, actions, ask)
-  const replies = [
-    { title: "Allow once", value: "once" },
-    { title: "Always allow", description: "until OpenCode ends", value: "always" },
-    { title: "Reject", description: "the agent's turn ends", value: "reject" },
-  ] as const
-  api.ui.dialog.replace(() => (
-    <api.ui.DialogSelect
-      title={`Permission: ${oneLine(ask.what)}`}
-      options={[...replies]}
-      onSelect={(option) => {
-        api.ui.dialog.clear()
-        void actions.replyTo(ask, option.value)
-      }}
-    />
-  ))
-  api.ui.dialog.setSize("large")
+  const reply = (how: "once" | "always" | "reject") => closing(api)(() => actions.replyTo(ask, how))
+  choose(api, `Permission: ${oneLine(ask.what)}`, undefined, () => [
+    { title: "Allow once", run: reply("once") },
+    { title: "Always allow", description: "until OpenCode ends", run: reply("always") },
+    { title: "Reject", description: "the agent's turn ends", run: reply("reject") },
+  ])
 }
 
 async function readAnswer({ api, actions }: TasksDialogPorts, seen: ObservedTask) {
   const text = await actions.textOf(seen)
-  if (text === undefined) return
-  api.ui.dialog.replace(() => <AnswerDialog api={api} title={titleOf(seen.task)} text={text} />)
-  api.ui.dialog.setSize("xlarge")
+  if (text !== undefined) showText(api, titleOf(seen.task), text)
 }
 
 function openPrompt({ api, actions }: TasksDialogPorts, { task }: ObservedTask, action: "resume" | "tell"): void {

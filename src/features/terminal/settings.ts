@@ -2,27 +2,14 @@ import type { TuiPluginApi, TuiPluginMeta } from "@opencode-ai/plugin/tui"
 import { optionsFrom, type UsersOptions } from "../../opencode/user-config.ts"
 import type { Options } from "../../options/options.ts"
 import type { Specs } from "../../options/spec.ts"
-import type { UsageLimits } from "../../present/words.ts"
 
 /**
- * Options of the terminal plugin in tui.json. The key is an option here, because OpenCode drops names in `keybinds`
- * that it does not know.
+ * Options of the server plugin, with those of the terminal plugin in tui.json: `keybind` and `osNotifications`. The key
+ * is an option here, because OpenCode drops names in `keybinds` that it does not know.
  */
-export type Settings = {
+export type Settings = Options & {
   /** Key that opens the list of tasks. Users write "none" or false for no key. */
   readonly keybind: string | undefined
-  /** Whether desktop notifications tell of ends and questions. Default: the option of this name in opencode.json. */
-  readonly osNotifications: boolean
-  /** Whether the server plugin is enabled, so that it can carry out requests. */
-  readonly actions: boolean
-  /** Statuses that a user may resume. */
-  readonly resumable: Options["resumable"]
-  /** Depth to which tasks may launch tasks; 0 for any. */
-  readonly maxDepth: number
-  /** Limits of a session in tokens and US dollars. */
-  readonly limits: UsageLimits
-  /** All options of the server plugin. */
-  readonly server: Options
 }
 
 export const DEFAULT_KEYBIND = "<leader>k"
@@ -33,13 +20,9 @@ export function settingsFrom(given: unknown, server: Options): Settings {
     unknown
   >
   return {
+    ...server,
     keybind: keybindFrom(keybind),
-    osNotifications: typeof osNotifications === "boolean" ? osNotifications : server.osNotifications,
-    actions: server.enabled,
-    resumable: server.resumable,
-    maxDepth: server.maxDepth,
-    limits: { tokens: server.maxTokensPerSession, cost: server.maxCostPerSession },
-    server,
+    ...(typeof osNotifications === "boolean" && { osNotifications }),
   }
 }
 

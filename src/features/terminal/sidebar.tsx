@@ -2,8 +2,8 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { BoxRenderable, RGBA } from "@opentui/core"
 import { useTerminalDimensions } from "@opentui/solid"
 import { createEffect, createMemo, createSignal, For, Index, Show } from "solid-js"
+import type { SpendingLimits } from "../../core/spending.ts"
 import { isActive } from "../../core/task.ts"
-import type { UsageLimits } from "../../present/words.ts"
 import { createClock } from "./clock.ts"
 import { createUsed, type TaskSource } from "./source.ts"
 import { type Batch, badgeOf, barOf, belowOf, cut, type Row, type Section, sectionOf, type Tone } from "./view-model.ts"
@@ -13,7 +13,7 @@ const SIDEBAR_COLUMNS = 36
 /** Number of tasks from which the section can be folded. OpenCode's own sections can be folded from the third line. */
 const FOLDS_FROM = 3
 
-type Props = { api: TuiPluginApi; source: TaskSource; sessionID: string; limits: () => UsageLimits }
+type Props = { api: TuiPluginApi; source: TaskSource; sessionID: string; limits: () => SpendingLimits }
 
 /** Sidebar section with a session's tasks; hidden if there are none. */
 export function BackgroundAgents(props: Props) {
@@ -23,7 +23,10 @@ export function BackgroundAgents(props: Props) {
   const tasks = createMemo(() => props.source.tasksOf(props.sessionID))
   const below = createMemo(() => belowOf(props.sessionID, props.source.all(), props.source.cleared()))
   const clock = createClock(() => tasks().filter(({ task }) => isActive(task)).length)
-  const section = createMemo(() => sectionOf(tasks(), clock.now(), props.limits(), below()))
+  const section = createMemo(() => {
+    const { maxTokensPerSession: tokens, maxCostPerSession: cost } = props.limits()
+    return sectionOf(tasks(), clock.now(), { tokens, cost }, below())
+  })
   const foldable = () => tasks().length >= FOLDS_FROM
   createEffect(() => void props.source.load(props.sessionID))
   let box: BoxRenderable | undefined

@@ -61,10 +61,9 @@ const plugin: TuiPluginModule = {
       order: SIDEBAR_ORDER,
       slots: {
         sidebar_content(_context, props) {
-          const limits = () => settings().limits
           return (
             <>
-              <BackgroundAgents api={api} source={source} sessionID={props.session_id} limits={limits} />
+              <BackgroundAgents api={api} source={source} sessionID={props.session_id} limits={settings} />
               {parts.map((part) => part.sidebar?.())}
             </>
           )
@@ -75,7 +74,7 @@ const plugin: TuiPluginModule = {
       },
     })
     if (api.kv.get(USED_KEY, false)) return
-    const offered = () => hasServerHalf(api.state.config, meta) && settings().actions
+    const offered = () => hasServerHalf(api.state.config, meta) && settings().enabled
     api.slots.register({
       order: SIDEBAR_ORDER,
       slots: {

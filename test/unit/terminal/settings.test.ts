@@ -23,9 +23,9 @@ describe("the keybind option", () => {
   })
 })
 
-test("the terminal offers no actions when the server half is off", () => {
-  expect(settingsFrom({}, DEFAULTS).actions).toBe(true)
-  expect(settingsFrom({}, { ...DEFAULTS, enabled: false }).actions).toBe(false)
+test("the settings tell whether the server half is off", () => {
+  expect(settingsFrom({}, DEFAULTS).enabled).toBe(true)
+  expect(settingsFrom({}, { ...DEFAULTS, enabled: false }).enabled).toBe(false)
 })
 
 describe("the server options", () => {
@@ -52,7 +52,7 @@ describe("the server options", () => {
     const own = { options: { maxCostPerSession: 1, web: {} }, problems: [] }
     const given = config(["opencode-superagents", { maxCostPerSession: 5 }])
     const options = serverOptions(SPECS, given, { spec: "opencode-superagents" }, own)
-    expect(settingsFrom({}, options)).toMatchObject({ limits: { cost: 1 }, server: options })
+    expect(settingsFrom({}, options)).toMatchObject({ ...options, maxCostPerSession: 1 })
   })
 
   test("the settings in tui.json override the server's options", () => {

@@ -1,11 +1,11 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
-import { createSignal } from "solid-js"
 import { budget, formatTime, spentShort } from "../../../lib/format.ts"
 import { count, oneLine } from "../../../lib/text.ts"
 import type { StoredReport } from "../../board/purse/report.ts"
 import { type BoardTask, headOf } from "../../board/task.ts"
-import { AnswerDialog, answerChoices, askForWords } from "../dialogs.tsx"
-import { choose, type MenuRow, type Terminal } from "../menu.tsx"
+import { answerChoices } from "../dialogs.tsx"
+import type { Terminal } from "../menu.tsx"
+import { askForWords, choose, closing, type MenuRow, showText } from "../prompts.tsx"
 import { type BoardSource, progressOf, purseIn, textOf } from "./source.ts"
 
 /** Services for the board's dialogs. */
@@ -22,10 +22,7 @@ export async function boardRows(companion: BoardDialogPorts): Promise<() => read
 
 /** Actions on the whole board. */
 function boardChoices({ api, board }: BoardDialogPorts): readonly MenuRow[] {
-  const close = (work: () => unknown) => () => {
-    api.ui.dialog.clear()
-    work()
-  }
+  const close = closing(api)
   const [lost, outside] = [board.lost().length, board.tasks().filter(board.isUnverified).length]
   const restore = {
     title: `Bring back ${count(lost, "task")}`,
@@ -64,10 +61,7 @@ function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly Menu
   const { api, board } = companion
   const { id, threadId, status } = task
   const by = { kind: "user" } as const
-  const close = (work: () => unknown) => () => {
-    api.ui.dialog.clear()
-    void work()
-  }
+  const close = closing(api)
   const answers = answerChoices(companion, board.asks(task))
   const { state, reason } = board.state(task)
   const say = {
@@ -76,7 +70,11 @@ function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly Menu
     run: () => openWords(companion, task),
   }
   const thread = { title: "Open its thread", run: close(() => openThread(api, threadId)) }
-  const read = { title: "Look at it", description: "what it says, as it stands there", run: () => showText(api, task) }
+  const read = {
+    title: "Look at it",
+    description: "what it says, as it stands there",
+    run: () => showText(api, headOf(task), textOf(task)),
+  }
   const isWorkedOn = state === "running" || (state === "needs you" && answers.length > 0)
   const start = {
     title: board.isUnverified(task) ? "Start it as it stands there" : "Start it now",
@@ -111,11 +109,6 @@ function openThread(api: TuiPluginApi, sessionID: string | undefined): void {
   api.ui.toast({ variant: "info", message: "Its thread is made when the task is first worked on." })
 }
 
-function showText(api: TuiPluginApi, task: BoardTask): void {
-  api.ui.dialog.replace(() => <AnswerDialog api={api} title={headOf(task)} text={textOf(task)} />)
-  api.ui.dialog.setSize("xlarge")
-}
-
 const openWords = ({ api, board }: BoardDialogPorts, task: BoardTask): void =>
   askForWords(api, {
     title: `Say to: ${headOf(task)}`,
@@ -130,17 +123,9 @@ const category = "Purse"
 async function purseChoices(companion: BoardDialogPorts): Promise<() => readonly MenuRow[]> {
   const { api, board } = companion
   const spent = await board.purseSpent()
-  const close = () => {
-    api.ui.dialog.clear()
-    void board.act({ type: "close purse", by: { kind: "user" } })
-  }
+  const close = closing(api)(() => board.act({ type: "close purse", by: { kind: "user" } }))
   const { reportText } = await import("../../board/purse/report.ts")
-  const read = (report: StoredReport) => {
-    const { name } = report
-    const text = reportText(report)
-    api.ui.dialog.replace(() => <AnswerDialog api={api} title={`Report ${name}`} text={text} />)
-    api.ui.dialog.setSize("xlarge")
-  }
+  const read = (report: StoredReport) => showText(api, `Report ${report.name}`, reportText(report))
   const open = {
     title: "Open a purse",
     description: "money and a time until which the board is worked on",
@@ -167,37 +152,19 @@ async function purseChoices(companion: BoardDialogPorts): Promise<() => readonly
  * Asks for the terms of a new purse. The dialog stays open until a purse is opened, so that the user can correct the
  * input.
  */
-function openPurse({ api, board }: BoardDialogPorts): void {
-  const [busy, setBusy] = createSignal(false)
-  let isShown = true
-  const open = async (text: string) => {
-    const given = purseIn(text)
-    if (!given)
-      return api.ui.toast({
+const openPurse = ({ api, board }: BoardDialogPorts): void =>
+  askForWords(api, {
+    title: "Open a purse: US dollars, and until when",
+    placeholder: "5 until 07:00",
+    busyText: "Opening …",
+    async send(text) {
+      const given = purseIn(text)
+      if (given) return board.act({ type: "open purse", ...given, by: { kind: "user" } })
+      api.ui.toast({
         variant: "error",
         title: "Could not open the purse",
         message: 'Write it so: "5 until 07:00". The money is over 0, and at most $1,000,000.',
       })
-    setBusy(true)
-    const done = await board.act({ type: "open purse", ...given, by: { kind: "user" } })
-    setBusy(false)
-    if (done && isShown) api.ui.dialog.clear()
-  }
-  api.ui.dialog.replace(
-    () => (
-      <api.ui.DialogPrompt
-        title="Open a purse: US dollars, and until when"
-        placeholder="5 until 07:00"
-        busy={busy()}
-        busyText="Opening …"
-        onCancel={() => api.ui.dialog.clear()}
-        onConfirm={(value) => {
-          if (value.trim() !== "") void open(value)
-        }}
-      />
-    ),
-    () => {
-      isShown = false
+      return false
     },
-  )
-}
+  })

@@ -11,7 +11,7 @@ const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it 
 
 /** The board in the terminal. */
 export function boardPart({ api, actions, attention, settings }: Terminal): TerminalPart {
-  const board = createBoardSource(api, () => settings().server, attention.onNeed)
+  const board = createBoardSource(api, settings, attention.onNeed)
   return {
     rows: () => boardRows({ api, board, actions }),
     none: () => (board.isOn() ? NO_TASK : IS_OFF),

@@ -1,13 +1,13 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { mainCheckout } from "../../../lib/repository.ts"
-import { AnswerDialog } from "../../terminal/dialogs.tsx"
-import type { MenuRow, Terminal, TerminalPart } from "../../terminal/menu.tsx"
+import type { Terminal, TerminalPart } from "../../terminal/menu.tsx"
+import { type MenuRow, showText } from "../../terminal/prompts.tsx"
 import { type Address, addressFile, linkOf, readAddress } from "../address.ts"
 
 /** The row of `/board` with the project's page, where one is served on this machine. */
 export const pagePart = ({ api, settings }: Terminal): TerminalPart => ({
   async rows() {
-    const { enabled, web } = settings().server
+    const { enabled, web } = settings()
     const { worktree, directory } = api.state.path
     const address = enabled && web ? readAddress(addressFile(mainCheckout(worktree, directory))) : undefined
     const row: MenuRow | undefined = address?.url
@@ -26,6 +26,5 @@ export const pagePart = ({ api, settings }: Terminal): TerminalPart => ({
 /** Shows a new link to open or copy. */
 function showPageLink(api: TuiPluginApi, address: Address): void {
   const text = `${linkOf(address)}\n\nThe link opens the page once, within ten minutes. Whoever opens it can see, start and stop what runs here.`
-  api.ui.dialog.replace(() => <AnswerDialog api={api} title="The page in the browser" text={text} />)
-  api.ui.dialog.setSize("large")
+  showText(api, "The page in the browser", text, "large")
 }

@@ -1,0 +1,126 @@
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import type { ScrollBoxRenderable } from "@opentui/core"
+import { useTerminalDimensions } from "@opentui/solid"
+import { createSignal, onMount } from "solid-js"
+import { readable, withValues } from "./view-model.ts"
+
+/** Dialogs of which all parts of the terminal make their own. */
+
+export type MenuRow = {
+  readonly title: string
+  readonly description?: string
+  readonly footer?: string
+  readonly category?: string
+  readonly run: () => unknown
+  /** Set where the row is carried out at once if the menu has no other row. */
+  readonly opensAlone?: true
+}
+
+/** Makes actions for rows that close the dialog first. */
+export const closing = (api: TuiPluginApi) => (work: () => unknown) => () => {
+  api.ui.dialog.clear()
+  void work()
+}
+
+/** Shows rows of which the user chooses one. */
+export function choose(
+  api: TuiPluginApi,
+  title: string,
+  placeholder: string | undefined,
+  choices: () => readonly MenuRow[],
+): void {
+  api.ui.dialog.replace(() => (
+    <api.ui.DialogSelect
+      title={title}
+      placeholder={placeholder}
+      options={withValues(choices()).map(({ row: { run: _run, opensAlone: _opensAlone, ...choice }, value }) => ({
+        ...choice,
+        value,
+      }))}
+      onSelect={({ value }) =>
+        withValues(choices())
+          .find((choice) => choice.value === value)
+          ?.row.run()
+      }
+    />
+  ))
+  api.ui.dialog.setSize("large")
+}
+
+type Words = {
+  readonly title: string
+  readonly placeholder: string
+  readonly busyText?: string
+  /** Sends the message. True once it is sent. */
+  readonly send: (text: string) => Promise<boolean | undefined>
+}
+
+/**
+ * Asks the user for a message. The dialog stays open until the message is sent, so that the user can repeat a failed
+ * send.
+ */
+export function askForWords(api: TuiPluginApi, { title, placeholder, busyText = "Sending …", send }: Words): void {
+  const [busy, setBusy] = createSignal(false)
+  let open = true
+  const confirm = async (text: string) => {
+    if (text === "") return
+    setBusy(true)
+    const sent = await send(text)
+    if (!sent) setBusy(false)
+    else if (open) api.ui.dialog.clear()
+  }
+  api.ui.dialog.replace(
+    () => (
+      <api.ui.DialogPrompt
+        title={title}
+        placeholder={placeholder}
+        busy={busy()}
+        busyText={busyText}
+        onCancel={() => api.ui.dialog.clear()}
+        onConfirm={(value) => void confirm(value.trim())}
+      />
+    ),
+    () => {
+      open = false
+    },
+  )
+}
+
+/** Rows of the screen that OpenCode's dialog frame and the title take. */
+const FRAME_ROWS = 12
+const FEWEST_ROWS = 5
+
+/** Shows a text of an agent in a scrollable dialog. */
+export function showText(api: TuiPluginApi, title: string, text: string, size: "large" | "xlarge" = "xlarge"): void {
+  api.ui.dialog.replace(() => <TextDialog api={api} title={title} text={text} />)
+  api.ui.dialog.setSize(size)
+}
+
+function TextDialog(props: { api: TuiPluginApi; title: string; text: string }) {
+  const theme = () => props.api.theme.current
+  const dimensions = useTerminalDimensions()
+  const rows = () => Math.max(FEWEST_ROWS, dimensions().height - FRAME_ROWS)
+  let scroll: ScrollBoxRenderable | undefined
+  onMount(() => setTimeout(() => scroll?.focus(), 1))
+  return (
+    <box paddingLeft={4} paddingRight={4} paddingBottom={1} gap={1}>
+      <box flexDirection="row" justifyContent="space-between">
+        <text fg={theme().text} wrapMode="none">
+          <b>{props.title}</b>
+        </text>
+        <text fg={theme().textMuted} onMouseUp={() => props.api.ui.dialog.clear()}>
+          esc
+        </text>
+      </box>
+      <scrollbox
+        ref={(element: ScrollBoxRenderable) => {
+          scroll = element
+        }}
+        maxHeight={rows()}
+        scrollbarOptions={{ visible: false }}
+      >
+        <text fg={theme().text}>{props.text === "" ? "It has written no text." : readable(props.text)}</text>
+      </scrollbox>
+    </box>
+  )
+}
