@@ -1,31 +1,6 @@
-import hljs from "highlight.js/lib/core"
-import bash from "highlight.js/lib/languages/bash"
-import c from "highlight.js/lib/languages/c"
-import css from "highlight.js/lib/languages/css"
-import diff from "highlight.js/lib/languages/diff"
-import go from "highlight.js/lib/languages/go"
-import ini from "highlight.js/lib/languages/ini"
-import java from "highlight.js/lib/languages/java"
-import javascript from "highlight.js/lib/languages/javascript"
-import json from "highlight.js/lib/languages/json"
-import markdownLanguage from "highlight.js/lib/languages/markdown"
-import python from "highlight.js/lib/languages/python"
-import ruby from "highlight.js/lib/languages/ruby"
-import rust from "highlight.js/lib/languages/rust"
-import sql from "highlight.js/lib/languages/sql"
-import typescript from "highlight.js/lib/languages/typescript"
-import xml from "highlight.js/lib/languages/xml"
-import yaml from "highlight.js/lib/languages/yaml"
+import hljs from "highlight.js/lib/common"
 import MarkdownIt from "markdown-it"
 import { oneLine } from "../../../lib/text.ts"
-
-const LANGUAGES = {
-  ...{ bash, c, css, diff, go, ini, java, javascript, json },
-  ...{ markdown: markdownLanguage, python, ruby, rust, sql, typescript, xml, yaml },
-}
-for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language)
-hljs.registerAliases(["mts", "cts"], { languageName: "typescript" })
-hljs.registerAliases(["cpp", "cc", "hpp", "cs"], { languageName: "c" })
 
 /** Longer code is not highlighted. */
 const MOST_CHARS = 200_000
