@@ -86,20 +86,14 @@ export function connect(enter: Authenticate, on: Callbacks, { after, fetch }: Ti
   let attempt = 0
   let ended = false
   let stop = new AbortController()
-  const pause = createPause(after)
 
   void listen()
   return {
     end() {
       ended = true
-      pause.cut()
       stop.abort()
     },
-    again() {
-      if (ended) return
-      pause.cut()
-      stop.abort()
-    },
+    again: () => stop.abort(),
   }
 
   async function listen(): Promise<void> {
@@ -110,7 +104,8 @@ export function connect(enter: Authenticate, on: Callbacks, { after, fetch }: Ti
       const retryIn = Math.min(FIRST_PAUSE_MS * 2 ** attempt++, LONGEST_PAUSE_MS)
       if (outcome instanceof UntrustedServer) on.untrustedServer(outcome.message)
       else on.lost(retryIn)
-      await pause.wait(retryIn)
+      stop = new AbortController()
+      await pause(after, retryIn, stop.signal)
     }
   }
 
@@ -142,19 +137,15 @@ export function connect(enter: Authenticate, on: Callbacks, { after, fetch }: Ti
   }
 }
 
-/** Makes a wait that can be ended early. */
-function createPause(after: Timers["after"]) {
-  let cut = () => {}
-  const wait = (ms: number) =>
-    new Promise<void>((resolve) => {
-      const cancel = after(ms, resolve)
-      cut = () => {
-        cancel()
-        resolve()
-      }
+/** Resolves after `ms`, or as soon as `cut` is aborted. */
+const pause = (after: Timers["after"], ms: number, cut: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    const cancel = after(ms, resolve)
+    cut.addEventListener("abort", () => {
+      cancel()
+      resolve()
     })
-  return { wait, cut: () => cut() }
-}
+  })
 
 /** Yields the parts of a body as text. Not every browser can iterate a stream, so a reader is used. */
 async function* textsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
