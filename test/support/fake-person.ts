@@ -3,13 +3,11 @@ import type { Limits, MessageToSession, PageUserActions, ToolCallResult } from "
 import type { AskOptions, Reply } from "../../src/runtime/user-actions.ts"
 
 const NO_LIMITS: Limits = {
-  dayCost: 0,
-  sessionCost: 0,
-  taskCost: 0,
-  taskTokens: 0,
-  taskTime: 0,
+  maxCostPerDay: 0,
+  maxCostPerTask: 0,
+  maxTokensPerTask: 0,
   resumable: ["completed"],
-  models: true,
+  allowModelOverride: true,
 }
 
 /** A person's hand that writes down what is done with it. */

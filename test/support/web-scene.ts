@@ -65,7 +65,7 @@ export function workingDay(now = Date.now()): { agents: FakeAgents; board: FakeB
 
 /** What can be answered and chosen, and the limits there are. */
 function presentPerson(person: FakePerson, agents: FakeAgents): void {
-  person.limits = { ...person.limits, dayCost: 5 }
+  person.limits = { ...person.limits, maxCostPerDay: 5 }
   person.spent = { ...NO_USAGE, cost: 0.8814 }
   person.sessions.set("ses_parent", { title: "Move everything to the new loader", folder: "" })
   const always = ["git push *"]

@@ -14,7 +14,7 @@ import { Feed } from "./feed.ts"
 import { listen } from "./http.ts"
 import { Leader } from "./leader.ts"
 import { Sessions } from "./opencode/sessions.ts"
-import type { Agents, Limits, Log, PageUserActions, Source } from "./ports.ts"
+import type { Agents, Log, PageUserActions, Source } from "./ports.ts"
 import { PARTS } from "./registry.ts"
 import { joined } from "./sources.ts"
 
@@ -147,6 +147,7 @@ function agentsOf({ manager }: PageSetup, sessions: Sessions): Agents {
 
 function personOf({ manager, options, connection }: PageSetup, sessions: Sessions): PageUserActions {
   const { userActions, opencode } = connection
+  const { maxCostPerDay, maxCostPerTask, maxTokensPerTask, resumable, allowModelOverride } = options
   const [task, clear] = [taskTool(manager, options), clearTool(manager)]
   /** A caller for a user's actions. A user has no message in the session and needs no permission. */
   const callerIn = (sessionID: string) => ({ sessionID, messageID: "" })
@@ -163,8 +164,8 @@ function personOf({ manager, options, connection }: PageSetup, sessions: Session
     write: (message) => sessions.write(message),
     agents: () => opencode.agents(),
     models: () => opencode.models(),
-    limits: limitsOf(options),
-    spentToday: () => (options.maxCostPerDay > 0 ? manager.spentBy(NOBODY).day : undefined),
+    limits: { maxCostPerDay, maxCostPerTask, maxTokensPerTask, resumable, allowModelOverride },
+    spentToday: () => (maxCostPerDay > 0 ? manager.spentBy(NOBODY).day : undefined),
     async call(args, sessionID) {
       if (sessionID !== NOBODY) await manager.ready(sessionID)
       const { output, metadata } = await task.execute(args, callerIn(sessionID))
@@ -176,13 +177,3 @@ function personOf({ manager, options, connection }: PageSetup, sessions: Session
     },
   }
 }
-
-const limitsOf = (options: Options): Limits => ({
-  dayCost: options.maxCostPerDay,
-  sessionCost: options.maxCostPerSession,
-  taskCost: options.maxCostPerTask,
-  taskTokens: options.maxTokensPerTask,
-  taskTime: options.taskTimeout,
-  resumable: options.resumable,
-  models: options.allowModelOverride,
-})

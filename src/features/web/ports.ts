@@ -1,6 +1,7 @@
 import type { AgentInfo } from "../../core/ports.ts"
 import type { Usage } from "../../core/task.ts"
 import type { FileDiff } from "../../lib/repository.ts"
+import type { Options } from "../../options/options.ts"
 import type { Reports } from "../../runtime/reports.ts"
 import type { UserActions } from "../../runtime/user-actions.ts"
 
@@ -64,19 +65,11 @@ export type Act = (typeof ACTS)[number]
 /** Result of a call of `superagents_task`: the task and the tool's text. */
 export type ToolCallResult = { readonly taskID: string; readonly text: string }
 
-/** Limits that the options set; 0 for no limit. */
-export type Limits = {
-  readonly dayCost: number
-  readonly sessionCost: number
-  readonly taskCost: number
-  readonly taskTokens: number
-  /** Longest duration of a run, in ms. */
-  readonly taskTime: number
-  /** Statuses that can be resumed. */
-  readonly resumable: readonly string[]
-  /** Whether a launch may name a model. */
-  readonly models: boolean
-}
+/** Options that the page needs to know. */
+export type Limits = Pick<
+  Options,
+  "maxCostPerDay" | "maxCostPerTask" | "maxTokensPerTask" | "resumable" | "allowModelOverride"
+>
 
 /**
  * A user's actions on the page, with the checks and errors of the agents' tools. Promises may reject with a `CallError`

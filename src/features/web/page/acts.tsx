@@ -87,7 +87,7 @@ function ActsAfterEnd(props: Answering & { resume: () => void }) {
   const name = () => isolated(props.agent.description)
   /** Whether the task was launched by itself. A part's run is continued by its part instead. */
   const launched = () => runOf(props.agent) === undefined
-  const resumable = () => props.agent.left || (state.limits?.resumable.includes(props.agent.status) ?? false)
+  const resumable = () => props.agent.left || state.limits?.resumable.some((status) => status === props.agent.status)
   const runLeft = async () => props.say((await api.resume(props.agent.id, {})).text)
   const merge = async () => {
     const { text } = await api.merge(props.agent.id)

@@ -119,7 +119,9 @@ function Ending(props: { agent: AgentRow; note?: string }) {
         {(reason) => (
           <p class="callout" data-state={failed() ? "fail" : "rest"}>
             {reason()}{" "}
-            <Show when={failed()}>{adviceFor(props.agent.reasonCode, parts(), state.limits?.models === true)}</Show>
+            <Show when={failed()}>
+              {adviceFor(props.agent.reasonCode, parts(), state.limits?.allowModelOverride === true)}
+            </Show>
           </p>
         )}
       </Show>
@@ -211,12 +213,14 @@ function Figures(props: { agent: AgentRow; detail?: AgentDetail }) {
     return endedAt === undefined && timeLimit ? `${time} of ${ticking(timeLimit)}` : time
   }
   const costLimit = () => {
-    const limits = [props.agent.costLimit, state.limits?.taskCost].filter((limit) => limit !== undefined && limit > 0)
+    const limits = [props.agent.costLimit, state.limits?.maxCostPerTask].filter(
+      (limit) => limit !== undefined && limit > 0,
+    )
     return limits.length > 0 ? Math.min(...(limits as number[])) : 0
   }
   const tokens = () => {
     const { tokens, cachedTokens, atLeast } = props.agent
-    return tokensText(tokens, cachedTokens, atLeast, state.limits?.taskTokens, "")
+    return tokensText(tokens, cachedTokens, atLeast, state.limits?.maxTokensPerTask, "")
   }
   const own = () => runOf(props.agent)
   return (

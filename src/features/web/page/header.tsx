@@ -126,8 +126,8 @@ export function Header() {
             <Figure value={String(failures().length)} name="failed" tone="fail" />
           </Show>
           <Figure
-            value={dayCostText(spent().cost, spent().atLeast, state.limits?.dayCost)}
-            name={(state.limits?.dayCost ?? 0) > 0 ? "today" : "in 24 h"}
+            value={dayCostText(spent().cost, spent().atLeast, state.limits?.maxCostPerDay)}
+            name={(state.limits?.maxCostPerDay ?? 0) > 0 ? "today" : "in 24 h"}
           />
         </ul>
         <div class="button-row">

@@ -97,14 +97,14 @@ function Words(props: { like?: AgentDetail }) {
 /** Shows the fields that are needed less often. */
 function More(props: { choices: Choices; like?: AgentDetail; chosen: boolean }) {
   const models = createUniqueId()
-  const most = () => state.limits?.taskCost ?? 0
+  const most = () => state.limits?.maxCostPerTask ?? 0
   return (
     <details class="more-fields" open={props.like?.check !== undefined}>
       <summary>Check, model, budget and more</summary>
       <Field label="Check" hint="a command that must succeed before it counts as completed">
         {(id) => <input id={id} name="check" class="u-mono" placeholder="npm test" value={props.like?.check ?? ""} />}
       </Field>
-      <Show when={state.limits?.models}>
+      <Show when={state.limits?.allowModelOverride}>
         <Field label="Model" hint="else the agent's, or the conversation's">
           {(id) => <input id={id} name="model" list={models} placeholder="provider/model" autocomplete="off" />}
         </Field>

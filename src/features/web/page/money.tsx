@@ -21,7 +21,7 @@ export const spentOfDay = createRoot(() => {
 /** Cost of the last 24 hours by hour, agent and model. */
 export function Money() {
   const spent = spentOfDay
-  const limit = () => state.limits?.dayCost ?? 0
+  const limit = () => state.limits?.maxCostPerDay ?? 0
   const text = () => dayCostText(spent().cost, spent().atLeast, limit())
   const hours = createMemo(() => costByHour(all(), minute()))
   const most = createMemo(() => Math.max(...hours().map(({ cost }) => cost), 1e-9))

@@ -93,7 +93,9 @@ function FailureNeed(props: { agent: AgentRow }) {
       <AgentTitle agent={props.agent} />
       <p>
         {props.agent.reason}{" "}
-        <span class="u-quiet">{adviceFor(props.agent.reasonCode, parts(), state.limits?.models === true)}</span>{" "}
+        <span class="u-quiet">
+          {adviceFor(props.agent.reasonCode, parts(), state.limits?.allowModelOverride === true)}
+        </span>{" "}
         <span class="u-quiet u-ticks">{ago(now() - (props.agent.endedAt ?? 0))}</span>
       </p>
       <div class="button-row">
