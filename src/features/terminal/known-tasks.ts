@@ -35,26 +35,27 @@ export async function readSessions(
   sessionID: string,
   launches: (session: Session) => boolean,
 ): Promise<readonly Session[]> {
-  const [{ data, error }, below] = await Promise.all([
-    api.client.session.get({ sessionID }),
-    readBelow(api, sessionID, launches),
-  ])
-  if (isGone(error)) return []
-  if (!data || !below) throw new Error(`session ${sessionID} could not be read`)
-  return [data, ...below]
+  const own = read(api.client.session.get({ sessionID }), undefined)
+  const [session, below] = await Promise.all([own, readBelow(api, sessionID, launches)])
+  return session ? [session, ...below] : []
 }
 
-/** Descendants of a session; undefined where a read failed. */
 async function readBelow(
   api: TuiPluginApi,
   sessionID: string,
   launches: (session: Session) => boolean,
-): Promise<readonly Session[] | undefined> {
-  const { data, error } = await api.client.session.children({ sessionID })
-  if (isGone(error)) return []
-  if (!data) return undefined
-  const deeper = await Promise.all(data.filter(launches).map(({ id }) => readBelow(api, id, launches)))
-  return deeper.includes(undefined) ? undefined : [...data, ...deeper.flatMap((sessions) => sessions ?? [])]
+): Promise<readonly Session[]> {
+  const children = await read(api.client.session.children({ sessionID }), [])
+  const below = await Promise.all(children.filter(launches).map(({ id }) => readBelow(api, id, launches)))
+  return [...children, ...below.flat()]
+}
+
+/** Data of a call about a session; `gone` where the session is gone. Rejects where the call fails. */
+async function read<Data, Gone>(call: Promise<{ data?: Data; error?: unknown }>, gone: Gone): Promise<Data | Gone> {
+  const { data, error } = await call
+  if (isGone(error)) return gone
+  if (!data) throw new Error("OpenCode did not answer")
+  return data
 }
 
 const isGone = (error: unknown): boolean => (error as { name?: unknown } | undefined)?.name === "NotFoundError"
@@ -108,11 +109,12 @@ async function catchUpIn(
   for (const { task, tracker } of entries) {
     const { sessionID } = task
     const status = statuses.data[sessionID]
-    if (!heard.has(statusOf(sessionID))) tracker?.retrying(status?.type === "retry" ? status : undefined)
+    if (!tracker) continue
+    if (!heard.has(statusOf(sessionID))) tracker.retry = status?.type === "retry" ? status : undefined
     const asks = open.filter((ask) => ask.sessionID === sessionID && !heard.has(ask.id))
-    const over = tracker?.snapshot().asks.filter(({ id }) => !heard.has(id) && !asks.some((ask) => ask.id === id))
-    for (const ask of asks) tracker?.asked(ask)
-    for (const { id } of over ?? []) tracker?.replied(id)
+    for (const id of tracker.asks.keys())
+      if (!heard.has(id) && !asks.some((ask) => ask.id === id)) tracker.asks.delete(id)
+    for (const ask of asks) tracker.asks.set(ask.id, ask)
   }
 }
 
@@ -131,27 +133,15 @@ const NO_UI_METADATA: UiMetadata = { asks: [] }
 
 /** Collects the live state of a run, for display. */
 class ProgressTracker {
-  readonly #asks = new Map<string, Ask>()
+  readonly asks = new Map<string, Ask>()
+  retry: Progress["retry"]
   #observed = NOTHING_OBSERVED
-  #retry: Progress["retry"]
   #uiMetadata: UiMetadata = NO_UI_METADATA
   /** Set once the session was seen at work. */
   begun = false
 
   tool(id: string, tool: string, state: CallState, messageID: string): void {
     this.#observed = withTool(this.#observed, { id, tool, state, messageID })
-  }
-
-  retrying(retry: Progress["retry"]): void {
-    this.#retry = retry
-  }
-
-  asked(ask: Ask): void {
-    this.#asks.set(ask.id, ask)
-  }
-
-  replied(askID: string): void {
-    this.#asks.delete(askID)
   }
 
   /** Applies the UI metadata of a remote task. Returns the questions that are new. */
@@ -167,8 +157,8 @@ class ProgressTracker {
     return {
       toolCalls: calls.size,
       recentTools,
-      retry: this.#retry,
-      asks: [...this.#asks.values(), ...asks],
+      retry: this.retry,
+      asks: [...this.asks.values(), ...asks],
       ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),
       ...(preparing !== undefined && { preparing }),
       ...(this.begun && { begun: true }),
@@ -295,7 +285,8 @@ export class KnownTasks {
 
   /** Called when the session's retry is over. */
   calm(sessionID: string): void {
-    this.#entries.get(sessionID)?.tracker?.retrying(undefined)
+    const tracker = this.#entries.get(sessionID)?.tracker
+    if (tracker) tracker.retry = undefined
   }
 
   /** Updates the display after a short delay. */
@@ -340,13 +331,13 @@ function apply(task: Task, tracker: ProgressTracker, event: OpencodeEvent): bool
       return true
     case "active":
       tracker.begun = true
-      tracker.retrying(event.activity.type === "retry" ? event.activity : undefined)
+      tracker.retry = event.activity.type === "retry" ? event.activity : undefined
       return true
     case "asked":
-      tracker.asked(event.ask)
+      tracker.asks.set(event.ask.id, event.ask)
       return true
     case "replied":
-      tracker.replied(event.askID)
+      tracker.asks.delete(event.askID)
       return true
     default:
       return false

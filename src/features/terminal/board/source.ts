@@ -87,87 +87,66 @@ async function factsNow({ api, options, board, threads }: BoardActsPorts) {
 /** Interval of reads by the clock, in ms. They find runs of other processes and changes whose events were missed. */
 const LOOK_MS = 15_000
 
-type BoardReaderPorts = {
-  /** Files of the current project's board; undefined where the board is off. */
-  readonly files: () => Store | undefined
-  /** Called when the board has changed, or when the runs of other processes should be read. */
-  readonly found: (state: BoardState) => Promise<void>
-}
+type Reader = { readonly look: () => Promise<void>; readonly end: () => void }
 
-/** Reads the board's files when they change, at intervals, and on request. */
-class BoardReader {
-  readonly #ports: BoardReaderPorts
-  #watcher: Watch | undefined
-  /** The board as it was read last. */
-  #present: BoardState | undefined
-  /** Whether the board's folder existed at the last read. */
-  #existed = false
+/**
+ * Reads the board's files when they change, at intervals, and on request. `found`: called when the board has changed,
+ * and when the runs of other processes should be read.
+ */
+function createReader(files: () => Store | undefined, found: (state: BoardState) => Promise<void>): Reader {
+  const queue = new SerialQueue()
+  let watcher: Watch | undefined
+  let present: BoardState | undefined
+  let existed = false
   /** Set if the next read must include the runs of other processes. */
-  #isDue = false
-  #timer: ReturnType<typeof setInterval> | undefined
-  readonly #lookQueue = new SerialQueue()
+  let isDue = false
+  let isOver = false
   /** A read that has not begun yet. */
-  #nextLook: Promise<void> | undefined
-
-  constructor(ports: BoardReaderPorts) {
-    this.#ports = ports
-  }
-
-  begin(): void {
-    this.#timer = setInterval(() => void this.look(), LOOK_MS)
-    this.#timer.unref?.()
-    void this.look()
-  }
-
-  end(): void {
-    clearInterval(this.#timer)
-    this.#timer = undefined
-    this.#unwatch()
-    this.#existed = false
-    this.#present = undefined
+  let next: Promise<void> | undefined
+  const timer = setInterval(() => void look(), LOOK_MS)
+  timer.unref?.()
+  void look()
+  return {
+    look,
+    end() {
+      isOver = true
+      clearInterval(timer)
+      watcher?.close()
+    },
   }
 
   /** Reads the board and the runs of other processes. Never rejects. */
-  look(): Promise<void> {
-    this.#isDue = true
-    return this.#lookAtFile()
+  function look(): Promise<void> {
+    isDue = true
+    return lookAtFile()
   }
 
-  /**
-   * Reads the board; never rejects. Only one read runs at a time, and all requests during a read cause one further
-   * read.
-   */
-  #lookAtFile(): Promise<void> {
-    this.#nextLook ??= this.#lookQueue.take(() => this.#look())
-    return this.#nextLook
+  /** Only one read runs at a time, and all requests during a read cause one further read. */
+  function lookAtFile(): Promise<void> {
+    next ??= queue.take(read)
+    return next
   }
 
-  async #look(): Promise<void> {
-    this.#nextLook = undefined
-    const files = this.#isOn ? this.#ports.files() : undefined
-    if (!files) return
+  async function read(): Promise<void> {
+    next = undefined
+    const store = isOver ? undefined : files()
+    if (!store) return
+    const exists = await store.exists()
+    if (isOver) return
     // While the board's folder is missing, a parent folder is watched instead, and the nearest one may have changed. So
     // the watch is renewed.
-    const exists = await files.exists()
-    if (!this.#isOn) return
-    if (!this.#existed || !exists) this.#unwatch()
-    this.#existed = exists
-    this.#watcher ??= files.watch(() => void this.#lookAtFile())
-    const state = await files.look().catch(() => undefined)
+    if (!existed || !exists) {
+      watcher?.close()
+      watcher = undefined
+    }
+    existed = exists
+    watcher ??= store.watch(() => void lookAtFile())
+    const state = await store.look().catch(() => undefined)
     // A file that cannot be read may be in the middle of an edit, so it is read again later.
-    if (!this.#isOn || !state || (state === this.#present && !this.#isDue)) return
-    this.#present = state
-    this.#isDue = false
-    await this.#ports.found(state)
-  }
-
-  get #isOn(): boolean {
-    return this.#timer !== undefined
-  }
-
-  #unwatch(): void {
-    this.#watcher?.close()
-    this.#watcher = undefined
+    if (isOver || !state || (state === present && !isDue)) return
+    present = state
+    isDue = false
+    await found(state)
   }
 }
 
@@ -188,24 +167,24 @@ export function createBoardSource(
   const threads = new BoardThreads(api)
   const tellNeeds = needsTold(needed)
   const files = filesOf(api, options)
-  const look = new BoardReader({
-    files,
-    async found(state) {
-      const given = options()
-      if (!given) return
-      tellNeeds(state)
-      setBoard(state)
-      const { scheduleOf } = await import("../../board/schedule.ts")
-      setNextTick(scheduleOf(given.schedule).round(Date.now()))
-      await threads.read(board().tasks)
-    },
-  })
+  async function found(state: BoardState) {
+    const given = options()
+    if (!given) return
+    tellNeeds(state)
+    setBoard(state)
+    const { scheduleOf } = await import("../../board/schedule.ts")
+    setNextTick(scheduleOf(given.schedule).round(Date.now()))
+    await threads.read(board().tasks)
+  }
+  let reader: Reader | undefined
+  const look = async () => reader?.look()
   const begin = (): (() => void) => {
     const stop = threads.listen()
-    look.begin()
+    reader = createReader(files, found)
     return () => {
       stop()
-      look.end()
+      reader?.end()
+      reader = undefined
       setBoard(EMPTY)
     }
   }
@@ -216,7 +195,7 @@ export function createBoardSource(
     return end
   })
   return {
-    ...boardActs({ api, options, board, threads, files, look: () => look.look() }),
+    ...boardActs({ api, options, board, threads, files, look }),
     /** Open tasks, oldest first. */
     tasks: () => board().tasks,
     state(task: BoardTask): TaskState {
@@ -233,7 +212,7 @@ export function createBoardSource(
     purse: () => board().purse,
     reports: () => board().purseReports ?? [],
     isOn: () => options() !== undefined,
-    look: () => look.look(),
+    look,
     dispose,
   }
 }
