@@ -4,7 +4,7 @@ import { type Ask, isActive, NOBODY } from "../../core/task.ts"
 import type { TaskView } from "../../present/view.ts"
 import type { Reply } from "../../runtime/user-actions.ts"
 import { hitIn } from "./filter.ts"
-import { bodyOf, WebError } from "./http.ts"
+import { bodyOf, parsed, WebError } from "./http.ts"
 import { ACTS, type Act, type Source, type ToolCallResult } from "./ports.ts"
 import { PARTS } from "./registry.ts"
 import { agentFacts, agentRow } from "./rows.ts"
@@ -55,7 +55,7 @@ const MOST_FILTER_CHARS = 200
 function searchRoutes(source: () => Source): Hono {
   const routes = new Hono()
   routes.get("/", async (context) => {
-    const { filter, from } = wanted(context)
+    const { q: filter, from } = parsed(searchQuery, context.req.query())
     const { agents } = source()
     const ended = agents
       .list()
@@ -74,15 +74,15 @@ function searchRoutes(source: () => Source): Hono {
   return routes
 }
 
-function wanted(context: Context): { readonly filter: string; readonly from: number } {
-  const filter = context.req.query("q")?.trim() ?? ""
-  if (filter === "" || filter.length > MOST_FILTER_CHARS)
-    throw new WebError(400, `"q" must be a text of 1 to ${MOST_FILTER_CHARS} characters.`)
-  const from = context.req.query("from") ?? "0"
-  if (!/^\d{1,3}$/.test(from) || Number(from) >= MOST_SEARCHED)
-    throw new WebError(400, `"from" must be a whole number under ${MOST_SEARCHED}.`)
-  return { filter, from: Number(from) }
-}
+const searchQuery = z.object({
+  q: z.string().trim().min(1).max(MOST_FILTER_CHARS),
+  from: z
+    .string()
+    .regex(/^\d{1,3}$/)
+    .transform(Number)
+    .pipe(z.number().lt(MOST_SEARCHED))
+    .default(0),
+})
 
 /** Body of a launch: arguments of `superagents_task`. Only the tool itself validates them. */
 const launch = z.looseObject({ session: z.string().min(1).max(200).optional() })

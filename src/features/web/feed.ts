@@ -4,7 +4,7 @@ import type { PartFeed } from "./part.ts"
 import type { Log, Source } from "./ports.ts"
 import { PARTS } from "./registry.ts"
 import { agentRow } from "./rows.ts"
-import { type Delta, forget, list, object, type PageSnapshot, renew, SentFacts, some } from "./wire.ts"
+import { type Delta, object, type PageSnapshot, SentFacts, SentRows } from "./wire.ts"
 
 /** Changes within this time are sent together, in ms, because text of models arrives in many parts a second. */
 const GATHER_MS = 150
@@ -29,8 +29,7 @@ type FeedPorts = {
 export class Feed {
   readonly #ports: FeedPorts
   readonly #readers = new Map<Send, () => void>()
-  /** Rows by id, as they were sent last. */
-  readonly #agents = new Map<string, string>()
+  readonly #agents = new SentRows("agents")
   readonly #facts = new SentFacts()
   readonly #parts: readonly PartFeed[]
   /** Names of the parts that were on when the state was last sent. */
@@ -168,25 +167,21 @@ export class Feed {
 
   #agentChanges(): Partial<Delta> {
     const { agents } = this.#ports.source()
-    const ids = [...this.#dirty]
-    const all = this.#all
+    const ids = this.#all ? undefined : [...this.#dirty]
     this.#dirty.clear()
     this.#all = false
-    const views = all ? agents.list() : ids.flatMap((id) => agents.get(id) ?? [])
+    const views = ids ? ids.flatMap((id) => agents.get(id) ?? []) : agents.list()
     const now = this.#ports.clock.now()
-    const rows = views.map((view) => agentRow(view, agents.isForeign(view.task.id), now, PARTS))
-    const present = new Set(rows.map(({ id }) => id))
-    const gone = (all ? [...this.#agents.keys()] : ids).filter((id) => this.#agents.has(id) && !present.has(id))
-    return {
-      ...some("agents", renew(this.#agents, rows)),
-      ...some("agentsGone", forget(this.#agents, gone)),
-    }
+    return this.#agents.changes(
+      views.map((view) => agentRow(view, agents.isForeign(view.task.id), now, PARTS)),
+      ids,
+    )
   }
 
   #spentChange(): Partial<Delta> {
     const spent = this.#ports.source().person?.spentToday()
     if (!spent) this.#facts.delete("spent")
-    return spent ? this.#facts.changed("spent", { cost: spent.cost, atLeast: spent.atLeast ?? false }) : {}
+    return spent ? this.#facts.changes({ spent: { cost: spent.cost, atLeast: spent.atLeast ?? false } }) : {}
   }
 
   /**
@@ -198,7 +193,7 @@ export class Feed {
     const { pages, person } = source()
     const small = { project, now: clock.now(), threadBase: await pages?.(), limits: person?.limits }
     const parts = this.#parts.map((part) => part.snapshot())
-    const large = Object.assign({ agents: list(this.#agents), spent: this.#facts.text("spent") }, ...parts)
+    const large = Object.assign({ agents: this.#agents.text(), spent: this.#facts.text("spent") }, ...parts)
     return object({ ...texts(small satisfies Partial<PageSnapshot>), ...large })
   }
 }

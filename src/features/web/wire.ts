@@ -104,12 +104,11 @@ export class SentFacts {
     this.#facts = new Map(Object.entries(empty))
   }
 
-  /** The value if it differs from the last one that was sent. The value then counts as sent. */
-  changed<Name extends keyof Delta>(name: Name, value: Delta[Name]): Partial<Delta> {
-    const text = JSON.stringify(value)
-    if (text === this.#facts.get(name)) return {}
-    this.#facts.set(name, text)
-    return { [name]: value }
+  /** The values that differ from those that were sent last. They then count as sent. */
+  changes(values: Partial<Delta>): Partial<Delta> {
+    const fresh = Object.entries(values).filter(([name, value]) => this.#facts.get(name) !== JSON.stringify(value))
+    for (const [name, value] of fresh) this.#facts.set(name, JSON.stringify(value))
+    return Object.fromEntries(fresh)
   }
 
   /** The value as it was sent last; undefined for an empty value. */
@@ -123,28 +122,35 @@ export class SentFacts {
   }
 }
 
-/** Rows that differ from the rows that were sent last. They then count as sent. */
-export function renew<Row extends { readonly id: string }>(
-  known: Map<string, string>,
-  rows: readonly Row[],
-): readonly Row[] {
-  return rows.filter((row) => {
-    const text = JSON.stringify(row)
-    if (known.get(row.id) === text) return false
-    known.set(row.id, text)
-    return true
-  })
+/** Rows as last sent to the page's readers, serialized, by id. */
+export class SentRows {
+  readonly #rows = new Map<string, string>()
+  readonly #name: "agents" | "tasks"
+
+  constructor(name: "agents" | "tasks") {
+    this.#name = name
+  }
+
+  /**
+   * Differences from the rows that were sent last. They then count as sent. `ids`: of which `rows` are all that exist;
+   * by default of all rows.
+   */
+  changes(rows: readonly { readonly id: string }[], ids: readonly string[] = [...this.#rows.keys()]): Partial<Delta> {
+    const present = new Map(rows.map((row) => [row.id, JSON.stringify(row)]))
+    const fresh = rows.filter(({ id }) => this.#rows.get(id) !== present.get(id))
+    const gone = ids.filter((id) => this.#rows.has(id) && !present.has(id))
+    for (const { id } of fresh) this.#rows.set(id, present.get(id) ?? "")
+    for (const id of gone) this.#rows.delete(id)
+    return {
+      ...(fresh.length > 0 && { [this.#name]: fresh }),
+      ...(gone.length > 0 && { [`${this.#name}Gone`]: gone }),
+    }
+  }
+
+  text(): string {
+    return `[${[...this.#rows.values()].join(",")}]`
+  }
 }
-
-export function forget(known: Map<string, string>, ids: readonly string[]): readonly string[] {
-  for (const id of ids) known.delete(id)
-  return ids
-}
-
-export const some = <Key extends string, Value>(key: Key, values: readonly Value[]) =>
-  (values.length > 0 ? { [key]: values } : {}) as { [key in Key]?: readonly Value[] }
-
-export const list = (known: ReadonlyMap<string, string>): string => `[${[...known.values()].join(",")}]`
 
 /** JSON text of an object whose values are serialized already. Undefined values are left out. */
 export const object = (values: Readonly<Record<string, string | undefined>>): string =>

@@ -3,9 +3,8 @@ import { isUnattended, type Task } from "../../../core/task.ts"
 import type { Board, BoardError, BoardErrorCode } from "../../board/service.ts"
 import type { PartFeed, WebPart } from "../part.ts"
 import type { Source } from "../ports.ts"
-import { type Delta, forget, list, object, renew, SentFacts, some } from "../wire.ts"
+import { type Delta, object, SentFacts, SentRows } from "../wire.ts"
 import { listOf, purseRoutes, repliesRoutes, reportsRoutes, tasksRoutes } from "./tasks.ts"
-import type { TaskList } from "./wire.ts"
 
 /** HTTP status of each board error. */
 const STATUS = { invalid: 400, "not found": 404, conflict: 409, unavailable: 503 } as const satisfies Readonly<
@@ -39,8 +38,7 @@ export const boardPart: WebPart = {
 /** Changes of the board for the event stream. */
 class BoardFeed implements PartFeed {
   readonly #source: () => Source
-  /** Rows as last sent. */
-  readonly #tasks = new Map<string, string>()
+  readonly #tasks = new SentRows("tasks")
   readonly #facts = new SentFacts({ problem: '""', ended: '""', lost: "0", purse: "null" })
   #isDirty = false
 
@@ -67,27 +65,23 @@ class BoardFeed implements PartFeed {
     const { board } = this.#source()
     if (!board || !this.#isDirty) return {}
     this.#isDirty = false
-    const { list: read, problem, ended } = await readOf(board)
-    const problemChange = this.#facts.changed("problem", problem)
-    if (!read) return problemChange
-    const present = new Set(read.tasks.map(({ id }) => id))
-    const gone = [...this.#tasks.keys()].filter((id) => !present.has(id))
-    return {
-      ...problemChange,
-      ...this.#facts.changed("owners", read.agents),
-      ...this.#facts.changed("inFlight", read.inFlight),
-      ...this.#facts.changed("ended", ended),
-      ...this.#facts.changed("lost", read.lost ?? 0),
-      ...this.#facts.changed("purse", read.purse ?? null),
-      ...some("tasks", renew(this.#tasks, read.tasks)),
-      ...some("tasksGone", forget(this.#tasks, gone)),
+    try {
+      const [{ tasks, agents: owners, inFlight, lost = 0, purse = null }, [newest]] = await Promise.all([
+        listOf(board),
+        board.history(1),
+      ])
+      const ended = newest ? `${newest.id} ${newest.archivedAt}` : ""
+      const facts = this.#facts.changes({ problem: "", owners, inFlight, ended, lost, purse })
+      return { ...facts, ...this.#tasks.changes(tasks) }
+    } catch (error) {
+      return this.#facts.changes({ problem: messageOf(error) })
     }
   }
 
   snapshot(): Readonly<Record<string, string | undefined>> {
     if (!this.isOn()) return {}
     const board = object({
-      tasks: list(this.#tasks),
+      tasks: this.#tasks.text(),
       agents: this.#facts.text("owners") ?? "[]",
       inFlight: this.#facts.text("inFlight") ?? "[]",
       lost: this.#facts.text("lost"),
@@ -95,16 +89,5 @@ class BoardFeed implements PartFeed {
       problem: this.#facts.text("problem"),
     })
     return { board }
-  }
-}
-
-type Read = { readonly list?: TaskList; readonly problem: string; readonly ended: string }
-
-async function readOf(board: Board): Promise<Read> {
-  try {
-    const [read, [newest]] = await Promise.all([listOf(board), board.history(1)])
-    return { list: read, problem: "", ended: newest ? `${newest.id} ${newest.archivedAt}` : "" }
-  } catch (error) {
-    return { problem: messageOf(error), ended: "" }
   }
 }
