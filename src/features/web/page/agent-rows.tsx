@@ -4,10 +4,11 @@ import { count } from "../../../lib/text.ts"
 import { costText, tokensText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
+import { type OptionList, Picker } from "./form.tsx"
 import { refine, route } from "./navigation.tsx"
 import { runOf } from "./page-part.ts"
-import { AgentName, Badge, Choose, GrowingList } from "./parts.tsx"
-import { agentLink } from "./route.ts"
+import { AgentName, Badge, GrowingList } from "./parts.tsx"
+import { agentLink, type Filters } from "./route.ts"
 import { agentState, grouped, ownState, ranFor } from "./select.ts"
 import { isUnread, now, state } from "./state.ts"
 
@@ -87,12 +88,20 @@ const GROUPS = [
   ["batch", "By batch"],
 ] as const
 
-/** Field that selects how lists are grouped. The choice is kept in the page's address and holds for all lists. */
-export function GroupChoice() {
+/** Field for what lists show. The choice is kept in the page's address and holds for all lists. */
+export function Filter(props: { name: keyof Filters; label: string; options: OptionList }) {
   return (
-    <Choose label="Group" value={route().filters.group ?? ""} options={GROUPS} choose={(group) => refine({ group })} />
+    <Picker
+      class="choice"
+      aria-label={props.label}
+      value={route().filters[props.name] ?? ""}
+      options={props.options}
+      choose={(value) => refine({ [props.name]: value })}
+    />
   )
 }
+
+export const GroupChoice = () => <Filter name="group" label="Group" options={GROUPS} />
 
 /** Shows agents in groups, with a heading and actions for each group. */
 export function Groups(props: {

@@ -9,7 +9,7 @@ import { api } from "./api.ts"
 import { EarlierRuns, Files, OtherChanges, RunPrompt, Timeline } from "./history.tsx"
 import { QuestionForm } from "./needs.tsx"
 import { parts, runOf } from "./page-part.ts"
-import { AgentName, Badge, Button, Copy, Facts, Prose, Section, Title } from "./parts.tsx"
+import { AgentName, Badge, Button, Copy, Facts, Outward, Prose, Section, Title } from "./parts.tsx"
 import { threadLink } from "./route.ts"
 import { adviceFor, agentState, isActive } from "./select.ts"
 import { markAsRead, now, state } from "./state.ts"
@@ -98,11 +98,7 @@ function Conversation(props: { parent: AgentDetail["parent"] }) {
         <span class="u-quiet u-small">
           launched by{" "}
           <Show when={threadLink(state.threadBase, parent().id)} fallback={<bdi>{parent().title}</bdi>}>
-            {(address) => (
-              <a href={address()} target="_blank" rel="noreferrer noopener">
-                <bdi>{parent().title}</bdi> <span aria-hidden="true">↗</span>
-              </a>
-            )}
+            {(address) => <Outward href={address()} text={parent().title} />}
           </Show>
         </span>
       )}

@@ -2,10 +2,10 @@ import { createMemo, Show } from "solid-js"
 import { count } from "../../../lib/text.ts"
 import { ENDS } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
-import { EndedRow, GroupChoice, Groups } from "./agent-rows.tsx"
+import { EndedRow, Filter, GroupChoice, Groups } from "./agent-rows.tsx"
 import { api } from "./api.ts"
-import { refine, route } from "./navigation.tsx"
-import { Action, Button, Choose, Panel } from "./parts.tsx"
+import { route } from "./navigation.tsx"
+import { Action, Button, Panel } from "./parts.tsx"
 import { OUTCOMES } from "./select.ts"
 import { ended, isUnread, markAsRead, unread } from "./state.ts"
 
@@ -27,18 +27,8 @@ export function AnswersView() {
       count={found().length}
       bar={() => (
         <>
-          <Choose
-            label="Outcome"
-            value={wanted().outcome ?? ""}
-            options={[["", "Any outcome"], ...OUTCOMES.map((each) => [each, each] as const)]}
-            choose={(outcome) => refine({ outcome })}
-          />
-          <Choose
-            label="Agent"
-            value={wanted().agent ?? ""}
-            options={[["", "Any agent"], ...agents().map((each) => [each, each] as const)]}
-            choose={(agent) => refine({ agent })}
-          />
+          <Filter name="outcome" label="Outcome" options={[["", "Any outcome"], ...optionsOf(OUTCOMES)]} />
+          <Filter name="agent" label="Agent" options={[["", "Any agent"], ...optionsOf(agents())]} />
           <GroupChoice />
           <Show when={unread().length > 0}>
             <Button onClick={() => markAsRead(unread())}>Mark {unread().length} as read</Button>
@@ -68,6 +58,8 @@ export function AnswersView() {
     </Panel>
   )
 }
+
+const optionsOf = (names: readonly string[]) => names.map((name) => [name, name] as const)
 
 function hasOutcome(agent: AgentRow, outcome: string): boolean {
   if (outcome === "") return true

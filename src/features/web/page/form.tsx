@@ -1,6 +1,6 @@
-import { createContext, createUniqueId, type JSX, useContext } from "solid-js"
+import { createContext, createUniqueId, For, type JSX, splitProps, useContext } from "solid-js"
 import { askBeforeLeaving } from "./navigation.tsx"
-import { Button, Choices, createAct, Failed, Failures, focusSoon, keepFocus, type OptionList } from "./parts.tsx"
+import { Button, createAct, Failed, Failures, focusSoon, keepFocus } from "./parts.tsx"
 
 type Sending = {
   readonly class: string
@@ -100,23 +100,26 @@ export function Field(props: { label: string; hint?: string; children: (id: stri
   )
 }
 
-export function Picker(props: {
-  id: string
-  name: string
-  value: string
-  options: OptionList
-  /** Set if the user must choose a value: the empty option is not accepted. */
-  required?: boolean
-  choose?: (value: string) => void
-}) {
+export type OptionList = readonly (readonly [value: string, label: string])[]
+
+type Picking = JSX.SelectHTMLAttributes<HTMLSelectElement> & {
+  readonly value: string
+  readonly options: OptionList
+  readonly choose?: (value: string) => void
+}
+
+/** A select field. If it is `required`, the empty option is not accepted. */
+export function Picker(props: Picking) {
+  const [own, others] = splitProps(props, ["value", "options", "choose"])
   return (
-    <select
-      id={props.id}
-      name={props.name}
-      required={props.required}
-      onChange={(event) => props.choose?.(event.currentTarget.value)}
-    >
-      <Choices options={props.options} value={props.value} />
+    <select {...others} onChange={(event) => own.choose?.(event.currentTarget.value)}>
+      <For each={own.options}>
+        {([value, label]) => (
+          <option value={value} selected={value === own.value}>
+            {label}
+          </option>
+        )}
+      </For>
     </select>
   )
 }

@@ -2,8 +2,8 @@ import { createResource, createSignal, createUniqueId, For, Show } from "solid-j
 import { budget, dayTime, MINUTE_MS } from "../../../lib/format.ts"
 import type { AgentDetail, Choices } from "../wire.ts"
 import { api, type Launch } from "./api.ts"
-import { Field, Form, Picker, textIn } from "./form.tsx"
-import { focusSoon, type OptionList, Problem } from "./parts.tsx"
+import { Field, Form, type OptionList, Picker, textIn } from "./form.tsx"
+import { focusSoon, Problem } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { markAsRead, state } from "./state.ts"
 

@@ -224,12 +224,17 @@ export function ThreadLink(props: { session: string; label: string }) {
       when={threadLink(state.threadBase, props.session)}
       fallback={<CopyCommand text={threadCommand(props.session)} label={props.label} />}
     >
-      {(address) => (
-        <a class="button" href={address()} target="_blank" rel="noreferrer noopener">
-          {props.label} <span aria-hidden="true">↗</span>
-        </a>
-      )}
+      {(address) => <Outward href={address()} text={props.label} class="button" />}
     </Show>
+  )
+}
+
+/** Link to another page, which is opened beside this one and does not learn of it. */
+export function Outward(props: { href: string; text: string; class?: string }) {
+  return (
+    <a class={props.class} href={props.href} target="_blank" rel="noreferrer noopener">
+      <bdi>{props.text}</bdi> <span aria-hidden="true">↗</span>
+    </a>
   )
 }
 
@@ -373,28 +378,5 @@ export function GrowingList<Item>(props: {
         </Button>
       </Show>
     </>
-  )
-}
-
-export type OptionList = readonly (readonly [value: string, label: string])[]
-
-export function Choices(props: { options: OptionList; value: string }) {
-  return (
-    <For each={props.options}>
-      {([value, label]) => (
-        <option value={value} selected={value === props.value}>
-          {label}
-        </option>
-      )}
-    </For>
-  )
-}
-
-/** A select field. */
-export function Choose(props: { label: string; value: string; options: OptionList; choose: (value: string) => void }) {
-  return (
-    <select class="choice" aria-label={props.label} onChange={(event) => props.choose(event.currentTarget.value)}>
-      <Choices options={props.options} value={props.value} />
-    </select>
   )
 }

@@ -14,6 +14,7 @@ import {
   Failed,
   Failures,
   focusSoon,
+  Outward,
   Problem,
   Prose,
   Section,
@@ -278,9 +279,7 @@ function Resources(props: { resources: readonly Resource[] }) {
                 when={resource.type === "url" && isSafeLink(resource.value)}
                 fallback={<code title={resource.value}>{resource.label ?? resource.value}</code>}
               >
-                <a href={resource.value} target="_blank" rel="noreferrer noopener">
-                  {resource.label ?? resource.value} <span aria-hidden="true">↗</span>
-                </a>
+                <Outward href={resource.value} text={resource.label ?? resource.value} />
               </Show>
             </li>
           )}
