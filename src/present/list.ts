@@ -15,6 +15,7 @@ import {
   type Usage,
 } from "../core/task.ts"
 import { duration, spentOf } from "../lib/format.ts"
+import { grouped } from "../lib/grouped.ts"
 import { count, inTagsWithID, oneLine } from "../lib/text.ts"
 import {
   firstLines,
@@ -59,14 +60,10 @@ function titleOf(views: readonly TaskView[]): string {
 
 /** Counts paused tasks by cause. Example: `12 parked until 07:12 (mock/one)`. */
 function pauseTexts(views: readonly TaskView[]): readonly string[] {
-  const groups = new Map<string, { readonly text: string; many: number }>()
-  for (const { pause, at } of views) {
-    if (!pause) continue
-    const group = groups.get(pause.waitsFor)
-    if (group) group.many++
-    else groups.set(pause.waitsFor, { text: pauseText(pause, at), many: 1 })
-  }
-  return [...groups].map(([behind, { text, many }]) => `${many} ${text} (${oneLine(behind)})`)
+  const paused = views.flatMap(({ pause, at }) => (pause ? { behind: pause.waitsFor, text: pauseText(pause, at) } : []))
+  return [...grouped(paused, ({ behind }) => behind)].map(
+    ([behind, alike]) => `${alike.length} ${alike[0].text} (${oneLine(behind)})`,
+  )
 }
 
 /** Text where a filter matches none of `all` tasks. */

@@ -2,6 +2,7 @@ import { listed } from "../core/errors.ts"
 import type { Toast } from "../core/ports.ts"
 import { type Ask, elapsed, type Task } from "../core/task.ts"
 import { duration } from "../lib/format.ts"
+import { grouped } from "../lib/grouped.ts"
 import { count, oneLine } from "../lib/text.ts"
 import { named } from "./summary.ts"
 import { ENDS, endOf } from "./words.ts"
@@ -33,10 +34,8 @@ const MOST_NAMED = 3
  * Combines toasts to one for each kind, oldest first. Several messages of a kind are counted, and the first are named.
  */
 export function summarize(toasts: readonly Toast[]): readonly Toast[] {
-  const kinds = new Map<string, Toast[]>()
-  for (const toast of toasts) kinds.set(toast.title, [...(kinds.get(toast.title) ?? []), toast])
-  return [...kinds.values()].map((alike) => {
-    const [first] = alike as [Toast]
+  return [...grouped(toasts, ({ title }) => title).values()].map((alike) => {
+    const [first] = alike
     if (alike.length === 1) return first
     const messages = alike.map(({ message }) => message)
     return { ...first, title: `${alike.length} × ${first.title}`, message: listed(messages, MOST_NAMED) }

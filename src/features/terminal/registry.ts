@@ -1,4 +1,4 @@
-import { pagePart } from "../web/terminal/page-link.tsx"
+import { pagePart } from "../web/terminal/page-link.ts"
 import { boardPart } from "./board/part.tsx"
 import type { Terminal, TerminalPart } from "./menu.tsx"
 

@@ -19,6 +19,7 @@ import {
   waited,
 } from "../../core/task.ts"
 import { duration, ticking } from "../../lib/format.ts"
+import { grouped } from "../../lib/grouped.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { groupText, phaseAmong } from "../../present/view.ts"
 import {
@@ -210,14 +211,7 @@ const children = new WeakMap<readonly ObservedTask[], ReadonlyMap<string, readon
 
 /** The tasks by their parents' sessions. Kept for each list, because every row of a list asks for it. */
 function childrenIn(all: readonly ObservedTask[]): ReadonlyMap<string, readonly ObservedTask[]> {
-  const known = children.get(all)
-  if (known) return known
-  const found = new Map<string, ObservedTask[]>()
-  for (const each of all) {
-    const siblings = found.get(each.task.parentID)
-    if (siblings) siblings.push(each)
-    else found.set(each.task.parentID, [each])
-  }
+  const found = children.get(all) ?? grouped(all, ({ task }) => task.parentID)
   children.set(all, found)
   return found
 }

@@ -18,7 +18,6 @@ import {
   costBy,
   costByHour,
   costOfLastDay,
-  grouped,
   lanesOf,
   ofLastDay,
   spanOf,
@@ -28,6 +27,7 @@ import {
 import { errorIn, type SignInResult, UntrustedServer } from "../../../src/features/web/page/sign-in.ts"
 import { agentRow } from "../../../src/features/web/rows.ts"
 import { ago, startOfDay } from "../../../src/lib/format.ts"
+import { grouped } from "../../../src/lib/grouped.ts"
 import { eventReader } from "../../../src/lib/http.ts"
 import { costText, tokensText } from "../../../src/present/words.ts"
 import { viewOf } from "../../support/fake-agents.ts"
@@ -239,9 +239,9 @@ test("the last day has tasks of 24 hours, and a filter needs all its words", () 
   const yesterday = now - 86_400_000
   const ended = (endedAt: number) => rowOf({ task: { status: "completed", run: { createdAt: yesterday, endedAt } } })
   const rows = [ended(yesterday), ended(yesterday + 1), ended(now), rowOf({ task: { run: { createdAt: yesterday } } })]
-  expect(grouped([1, 2, 3], (n) => (n % 2 ? "odd" : "even"))).toEqual([
-    { name: "odd", rows: [1, 3] },
-    { name: "even", rows: [2] },
+  expect([...grouped([1, 2, 3], (n) => (n % 2 ? "odd" : "even"))]).toEqual([
+    ["odd", [1, 3]],
+    ["even", [2]],
   ])
   expect(ofLastDay(rows, now)).toEqual(rows.slice(1))
   expect(matches("load MIG", ["Migrate the loader", undefined])).toBe(true)

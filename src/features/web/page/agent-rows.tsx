@@ -1,5 +1,6 @@
 import { createMemo, createResource, For, Index, type JSX, Show } from "solid-js"
 import { ago, formatTime, ticking } from "../../../lib/format.ts"
+import { grouped } from "../../../lib/grouped.ts"
 import { count } from "../../../lib/text.ts"
 import { costText, tokensText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
@@ -9,7 +10,7 @@ import { refine, route } from "./navigation.tsx"
 import { runOf } from "./page-part.ts"
 import { AgentName, Badge, GrowingList } from "./parts.tsx"
 import { agentLink, type Filters } from "./route.ts"
-import { agentState, grouped, ownState, ranFor } from "./select.ts"
+import { agentState, ownState, ranFor } from "./select.ts"
 import { isUnread, now, state } from "./state.ts"
 
 /** Card of a running task, with live figures. */
@@ -119,13 +120,13 @@ export function Groups(props: {
     async () => new Map((await api.conversations()).sessions.map(({ id, title }) => [id, title])),
   )
   const groups = createMemo(() => {
-    if (by() === "") return new Map([["", props.rows]])
+    if (by() === "") return new Map<string, readonly AgentRow[]>([["", props.rows]])
     const keyOf = (agent: AgentRow) => {
       const { parentID, batch } = agent
       if (by() === "batch") return batch === undefined ? "" : `${parentID} ${batch}`
       return parentID || (runOf(agent)?.group ?? "")
     }
-    return new Map(grouped(props.rows, keyOf).map(({ name, rows }) => [name, rows]))
+    return grouped(props.rows, keyOf)
   })
   const keys = createMemo(() => [...groups().keys()])
   const rowsOf = (key: string) => groups().get(key) ?? []

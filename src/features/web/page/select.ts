@@ -1,4 +1,5 @@
 import { DAY_MS, HOUR_MS, MINUTE_MS, ticking } from "../../../lib/format.ts"
+import { grouped } from "../../../lib/grouped.ts"
 import { ENDS, FETCHING_WORK, isInQueue, phaseText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
 import type { PagePart } from "./page-part.ts"
@@ -76,21 +77,6 @@ export type RowTone = "run" | "needs" | "done" | "fail" | "rest"
 /** Filters for answers. */
 export const OUTCOMES: readonly string[] = ["unread", ...Object.values(ENDS).map(({ text }) => text)]
 
-/**
- * Groups rows by name, in the order of each group's first row. If lists are not grouped, there is a single group
- * without a name.
- */
-export function grouped<Row>(rows: readonly Row[], nameOf: (row: Row) => string): { name: string; rows: Row[] }[] {
-  const groups = new Map<string, Row[]>()
-  for (const row of rows) {
-    const name = nameOf(row)
-    const group = groups.get(name)
-    if (group) group.push(row)
-    else groups.set(name, [row])
-  }
-  return [...groups].map(([name, own]) => ({ name, rows: own }))
-}
-
 /** Advice after a failure; empty where the reason of the failure is enough. `models`: another model may be named. */
 export function adviceFor(
   code: AgentRow["reasonCode"],
@@ -155,8 +141,8 @@ export function costBy(
   now: number,
   nameOf: (agent: AgentRow) => string,
 ): (Sum & { readonly name: string; readonly runs: number })[] {
-  return grouped(ofLastDay(agents, now), nameOf)
-    .map(({ name, rows }) => ({ name, runs: rows.length, ...costOfLastDay(rows, now) }))
+  return [...grouped(ofLastDay(agents, now), nameOf)]
+    .map(([name, rows]) => ({ name, runs: rows.length, ...costOfLastDay(rows, now) }))
     .sort((a, b) => b.cost - a.cost || (a.name < b.name ? -1 : 1))
 }
 
