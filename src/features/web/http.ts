@@ -104,15 +104,13 @@ export type Fetch = (request: Request) => Response | Promise<Response>
 
 export type Listener = { readonly port: number; close(): Promise<void> }
 
-/** Most simultaneous requests, streams included. */
-const MOST_AT_ONCE = 128
-/** Time limit for a body, and for a reader that accepts no data, in ms. */
-const BODY_MS = 10_000
-const STALL_MS = 30_000
+/**
+ * Time limits in ms for a body, and for a reader that accepts no data. `atOnce`: most simultaneous requests, streams
+ * included.
+ */
+const LIMITS = { bodyMs: 10_000, stallMs: 30_000, atOnce: 128 }
 
-export type HttpLimits = { readonly bodyMs: number; readonly stallMs: number; readonly atOnce: number }
-
-const LIMITS: HttpLimits = { bodyMs: BODY_MS, stallMs: STALL_MS, atOnce: MOST_AT_ONCE }
+export type HttpLimits = Readonly<typeof LIMITS>
 
 /**
  * Starts a server on `node:http`, which both OpenCode's Bun and Node have; undefined where the port is in use. The

@@ -73,26 +73,17 @@ function Bar(props: { shown: Shown; leave: () => void }) {
   return (
     <div class="sheet-bar">
       <Show when={props.shown.id !== undefined && props.shown.kind !== "launch"}>
-        <Step by={-1} label="Previous" glyph="‹" />
-        <Step by={1} label="Next" glyph="›" />
+        <RoundButton label="Previous" title="Previous (k)" glyph="‹" press={() => step(-1)} />
+        <RoundButton label="Next" title="Next (j)" glyph="›" press={() => step(1)} />
       </Show>
-      <button type="button" class="round-button" aria-label="Close" onClick={props.leave}>
-        <span aria-hidden="true">✕</span>
-      </button>
+      <RoundButton label="Close" glyph="✕" press={props.leave} />
     </div>
   )
 }
 
-/** Button that opens the next or previous item of the list behind the sheet. */
-function Step(props: { by: 1 | -1; label: string; glyph: string }) {
+function RoundButton(props: { label: string; title?: string; glyph: string; press: () => void }) {
   return (
-    <button
-      type="button"
-      class="round-button"
-      aria-label={props.label}
-      title={`${props.label} (${props.by > 0 ? "j" : "k"})`}
-      onClick={() => step(props.by)}
-    >
+    <button type="button" class="round-button" aria-label={props.label} title={props.title} onClick={props.press}>
       <span aria-hidden="true">{props.glyph}</span>
     </button>
   )
