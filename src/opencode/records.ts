@@ -4,6 +4,7 @@ import { type Clock, LEASE_MS, OpencodeError, type TaskRecord, type UnverifiedRe
 import { hasPendingNotification, isActive, parentSessionOf, type Task, type TaskDraft } from "../core/task.ts"
 import { addBounded } from "../lib/cache.ts"
 import { sliced } from "../lib/clock.ts"
+import { grouped } from "../lib/grouped.ts"
 import { SerialQueue } from "../lib/promises.ts"
 import {
   decodeRequest,
@@ -233,12 +234,7 @@ export async function withoutCopies<Row extends { readonly metadata?: unknown }>
   recorded: readonly Recorded<Row>[],
   holdsPrompt: (record: TaskRecord) => Promise<boolean>,
 ): Promise<readonly Recorded<Row>[]> {
-  const byTask = new Map<string, Recorded<Row>[]>()
-  for (const each of recorded) {
-    const { parentID, id } = each.record.task
-    const key = `${parentID} ${id}`
-    byTask.set(key, [...(byTask.get(key) ?? []), each])
-  }
+  const byTask = grouped(recorded, ({ record: { task } }) => `${task.parentID} ${task.id}`)
   const rightful = new Set<Recorded<Row>>()
   for (const several of byTask.values()) rightful.add(await rightfulOf(several, holdsPrompt))
   return recorded.filter((each) => rightful.has(each))

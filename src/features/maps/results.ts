@@ -5,6 +5,7 @@ import { groupPlan, groupResult, type Inferred, type Zod } from "../../core/reco
 import type { Task } from "../../core/task.ts"
 import { yieldToEventLoop } from "../../lib/clock.ts"
 import { dollars } from "../../lib/format.ts"
+import { grouped } from "../../lib/grouped.ts"
 import { count, formatInteger, oneLine } from "../../lib/text.ts"
 
 /** Results of a map's items. Pure: the result of each item stands in its own record. */
@@ -67,8 +68,7 @@ export function itemsResult(
   unmerged = 0,
 ): ItemsResult {
   const states = (state: ItemRow["state"]) => rows.filter((row) => row.state === state)
-  const groups = new Map<string, number[]>()
-  for (const { reason = "", index } of states("failed")) groups.set(reason, [...(groups.get(reason) ?? []), index])
+  const groups = grouped(states("failed"), ({ reason = "" }) => reason)
   const [valid, failures] = [states("valid").length, states("failed").length]
   return {
     kind: "each",
@@ -82,7 +82,7 @@ export function itemsResult(
     groups: [...groups]
       .sort(([, one], [, other]) => other.length - one.length)
       .slice(0, MOST_GROUPS)
-      .map(([why, all]) => ({ why, count: all.length, first: all.slice(0, MOST_INDICES) })),
+      .map(([why, all]) => ({ why, count: all.length, first: all.slice(0, MOST_INDICES).map(({ index }) => index) })),
   }
 }
 
