@@ -1,7 +1,7 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import type { AskOptions, Reply, UserActions } from "../core/ports.ts"
 import { OpencodeError } from "../core/ports.ts"
 import type { Ask } from "../core/task.ts"
-import type { AskOptions, Reply, UserActions } from "../runtime/user-actions.ts"
 import { call, find } from "./client.ts"
 
 const MOST_DIFF_CHARS = 100_000

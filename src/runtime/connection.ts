@@ -1,9 +1,8 @@
-import type { ModelFacts, OpencodeApi } from "../core/ports.ts"
+import type { ModelFacts, OpencodeApi, UserActions } from "../core/ports.ts"
 import type { OpencodeFolder } from "./places/place.ts"
 import type { UiMetadata } from "./record/codec.ts"
 import type { Signer } from "./record/identity.ts"
 import type { TaskManager } from "./task-manager.ts"
-import type { UserActions } from "./user-actions.ts"
 
 /** Functions that handle tool calls and model requests, for sessions of any instance. */
 export type RequestHandler = Pick<

@@ -62,7 +62,7 @@ export type ManagerPorts = {
   readonly commands?: CommandMarks
 }
 
-/** The parts that need each other, and what they all use. Other parts are built on them, see `assembly.ts`. */
+/** The parts that need each other, and what they all use. Other parts are built on them, see `task-manager.ts`. */
 export type Engine = ReturnType<typeof engineOf>
 
 /**

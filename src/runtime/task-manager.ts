@@ -16,20 +16,38 @@ import {
 } from "../core/task.ts"
 import { lastWordRefusal, lastWordRequest } from "../core/watchdog.ts"
 import type { Cleared, Report, TaskView } from "../present/view.ts"
-import { type Assembly, assemble } from "./assembly.ts"
-import type { ManagerPorts } from "./engine.ts"
+import { Archive } from "./archive.ts"
+import { TaskCanceller } from "./cancel.ts"
+import { engineOf, type ManagerPorts } from "./engine.ts"
+import { EventRouter } from "./event-router.ts"
 import { authorizeTell, type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
+import { Launcher } from "./launch/launcher.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
-import { resumesWithoutPrompt } from "./launch/resuming.ts"
+import { resumesWithoutPrompt, TaskResumer } from "./launch/resuming.ts"
 import type { PlaceEvent, PlaceKind, RemoteActivity } from "./places/place.ts"
-import type { Reports } from "./reports.ts"
-import { refuseUntellable, tellTask } from "./requests.ts"
+import { Reports } from "./reports.ts"
+import { Requests, refuseUntellable, tellTask } from "./requests.ts"
 import { type CancelSelector, findBatch, findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
+
+export type Assembly = ReturnType<typeof assemble>
+
+/** Creates the engine, and the parts that only use it: the API of tools, hooks, terminal, page and board. */
+function assemble(ports: ManagerPorts, stopped: AbortSignal) {
+  const engine = engineOf(ports, stopped)
+  const archive = new Archive(engine)
+  const launcher = new Launcher(engine)
+  const resuming = new TaskResumer(engine)
+  const reports = new Reports(engine, archive)
+  const cancelling = new TaskCanceller(engine, archive)
+  const requests = new Requests(engine, resuming, cancelling)
+  const eventRouter = new EventRouter(engine, requests, cancelling)
+  return { ...engine, archive, launcher, resuming, reports, cancelling, eventRouter }
+}
 
 /** Text added to a request to a session's model. */
 type RequestAddition = { readonly text: string; readonly withoutTools: boolean }
 
-/** API of the engine for tools and OpenCode's events. Stateless: `assembly.ts` creates the parts. */
+/** API of the engine for tools and OpenCode's events. Stateless: `assemble` creates the parts. */
 export class TaskManager {
   readonly #stop = new AbortController()
 

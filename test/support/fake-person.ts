@@ -1,6 +1,6 @@
+import type { AskOptions, Reply } from "../../src/core/ports.ts"
 import type { Ask, Usage } from "../../src/core/task.ts"
 import type { Limits, MessageToSession, PageUserActions, ToolCallResult } from "../../src/features/web/ports.ts"
-import type { AskOptions, Reply } from "../../src/runtime/user-actions.ts"
 
 const NO_LIMITS: Limits = {
   maxCostPerDay: 0,

@@ -11,10 +11,10 @@ import {
   type Task,
   type Usage,
 } from "../../core/task.ts"
-import type { Assembly } from "../../runtime/assembly.ts"
 import type { LedgerPurse } from "../../runtime/budgets.ts"
 import { findAgent } from "../../runtime/launch/checks.ts"
 import type { Outbox } from "../../runtime/mailbox/outbox.ts"
+import type { Assembly } from "../../runtime/task-manager.ts"
 
 export type UnattendedRequest = {
   /** An existing session without a parent. */

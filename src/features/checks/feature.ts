@@ -3,6 +3,7 @@ import { listed } from "../../core/errors.ts"
 import type { Feature, Runtime, Submission } from "../../core/feature.ts"
 import type { CommandResult } from "../../core/ports.ts"
 import { type CheckResult, MOST_COMMAND_CHARS } from "../../core/receipt.ts"
+import { runIn } from "../../core/receipts/command.ts"
 import { AUTOMATIC } from "../../core/run/prompts.ts"
 import type { Verdict } from "../../core/run/steps.ts"
 import type { Task } from "../../core/task.ts"
@@ -10,7 +11,6 @@ import { duration } from "../../lib/format.ts"
 import { inTagsWithID, oneLine, tail } from "../../lib/text.ts"
 import { count, fewer, milliseconds, option, stricter, text, type ValuesOf } from "../../options/spec.ts"
 import { HERE, MOST_FILES } from "../../runtime/places/place.ts"
-import { filesNeededBy } from "./stands-on.ts"
 
 /** Number of last lines of a failed check's output that the agent gets, and the parent after the last attempt. */
 const MOST_LINES = 200
@@ -157,4 +157,35 @@ export const checks: Feature = {
     if (tries || (place && place !== HERE)) return undefined
     return '`guard` needs `place: "worktree"` (or `tries`): in your own folder nobody can tell who changed a file.'
   },
+}
+
+const TEST_FOLDERS = ["test", "tests", "__tests__"]
+/** Deepest path that is compared; commands do not name deeper ones. */
+const MOST_FOLDERS = 50
+const TEST_FILES = /(?:\.(?:test|spec)\.[^.]+|^test_.*\.py|_test\.go)$/
+const CONFIGURATION =
+  /^(?:package\.json|(?:vitest|jest)\.config\..+|pytest\.ini|pyproject\.toml|conftest\.py|Makefile|Cargo\.toml|go\.mod)$/
+
+/** The path without its first folder, its first two, and so on. */
+function endsOf(file: string): readonly string[] {
+  const parts = file.split("/").slice(-MOST_FOLDERS)
+  return parts.slice(1).map((_part, nth) => parts.slice(nth + 1).join("/"))
+}
+
+/**
+ * Returns those of `files` (paths from the checkout's top) that a command depends on: its scripts, tests and runner
+ * configuration. The command may run in any folder and names paths from there.
+ */
+export function filesNeededBy(command: string, files: readonly string[]): readonly string[] {
+  // A command that is not a plain list of programs depends on everything it names.
+  const named = runIn(command) ?? [command]
+  const all = named.flatMap((text) => text.split(/[\s"'`;&|()<>=,]+/))
+  const words = new Set(all.map((word) => word.replace(/^(?:\.{1,2}\/)+/, "")))
+  const isNamed = (file: string) => words.has(file) || endsOf(file).some((end) => /[./]/.test(end) && words.has(end))
+  return files.filter((file) => {
+    const folders = file.split("/")
+    const name = folders.pop() ?? ""
+    const isTest = folders.some((folder) => TEST_FOLDERS.includes(folder)) || TEST_FILES.test(name)
+    return isNamed(file) || isTest || CONFIGURATION.test(name)
+  })
 }

@@ -1,6 +1,5 @@
-import type { Activity, AgentInfo, Message, NewSession, Prompt } from "../../core/ports.ts"
+import type { Activity, AgentInfo, AskOptions, Message, NewSession, Prompt, Reply } from "../../core/ports.ts"
 import type { Ask, Preparing, Task } from "../../core/task.ts"
-import type { AskOptions, Reply } from "../../runtime/user-actions.ts"
 
 /** A session on a host. `skew`: the host's clock minus this machine's when the session was created, in ms. */
 export type RemoteSessionInfo = { readonly id: string; readonly skew: number }

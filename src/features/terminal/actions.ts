@@ -2,11 +2,10 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { QuestionInfo } from "@opencode-ai/sdk/v2"
 import { messageOf } from "../../core/errors.ts"
 import { answerText } from "../../core/outcome.ts"
-import type { Reply } from "../../core/ports.ts"
+import type { AskOptions, Reply } from "../../core/ports.ts"
 import type { Ask } from "../../core/task.ts"
 import { toError, toMessage } from "../../opencode/convert.ts"
 import { REQUEST_KEY, type RemoteAsk } from "../../runtime/record/codec.ts"
-import type { AskOptions } from "../../runtime/user-actions.ts"
 import type { ObservedTask } from "./view-model.ts"
 
 export type Actions = ReturnType<typeof createActions>

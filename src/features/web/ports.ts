@@ -1,9 +1,8 @@
-import type { AgentInfo } from "../../core/ports.ts"
+import type { AgentInfo, UserActions } from "../../core/ports.ts"
 import type { Usage } from "../../core/task.ts"
 import type { FileDiff } from "../../lib/repository.ts"
 import type { Options } from "../../options/options.ts"
 import type { Reports } from "../../runtime/reports.ts"
-import type { UserActions } from "../../runtime/user-actions.ts"
 
 /** Interfaces through which the page uses tasks and OpenCode's sessions. */
 

@@ -1,9 +1,8 @@
 import { z } from "zod"
-import type { Owner, TaskRecord, TaskRequest } from "../../core/ports.ts"
+import type { AskOptions, Owner, TaskRecord, TaskRequest } from "../../core/ports.ts"
 import { type GroupSchemas, RECORD_VERSION, record } from "../../core/record.ts"
 import { type Ask, PREPARING, type Preparing, parentSessionOf, type Task, type TaskDraft } from "../../core/task.ts"
 import { lazy } from "../../lib/cache.ts"
-import type { AskOptions } from "../user-actions.ts"
 import type { Signer } from "./identity.ts"
 
 /** Key of the record in a session's metadata. */

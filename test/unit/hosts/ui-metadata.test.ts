@@ -1,5 +1,6 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import type { AskOptions } from "../../../src/core/ports.ts"
 import type { Ask, Status } from "../../../src/core/task.ts"
 import { UiMetadataWriter } from "../../../src/features/hosts/hosts.ts"
 import type { RemoteSession } from "../../../src/features/hosts/remote-session.ts"
@@ -16,7 +17,6 @@ import {
   UI_METADATA_KEY,
   type UiMetadata,
 } from "../../../src/runtime/record/codec.ts"
-import type { AskOptions } from "../../../src/runtime/user-actions.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 import { ownerOf, SIGNER } from "../../support/records.ts"
 import { askOf, taskOf } from "../../support/tasks.ts"

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest"
 import { chosenIn, isBegunIn, type MemberState, sizeOf } from "../../../src/core/group.ts"
 import { NO_RECEIPT } from "../../../src/core/receipt.ts"
 import type { Task } from "../../../src/core/task.ts"
-import { filesNeededBy } from "../../../src/features/checks/stands-on.ts"
+import { filesNeededBy } from "../../../src/features/checks/feature.ts"
 import { nextTries } from "../../../src/features/tries/next.ts"
 import {
   type TriesPlan,

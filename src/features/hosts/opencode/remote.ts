@@ -1,4 +1,5 @@
 import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import type { AskOptions, Reply } from "../../../core/ports.ts"
 import { type Activity, type AgentInfo, type Message, OpencodeError, type Prompt } from "../../../core/ports.ts"
 import { type Ask, NO_USAGE, type Usage } from "../../../core/task.ts"
 import { call, find } from "../../../opencode/client.ts"
@@ -6,7 +7,6 @@ import { errorLine, toAgent, toMessage } from "../../../opencode/convert.ts"
 import { permissionAsk, questionAsk } from "../../../opencode/events.ts"
 import { lastWanted, pagesOf, type StoredMessage, storedMessages } from "../../../opencode/messages.ts"
 import { OpencodeUserActions } from "../../../opencode/user-actions.ts"
-import type { AskOptions, Reply } from "../../../runtime/user-actions.ts"
 import type { NewRemoteSession, OpenRemote, RemoteFolder, RemoteServer, RemoteSessionInfo } from "../remote-session.ts"
 
 /**

@@ -14,7 +14,7 @@ import { recordDecoder } from "../../../runtime/record/codec.ts"
 import { installationSigner, processLives, processMark } from "../../../runtime/record/identity.ts"
 import type { BoardOptions } from "../../board/options.ts"
 import type { BoardCommand } from "../../board/rules/command.ts"
-import { type BoardState, EMPTY, isUnverified, LOOK_BACK_MS } from "../../board/state.ts"
+import { type BoardState, EMPTY, isUnverified, LOOK_BACK_MS, type Purse } from "../../board/state.ts"
 import { stateOf } from "../../board/status.ts"
 import { Store, type Watch } from "../../board/store/store.ts"
 import { type BoardTask, headOf, type PurseTerms, purseSchema, type TaskState } from "../../board/task.ts"
@@ -68,9 +68,7 @@ function boardActs(ports: BoardActsPorts) {
     /** Money spent from the open purse. Undefined without an open purse, or where OpenCode does not answer. */
     async purseSpent(): Promise<number | undefined> {
       const { purse } = board()
-      if (!purse) return undefined
-      const { spentOf } = await import("./purse-spent.ts")
-      return spentOf(api.client, purse)
+      return purse && spentOf(api.client, purse)
     },
   }
 }
@@ -364,3 +362,34 @@ class BoardThreads {
     this.#version[1]((count) => count + 1)
   }
 }
+
+/** Time limit for the reads, in ms, because OpenCode may have ended. */
+const LIMIT_MS = 5000
+
+type Client = Pick<TuiPluginApi["client"], "session">
+
+/**
+ * Usage of a purse's threads and their descendants since it pays them, in US dollars, from OpenCode's totals. Undefined
+ * where OpenCode does not answer; never rejects.
+ */
+async function spentOf(client: Client, { threads }: Pick<Purse, "threads">): Promise<number | undefined> {
+  const options = { signal: AbortSignal.timeout(LIMIT_MS) }
+  const below = async ({ id: sessionID, cost = 0 }: Pick<Session, "id" | "cost">): Promise<number> => {
+    const { data } = await client.session.children({ sessionID }, options)
+    if (!data) throw new Error("not answered")
+    return sum([cost, ...(await Promise.all(data.map(below)))])
+  }
+  try {
+    const took = Object.entries(threads).map(async ([sessionID, { before }]) => {
+      const { data } = await client.session.get({ sessionID }, options)
+      if (!data) throw new Error("not answered")
+      // A deleted session takes its cost along.
+      return Math.max(0, (await below(data)) - before.cost)
+    })
+    return sum(await Promise.all(took))
+  } catch {
+    return undefined
+  }
+}
+
+const sum = (amounts: readonly number[]): number => amounts.reduce((all, amount) => all + amount, 0)

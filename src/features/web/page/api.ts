@@ -1,5 +1,5 @@
+import type { AskOptions, Reply } from "../../../core/ports.ts"
 import { eventReader } from "../../../lib/http.ts"
-import type { AskOptions, Reply } from "../../../runtime/user-actions.ts"
 import type { Conversation } from "../ports.ts"
 import type { ActionResult, AgentDetail, AgentRow, AnswersFound, Choices } from "../wire.ts"
 import { type Authenticate, errorIn, UntrustedServer } from "./sign-in.ts"

@@ -9,8 +9,8 @@ import {
   Show,
   Switch,
 } from "solid-js"
+import type { AskOptions, Reply } from "../../../core/ports.ts"
 import { ago, ticking } from "../../../lib/format.ts"
-import type { AskOptions, Reply } from "../../../runtime/user-actions.ts"
 import type { AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { SendingForm, Submit, textIn } from "./form.tsx"
