@@ -116,7 +116,7 @@ test("twice the tasks cause at most twice the calls, `here` causes none, and eac
   expect(twenty).toBeLessThanOrEqual(2 * ten + 10 + 20)
 })
 
-test("a single task takes four calls, and no log line delays a request to a model", async () => {
+test("a single task takes five calls, and no log line delays a request to a model", async () => {
   const session = await openSession(plugin.opencode)
   let before = await workOff(plugin, session, jobsOf(1))
   const rounds: { waited: string; along: readonly string[] }[] = []
@@ -143,7 +143,9 @@ test("a single task takes four calls, and no log line delays a request to a mode
     text,
   ).toEqual([])
   // A look is repeated where an event came meanwhile; that befalls none of them always.
-  const calls = "1 × POST /session, 2 × POST /session/:id/prompt_async, 1 × PATCH /session/:id"
+  // The read is the parent's last message: before it is woken, whether another process answers in its session.
+  const calls =
+    "1 × POST /session, 2 × POST /session/:id/prompt_async, 1 × GET /session/:id/message, 1 × PATCH /session/:id"
   expect(
     rounds.map(({ waited }) => waited),
     text,
