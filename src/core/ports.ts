@@ -386,7 +386,7 @@ export type AskOptions =
       }[]
     }
 
-/** A user's actions on open questions. Promises may reject with a `OpencodeError`. */
+/** A user's actions on open questions. Promises may reject with an `OpencodeError`. */
 export interface UserActions {
   /** Options of a question; undefined where the question is no longer open. */
   question(ask: Ask): Promise<AskOptions | undefined>

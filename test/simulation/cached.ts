@@ -1,6 +1,6 @@
 import { INPUTS, type Input, pass } from "./inputs.ts"
 
-/** Lives in which tasks wait for the first one of their message, until its provider has their common beginning. */
+/** Lives in which tasks wait until the provider has cached the beginning that they share with the first of their message. */
 export const INPUTS_CACHED: readonly Input[] = [
   ...INPUTS,
   {

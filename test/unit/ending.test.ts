@@ -359,6 +359,15 @@ describe("a compaction", () => {
   const STEP = { tools: [{ name: "read", args: { ms: 500 } }], text: "Progress: 2 of 3" }
   const GO_ON = "The conversation was compacted while you were at work, and that ended your turn. Go on where you were."
 
+  /** An agent whose answer fills the context: OpenCode compacts behind it, and asks whether there is more to do. */
+  const filling = ({ options = {}, delay = 0 }: { options?: object; delay?: number }) => {
+    const rig = new Rig({ options })
+    rig.opencode.contextTokens = 1000
+    rig.onPrompt("FIND", { text: "the answer", usage: { input: 5000 } })
+    rig.onPrompt("Continue if you have next steps", { text: "There is nothing left to do", ...(delay && { delay }) })
+    return rig
+  }
+
   test("a run goes on after the user compacts its session in the middle of the work", async () => {
     const rig = new Rig()
     rig.script(({ prompt, toolResults }) => {
@@ -373,10 +382,7 @@ describe("a compaction", () => {
   })
 
   test("a compaction after an answer that fills the context keeps that answer", async () => {
-    const rig = new Rig()
-    rig.opencode.contextTokens = 1000
-    rig.onPrompt("FIND", { text: "the answer", usage: { input: 5000 } })
-    rig.onPrompt("Continue if you have next steps", { text: "There is nothing left to do", delay: 3000 })
+    const rig = filling({ delay: 3000 })
     const { id, sessionID } = await rig.launch()
     expect((await rig.ended(id)).status).toBe("completed")
     expect(rig.opencode.isWorking(sessionID)).toBe(false)
@@ -386,10 +392,7 @@ describe("a compaction", () => {
 
   test("a task whose answer ended before it was asked for its last word has completed", async () => {
     // The machine sleeps while OpenCode compacts, and the request behind that comes near the time limit.
-    const rig = new Rig({ options: { taskTimeout: 60_000, lastWord: 3000, pollInterval: 0 } })
-    rig.opencode.contextTokens = 1000
-    rig.onPrompt("FIND", { text: "the answer", usage: { input: 5000 } })
-    rig.onPrompt("Continue if you have next steps", { text: "There is nothing left to do" })
+    const rig = filling({ options: { taskTimeout: 60_000, lastWord: 3000, pollInterval: 0 } })
     const { id } = await rig.launch()
     await rig.clock.advance(20)
     await rig.clock.sleep(3_600_000)
@@ -397,11 +400,8 @@ describe("a compaction", () => {
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
   })
 
-  test("a task that its user stops after it, before it has read a message, is cancelled", async () => {
-    const rig = new Rig()
-    rig.opencode.contextTokens = 1000
-    rig.onPrompt("FIND", { text: "the answer", usage: { input: 5000 } })
-    rig.onPrompt("Continue if you have next steps", { text: "There is nothing left to do", delay: 3000 })
+  test("a task that its user stops after a compaction, before it has read its last message, is cancelled", async () => {
+    const rig = filling({ delay: 3000 })
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(500)
     await rig.manager.tell(id, "MORE", rig.caller)

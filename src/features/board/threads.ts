@@ -235,7 +235,7 @@ export type NewThread = {
 /** `taskID`: task in the session's signed metadata. */
 export type FoundThread = { readonly folder: string; readonly taskID?: string }
 
-/** Threads are sessions of the project's main folder. Promises may reject with a `OpencodeError`. */
+/** Threads are sessions of the project's main folder. Promises may reject with an `OpencodeError`. */
 export interface Threads {
   create(thread: NewThread): Promise<string>
   /** Finds a thread; undefined where there is no such session. */

@@ -16,7 +16,7 @@ export type RemoteFolder = { readonly activity: ReadonlyMap<string, Activity>; r
 
 /**
  * API of OpenCode on another machine; times and ids are that machine's. Methods reject with their transport's error
- * without contact, otherwise with a `OpencodeError`.
+ * without contact, otherwise with an `OpencodeError`.
  */
 export interface RemoteServer {
   agents(folder: string): Promise<readonly AgentInfo[]>

@@ -4,7 +4,7 @@ import { useTerminalDimensions } from "@opentui/solid"
 import { createSignal, onMount } from "solid-js"
 import { readable, withValues } from "./view-model.ts"
 
-/** Dialogs of which all parts of the terminal make their own. */
+/** Dialogs that the terminal's parts share. */
 
 export type MenuRow = {
   readonly title: string
