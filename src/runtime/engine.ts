@@ -253,6 +253,9 @@ function outboxOf(
     silence: (parentID) => stopSession(services, parentID).soon,
     compose: async (task) => {
       await journal.takenUp
+      // The turn of a parent that is not settled yet after a crash would count for nobody.
+      const parent = store.bySession(task.parentID)
+      if (parent) await store.handle(parent.id)?.recovering
       const wanted = options.notifyAnswerChars > 0 && wantsAnswer(withCurrentState(task, store))
       const answer = wanted ? await answerTo(task, services, answers) : undefined
       return compose(

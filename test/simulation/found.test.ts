@@ -28,6 +28,24 @@ test("a task that waits for an unreported task after a restart begins once that 
   expect(rig.task(id).status).toBe("completed")
 })
 
+test("a parent that a dead process has left is settled before a notification wakes it", async () => {
+  const rig = new Rig({ options: { maxDepth: 2 } })
+  rig.onPrompt("WORK", HANG)
+  const dead = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(5000)
+  rig.restart()
+  await rig.manager.recover()
+  const { sessionID } = rig.task(dead.id)
+  const { id } = await rig.launch({}, sessionID)
+  await rig.clock.advance(100)
+  expect(rig.task(id, sessionID).status).toBe("completed")
+  expect(rig.task(dead.id).status).toBe("running")
+  expect(rig.notices(sessionID)).toEqual([])
+  await rig.clock.advance(5000)
+  expect(rig.task(dead.id).status).toBe("error")
+  expect(rig.notices(sessionID)).toHaveLength(1)
+})
+
 test("sleep of the machine while a task is queued does not extend its time limit", async () => {
   const rig = new Rig({ options: { maxConcurrentTasks: 1, lastWord: 0 } })
   rig.onPrompt("WORK", HANG)
