@@ -265,7 +265,10 @@ export class Outbox {
       this.#lanes.delete(parentID)
   }
 
-  /** Sends notes, one at a time, each when the session is idle and no notification is queued. */
+  /**
+   * Sends notes, one at a time, each when the session is idle and no notification is queued. A loop of its own, so that
+   * no notification waits while a note waits.
+   */
   async #drainNotes(sessionID: string, lane: Lane): Promise<void> {
     for (;;) {
       const [note] = lane.notes
@@ -292,9 +295,9 @@ export class Outbox {
       if (composed === undefined) return false
       if (composed === "later") return SLOW_LOOK_MS
       const persona = await this.#sender.persona(sessionID, note.attempts)
-      const isIdle = await this.#isIdle(sessionID)
+      const obstacle = await this.#obstacle(sessionID, () => false)
       // No await may come between this test and the send.
-      if (!isIdle || !this.#isQuiet(sessionID, lane)) return SLOW_LOOK_MS
+      if (obstacle || !this.#isQuiet(sessionID, lane)) return SLOW_LOOK_MS
       note.sent ??= composed
       const prompt = notePrompt(opencode.messageID, sessionID, note.sent, persona)
       await this.#exclusively(sessionID, lane, () => this.#sender.send(prompt, lane))
@@ -305,12 +308,6 @@ export class Outbox {
       const isGone = error instanceof OpencodeError && error.notFound
       return isGone ? false : (delay ?? false)
     }
-  }
-
-  /** Whether a message would neither cause another step of a turn nor delete undone messages. */
-  async #isIdle(sessionID: string): Promise<boolean> {
-    if (await this.#sender.isReverted(sessionID)) return false
-    return !(await this.#ports.opencode.activity()).has(sessionID)
   }
 
   /** Whether the lane sends nothing, and has not just started a turn. */
@@ -386,26 +383,33 @@ export class Outbox {
     }
   }
 
-  /**
-   * Waits until a message may be sent. Every message deletes for good what the parent's user has undone. A message
-   * stored during a turn causes another step, so it waits unless it is meant to start the model.
-   */
+  /** Waits until a message may be sent: at once where one is meant to start the model, else when the session is idle. */
   async #untilFree(parentID: string, lane: Lane): Promise<void> {
-    const { opencode, mayWake } = this.#ports
+    const { mayWake } = this.#ports
     const wakes = () => lane.pendingWake !== undefined || lane.items.some(({ wake, task }) => wake && mayWake(task))
     while (this.#isOpen(parentID, lane)) {
       lane.idled = false
       try {
-        const reverted = await this.#sender.isReverted(parentID)
-        if (!reverted && (wakes() || !(await opencode.activity()).has(parentID))) return
-        if (lane.idled || (!reverted && wakes())) continue
-        lane.state = reverted ? "until redone" : "until idle"
+        const obstacle = await this.#obstacle(parentID, wakes)
+        if (obstacle === undefined) return
+        if (lane.idled || (obstacle === "until idle" && wakes())) continue
+        lane.state = obstacle
       } catch {
         lane.state = "until idle"
       }
       await this.#pauses.in(lane, lane.state === "until redone" ? SLOW_LOOK_MS : HELD_LOOK_MS)
       lane.state = "sending"
     }
+  }
+
+  /**
+   * Decides whether the session may get a message now; returns until when it must wait. Every message deletes for good
+   * what the session's user has undone. A message stored during a turn causes another step, so only one that is meant to
+   * start the model does not wait for the end of the turn.
+   */
+  async #obstacle(sessionID: string, wakes: () => boolean): Promise<"until idle" | "until redone" | undefined> {
+    if (await this.#sender.isReverted(sessionID)) return "until redone"
+    return wakes() || !(await this.#ports.opencode.activity()).has(sessionID) ? undefined : "until idle"
   }
 
   /**
