@@ -76,14 +76,22 @@ export type Figures = {
   readonly inputs: number
   readonly calls: number
   readonly requests: number
+  /** Tasks whose process died, by what they did or waited for then. */
+  readonly deaths: Readonly<Record<string, number>>
 }
 
-export const NO_FIGURES: Figures = { inputs: 0, calls: 0, requests: 0 }
+export const NO_FIGURES: Figures = { inputs: 0, calls: 0, requests: 0, deaths: {} }
 
 export const sum = (one: Figures, other: Figures): Figures => ({
   inputs: one.inputs + other.inputs,
   calls: one.calls + other.calls,
   requests: one.requests + other.requests,
+  deaths: Object.fromEntries(
+    [...new Set([...Object.keys(one.deaths), ...Object.keys(other.deaths)])].map((phase) => [
+      phase,
+      (one.deaths[phase] ?? 0) + (other.deaths[phase] ?? 0),
+    ]),
+  ),
 })
 
 type Options = EndOptions["options"]

@@ -87,7 +87,8 @@ async function simulate(): Promise<boolean> {
   await Promise.all(Array.from({ length: WORKERS }, () => work(fork(file))))
   for (const { history } of found.values()) console.log(`\n${history}\n`)
   for (const [kind, { times }] of found) console.log(`${times} times: ${kind}`)
-  const { inputs, calls, requests } = figures
+  const { inputs, calls, requests, deaths } = figures
+  console.log(deaths)
   const seconds = Math.round((performance.now() - begin) / 1000)
   console.log(`${lives} lives from seed ${FIRST} in ${seconds} s, ${speed()}:`)
   console.log(

@@ -35,7 +35,7 @@ export class Watch {
   readonly rewritten = new Set<string>()
   /** Sessions of which it is heard late that their user has stopped them, or that they were at work before that. */
   readonly stoppedLate = new Set<string>()
-  readonly figures = { inputs: 0, calls: 0, requests: 0 }
+  readonly figures = { inputs: 0, calls: 0, requests: 0, deaths: {} as Record<string, number> }
   restarts = 0
   /** Sessions that two processes woke before either could see the other's message: their turns never end. */
   readonly crossed = new Set<string>()
@@ -138,6 +138,12 @@ export class Watch {
 
   /** What was not written down when the process died never was: records, and words that OpenCode had just taken. */
   restarting(): void {
+    const { deaths } = this.figures
+    for (const { phase } of this.#world.manager.overview.list()) {
+      if (!phase) continue
+      const what = phase.replaceAll(/bg_\w+/g, "a task").replace(/,? (until|next try) .*/, "")
+      deaths[what] = (deaths[what] ?? 0) + 1
+    }
     const { opencode, clock } = this.#world
     const isStored = ({ text }: { readonly text: string }) =>
       [...opencode.database.sessions.values()].some(({ messages }) => messages.some((message) => says(message, text)))

@@ -1,3 +1,0 @@
-import { livesTest, OTHERS } from "./many.ts"
-
-livesTest("cached", { from: 0, to: OTHERS })
