@@ -312,6 +312,14 @@ describe("an error inside a tool", () => {
   })
 })
 
+test("an unknown or forbidden model in a list is reported with the argument that holds the list", async () => {
+  const ladder = { ...find, tries: ["scripted/alpha", "scripted/betta"], check: "true" }
+  await expect(rigged().call("task", ladder)).rejects.toThrow(/^No model "scripted\/betta" \(argument `tries`, /)
+  await expect(rigged({ allowModelOverride: false }).call("task", ladder)).rejects.toThrow(
+    /^Models in argument `tries` are not allowed here \(option allowModelOverride is false\)\./,
+  )
+})
+
 test("max_cost must be a positive number of dollars that the option allows", async () => {
   const { rig, call } = rigged({ maxCostPerTask: 0.05 })
   for (const wrong of [0, -1, "0.01", "1e3", true, [0.01], Number.NaN, Number.POSITIVE_INFINITY, 0.0500001])

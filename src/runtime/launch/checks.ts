@@ -58,17 +58,23 @@ export function isStopped({ store }: Pick<CheckPorts, "store">, { sessionID, abo
   return run !== undefined && hasEnded(run) && run.calls > 0
 }
 
+/** Argument of a call that names a model, or models in a list. */
+type ModelArgument = { readonly name: string; readonly isList?: boolean }
+
+const MODEL: ModelArgument = { name: "model" }
+
 /** Model named by a call. Rejects where it does not exist. */
-export async function chooseModel(ports: CheckPorts, wanted: string): Promise<Model> {
-  refuseOverride(ports)
-  return findModel(ports, wanted, "argument `model`")
+export async function chooseModel(ports: CheckPorts, wanted: string, argument = MODEL): Promise<Model> {
+  refuseOverride(ports, argument)
+  return findModel(ports, wanted, `argument \`${argument.name}\``)
 }
 
-function refuseOverride({ options }: Pick<CheckPorts, "options">): void {
-  if (!options.allowModelOverride)
-    throw new CallError(
-      "Argument `model` is not allowed here (option allowModelOverride is false). Leave it out to use the agent's or your own model.",
-    )
+function refuseOverride({ options }: Pick<CheckPorts, "options">, { name, isList }: ModelArgument): void {
+  if (options.allowModelOverride) return
+  const what = isList ? `Models in argument \`${name}\` are` : `Argument \`${name}\` is`
+  throw new CallError(
+    `${what} not allowed here (option allowModelOverride is false). Leave ${isList ? "them" : "it"} out to use the agent's or your own model.`,
+  )
 }
 
 /** Finds `provider/model` or `provider/model#variant`. `where`: source of the name, for the error. */
@@ -87,8 +93,8 @@ export async function findModel(
 }
 
 /** Parses a model's name without looking it up: a remote machine has models of its own. */
-export function modelNamed(ports: Pick<CheckPorts, "options">, wanted: string): Model {
-  refuseOverride(ports)
+export function modelNamed(ports: Pick<CheckPorts, "options">, wanted: string, argument = MODEL): Model {
+  refuseOverride(ports, argument)
   return inParts(wanted, () => true)
 }
 

@@ -63,7 +63,8 @@ export class Launcher {
       opencode.caller(caller.sessionID, caller.messageID),
     ])
     const given = withDefaults(called, options, persona)
-    const place = placeIn(this.#engine.kinds, given, groupArgument(this.#engine.features, given))
+    const asksForGroup = groupArgument(this.#engine.features, given)
+    const place = placeIn(this.#engine.kinds, given, asksForGroup)
     const call = { folder: opencode.folderOf(caller.sessionID), options, permit: caller.permit }
     const { schema, group } = await readArguments(this.#engine.features, given, call)
     const request = {
@@ -78,7 +79,7 @@ export class Launcher {
     const { agent, model } =
       beginning?.persona ?? (await chosenBy(this.#engine, this.#engine.kinds, request, agents, persona))
     refuseUnpaid(this.#engine.options, model && this.#engine.pauser?.refusesModel(model))
-    await refuseUnknownModels(this.#engine, this.#engine.kinds, request)
+    await refuseUnknownModels(this.#engine, this.#engine.kinds, request, asksForGroup?.name)
     const depth = await depthBelow(this.#engine, caller.sessionID, parent)
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""
     const draft = { agent, model, depth, fingerprint: mark }

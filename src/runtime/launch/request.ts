@@ -138,15 +138,20 @@ export async function chosenBy(
   return { agent: agent.name, model: own ?? persona?.model }
 }
 
-/** Throws a `CallError` for an unknown model of a group. A remote place checks its own models. */
+/**
+ * Throws a `CallError` for an unknown model in the list that asks for a group; `name`: this argument. A remote place
+ * checks its own models.
+ */
 export async function refuseUnknownModels(
   services: Services,
   kinds: readonly PlaceKind[],
   { group, place }: LaunchRequest,
+  name = "",
 ): Promise<void> {
   const isElsewhere = place !== undefined && kindOf(kinds, place).outlives === true
+  const argument = { name, isList: true }
   for (const model of group?.models ?? [])
-    await (isElsewhere ? modelNamed(services, model) : chooseModel(services, model))
+    await (isElsewhere ? modelNamed(services, model, argument) : chooseModel(services, model, argument))
 }
 
 /**
