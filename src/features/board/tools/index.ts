@@ -61,7 +61,7 @@ async function runPurse(
 /** The board's tools, by name without `tasks_`. */
 const TOOLS = {
   create_task: boardTool({
-    description: `Put a task on the project's board: work that outlives this conversation, with a plan and a thread of its own, in which its owner works on it. Its owner is woken there at once, you too; then at each round (hourly by default) until the task is done. Nobody tells you of its end.
+    description: `Put a task on the project's board: work that outlives this conversation, with a plan and a thread of its own, in which its owner works on it. Its owner is woken there at once, you too; then at each round (by default hourly by day) until the task is done. Nobody tells you of its end.
 
 Not for what you can do now, for a quick answer from another agent, or for what recurs: a task is done once.`,
     args: z.strictObject({
