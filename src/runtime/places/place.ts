@@ -147,8 +147,10 @@ export type PlaceRunLimits = { readonly timeLimit: number; readonly signal: Abor
 
 /** The parent's state cannot be captured, for the given reason. The caller adds alternatives. */
 export class CaptureError extends CallError {
-  /** The error with alternatives for the caller. */
-  /** `members`: noun for the members of a group that cannot do without places. */
+  /**
+   * The error with alternatives for the caller. `members`: noun for the members of a group that cannot do without
+   * places.
+   */
   advised(members?: string): CallError {
     return new CallError(`${this.message} ${members === undefined ? INSTEAD : `${capital(members)} ${NEED}`}`)
   }
