@@ -202,13 +202,18 @@ export function spendingRefusal(limits: SpendingLimits, spent: Spent): string | 
   return undefined
 }
 
+/** Names the limit that counts all runs of a task, so that only a new task may begin. */
+export const TASKS_LIMIT = /\boption maxCostPerTask\b/
+
 /** Allowances of a run about to begin, one line for each limit. */
 export function allowanceOf(limits: SpendingLimits, spent: Spent, task: Task): readonly string[] {
   return spendingRules(limits).flatMap((amount) => {
     const allowed = amount.allowed(limits, task)
     const used = amount.used(spent, { task, progress: { usage: NO_USAGE } })
     if (!used || allowed === 0) return []
-    return `${amount.unit.left(Math.max(0, allowed - amount.unit.of(used)), allowed)} for ${amount.goesTo}`
+    // A group makes no requests of its own, so its members have this limit each.
+    const goesTo = task.group && amount.code === "tokens" ? "each" : amount.goesTo
+    return `${amount.unit.left(Math.max(0, allowed - amount.unit.of(used)), allowed)} for ${goesTo}`
   })
 }
 

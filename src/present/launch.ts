@@ -2,7 +2,7 @@ import { batchText } from "../core/dependencies.ts"
 import type { GroupKind } from "../core/feature.ts"
 import type { Group } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
-import { conditionOf, type PauseView, waitsForText, whenOf } from "../core/pause.ts"
+import { conditionOf, type PauseView, pauseText, waitsForText, whenOf } from "../core/pause.ts"
 import type { ToolResult } from "../core/ports.ts"
 import { MOST_COMMAND_CHARS, quoted } from "../core/receipt.ts"
 import { isActive, isQueued, nameOf, type Task } from "../core/task.ts"
@@ -54,8 +54,15 @@ export function renderLaunch(
     ...cutLines(task),
     ...constraints,
   ]
-  const next = isActive(task) ? TOLD : `Fetch its answer with superagents_output(task_id="${task.id}").`
-  return toolResult(view, [...lines, next])
+  return toolResult(view, [...lines, nextAfter(view, reused)])
+}
+
+function nextAfter(view: TaskView, reused: boolean): string {
+  const { task } = view
+  if (isActive(task)) return TOLD
+  return reused
+    ? `Fetch its answer with superagents_output(task_id="${task.id}").`
+    : `It has ended already (${statusOf(view)}); a message with the reason follows.`
 }
 
 const waitsForSlot = ({ phase = "queued", place }: TaskView): string =>
@@ -149,7 +156,10 @@ const guardedText = (guard: readonly string[]): string =>
 /** `waits`: the task's prompt is not sent yet, so the agent reads the message after it. */
 export function renderTold({ view, waits }: { view: TaskView; waits: boolean }): ToolResult {
   const { task } = view
-  const when = waits ? "It has not begun; it reads this after its prompt." : "It reads this at its next step."
+  const atWork = view.pause
+    ? `It is ${pauseText(view.pause, view.at)}; it reads this when it goes on.`
+    : "It reads this at its next step."
+  const when = waits ? "It has not begun; it reads this after its prompt." : atWork
   const asks = view.asks.map(
     ({ what }) => `It is blocked on a question to the user; your message does not answer it: ${oneLine(what)}`,
   )

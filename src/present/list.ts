@@ -27,7 +27,7 @@ import {
   statusOf,
   stillRunning,
 } from "./output.ts"
-import { noText, summaryOf, workSummary } from "./summary.ts"
+import { type MayDo, noText, summaryOf, workSummary } from "./summary.ts"
 import type { Cleared, Report, TaskView } from "./view.ts"
 import { usageText } from "./words.ts"
 
@@ -208,9 +208,11 @@ function answerOf({ view, answer, gone, waited }: Report, share: { bytes: number
 }
 
 /** Results of a batch's merges, in order. */
-export function renderMerges(results: readonly (TaskView | CallError)[]): ToolResult {
+export function renderMerges(results: readonly (TaskView | CallError)[], may: MayDo): ToolResult {
   if (results.length === 0) return { title: "Nothing to merge", output: "No item has completed: nothing to merge." }
-  const lines = results.map((result) => (result instanceof CallError ? result.message : mergeLines(result).join("\n")))
+  const lines = results.map((result) =>
+    result instanceof CallError ? result.message : mergeLines(result, may).join("\n"),
+  )
   const merged = results.filter(
     (result) => !(result instanceof CallError) && !isUnmerged(result.task, result.groupKind),
   ).length

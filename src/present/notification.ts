@@ -5,6 +5,7 @@ import {
   type Ask,
   elapsed,
   type Figures,
+  type Merge,
   type MessageKind,
   nameOf,
   STATUSES,
@@ -13,7 +14,7 @@ import {
 } from "../core/task.ts"
 import { duration, formatTime } from "../lib/format.ts"
 import { count, formatInteger, head, inTags, oneLine } from "../lib/text.ts"
-import { type MayDo, named, noText, summaryOf, textName } from "./summary.ts"
+import { conflictAdvice, type MayDo, named, noText, summaryOf, textName } from "./summary.ts"
 import { ENDS, type End, endOf, figuresLine } from "./words.ts"
 
 /** Number of parts of a notification. A stored notification with fewer parts is incomplete. */
@@ -214,11 +215,11 @@ export function askNote(
 }
 
 /** Note that a merge was cut off by a crash and no longer applies. */
-export const cutOffMergeNote = (task: Task, files: readonly string[]): Note =>
+export const cutOffMergeNote = (task: Task, merge: Merge, may: MayDo): Note =>
   noteOf(
     task,
     "merge",
-    `OpenCode was stopped while the work of background task ${nameOf(task)} was merged into your files, and the rest of it no longer fits to what was changed since: ${named(files, MOST_NAMES)}. Each file is as it was, or as it was merged; nothing more was touched. superagents_task(resume="${task.id}", prompt) has its agent solve that; then merge it again. Tell the user when you next speak to them.`,
+    `OpenCode was stopped while the work of background task ${nameOf(task)} was merged into your files, and the rest of it no longer fits to what was changed since: ${named(merge.files, MOST_NAMES)}. Each file is as it was, or as it was merged; nothing more was touched. ${conflictAdvice(task, merge, may)} Tell the user when you next speak to them.`,
   )
 
 const noteOf = (task: Task, kind: MessageKind, text: string): Note => ({

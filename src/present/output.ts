@@ -2,13 +2,22 @@ import { batchText } from "../core/dependencies.ts"
 import { listed } from "../core/errors.ts"
 import { failureOf, memberName } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
-import { pauseText, pauseTextForModel, whenOf } from "../core/pause.ts"
+import { pauseOf, pauseText, pauseTextForModel, whenOf } from "../core/pause.ts"
 import type { ToolResult } from "../core/ports.ts"
 import { receiptLines } from "../core/receipt.ts"
-import { billedTokens, elapsed, endedUnanswered, isActive, isUnmerged, nameOf, type Task } from "../core/task.ts"
+import {
+  billedTokens,
+  elapsed,
+  endedUnanswered,
+  isActive,
+  isQueued,
+  isUnmerged,
+  nameOf,
+  type Task,
+} from "../core/task.ts"
 import { ago, duration, formatTime } from "../lib/format.ts"
 import { between, capital, count, formatInteger, head, inTagsWithID, oneLine, tail } from "../lib/text.ts"
-import { modelLine, noText, summaryOf, workSummary } from "./summary.ts"
+import { type MayDo, modelLine, noText, summaryOf, workSummary } from "./summary.ts"
 import { groupText, type Report, type ShownDiff, type TaskView } from "./view.ts"
 import { attemptText, ENDS, endOf, FETCHING_WORK, isInQueue, phaseText, usageText } from "./words.ts"
 
@@ -31,10 +40,10 @@ export const TOLD = "You will be told when it ends."
 /** Status text of a completed task whose work is not merged yet. */
 const MERGING = "its work is being checked and merged"
 
-export const renderMerge = (view: TaskView): ToolResult => toolResult(view, mergeLines(view))
+export const renderMerge = (view: TaskView, may: MayDo): ToolResult => toolResult(view, mergeLines(view, may))
 
-export function mergeLines({ task, groupKind }: TaskView): readonly string[] {
-  const work = workSummary(task, groupKind)
+export function mergeLines({ task, groupKind }: TaskView, may: MayDo): readonly string[] {
+  const work = workSummary(task, groupKind, may)
   return [`Task: ${nameOf(task)}`, ...(work.length > 0 ? work : ["No try passed: nothing to merge."])]
 }
 
@@ -152,7 +161,7 @@ function runningLines(view: TaskView, { waited }: Report): string[] {
   const text = view.lastText.trim()
   const latest = text.length > LATEST_TEXT_CHARS ? `…${tail(text, LATEST_TEXT_CHARS)}` : text
   return [
-    ...(view.signAge === undefined ? [] : [`Last activity: ${ago(view.signAge)}`]),
+    ...(view.signAge === undefined || isQueued(view.task) ? [] : [`Last activity: ${ago(view.signAge)}`]),
     ...asks,
     ...(latest === "" ? [] : ["Latest text:", inTagsWithID("task_output", view.task.id, latest)]),
     "",
@@ -182,11 +191,21 @@ function atWorkLines({ view: { task, at, groupKind: kind }, members = [] }: Repo
     .toSorted((one, other) => rank(one) - rank(other))
     .slice(0, MOST_MEMBERS)
     .map((member) => {
-      const how = isActive(member) ? member.status : member.status === "completed" ? kind?.ends[0] : failureOf(member)
+      const how = isActive(member)
+        ? atWork(member, at)
+        : member.status === "completed"
+          ? kind?.ends[0]
+          : failureOf(member)
       return `${memberName(task.id, member.member?.nth ?? 0)}: ${how}, ${duration(elapsed(member, at))}`
     })
   const more = newest.length - lines.length
   return [...lines, ...(more > 0 ? [`and ${formatInteger(more)} more`] : [])]
+}
+
+/** Example: `running, parked until 07:12`. */
+function atWork({ status, run }: Task, now: number): string {
+  const pause = pauseOf(run)
+  return pause ? `${status}, ${pauseText(pause, now)}` : status
 }
 
 /** Lines about members of an ended group. */

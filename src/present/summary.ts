@@ -4,7 +4,16 @@ import { chosenIn } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
 import { neverBegan } from "../core/outcome.ts"
 import { type Receipt, receiptLine } from "../core/receipt.ts"
-import { endedUnanswered, type Outcome, type Reason, type Task, type Value, type Work } from "../core/task.ts"
+import { TASKS_LIMIT } from "../core/spending.ts"
+import {
+  endedUnanswered,
+  type Merge,
+  type Outcome,
+  type Reason,
+  type Task,
+  type Value,
+  type Work,
+} from "../core/task.ts"
 import { duration } from "../lib/format.ts"
 import { count, formatInteger, inTagsWithID, oneLine } from "../lib/text.ts"
 
@@ -30,8 +39,6 @@ const CHANGES: Readonly<Record<string, string>> = {
 }
 /** Sources of limits that a new task would meet as well, as a reason names them. */
 const USERS_LIMIT = /\boption max(?:Cost|Tokens)Per(?:Session|Day)\b|\(tasks_purse\)/
-/** Limit that counts all runs of a task, so that only a new task may begin. */
-const TASKS_LIMIT = /\boption maxCostPerTask\b/
 /** End of a reason that says itself how to go on. */
 const SAYS_HOW = /\b(?:start|launch) a new (?:superagents_task instead|task)\.$/i
 
@@ -93,7 +100,7 @@ export function summaryOf(task: Task, kind?: Kind, may: MayDo = {}): string[] {
     ...touchedLine(task, kind),
     ...(outcome.value ? valueLines(outcome.value) : []),
     ...((outcome.group && kind?.texts.summary(outcome.group, task.id)) ?? []),
-    ...workSummary(task, kind),
+    ...workSummary(task, kind, may),
     ...adviceOn(task, outcome, kind, may),
     ...thoughtLines(task),
   ]
@@ -174,13 +181,13 @@ const meanwhileLine = ({ meanwhile, work }: Outcome): string[] =>
     : []
 
 /** Lines about the changes in the run's worktree and their merge. None where nothing was chosen to be merged. */
-export function workSummary(task: Task, kind: Kind): string[] {
+export function workSummary(task: Task, kind: Kind, may: MayDo = {}): string[] {
   const { group, outcome } = task
   const isUnchosen = group !== undefined && kind?.picksOne === true && chosenIn(group) === undefined
-  return outcome?.work && !isUnchosen ? workLines(task, outcome.work, kind) : []
+  return outcome?.work && !isUnchosen ? workLines(task, outcome.work, kind, may) : []
 }
 
-function workLines(task: Task, work: Work, kind: Kind): string[] {
+function workLines(task: Task, work: Work, kind: Kind, may: MayDo): string[] {
   const { files, moreFiles, added, removed, submodules, held, notes = [], merge } = work
   const changed = count(files.length + moreFiles, "file")
   const size = `${changed}, +${formatInteger(added)} −${formatInteger(removed)}`
@@ -191,7 +198,7 @@ function workLines(task: Task, work: Work, kind: Kind): string[] {
       ? [`Note: its folder is kept, because git cannot store ${named(held.because)}: ${oneLine(held.folder)}`]
       : []),
     ...notes.map((note) => `Note: ${oneLine(note, MOST_REASON_CHARS)}`),
-    ...(files.length > 0 ? [mergeLine(task, merge, kind)] : []),
+    ...(files.length > 0 ? [mergeLine(task, merge, kind, may)] : []),
   ]
 }
 
@@ -203,7 +210,8 @@ export const named = (texts: readonly string[], most = MOST_FILES, others = 0): 
     others,
   )
 
-function mergeLine({ id, status, member }: Task, merge: Work["merge"], kind: Kind): string {
+function mergeLine(task: Task, merge: Work["merge"], kind: Kind, may: MayDo): string {
+  const { id, status, member } = task
   if (member && kind?.picksOne)
     return `Of several ${kind.noun.many} the one that passed is merged: superagents_task(merge="${member.of}").`
   const advice =
@@ -217,15 +225,17 @@ function mergeLine({ id, status, member }: Task, merge: Work["merge"], kind: Kin
     : ""
   if (merge.kind === "merged") return `Merged into your files, uncommitted${but}.`
   if (merge.kind === "nothing") return `Your files have all of it already${but}.`
-  if (merge.kind === "conflict") {
-    const solved = `with superagents_task(resume="${id}", prompt): your present state is then in its worktree with conflict marks, for it to solve; then merge it.`
-    const next =
-      status === "completed"
-        ? `Resume it ${solved}`
-        : `Bring its changes in by hand, as superagents_output(task_id="${id}") shows them; or resume it, where the option resumable has "${status}", ${solved}`
-    return `Not merged, and nothing was touched: conflict in ${named(files)}. ${text === "" ? next : oneLine(text, MOST_REASON_CHARS)}`
-  }
+  if (merge.kind === "conflict")
+    return `Not merged, and nothing was touched: conflict in ${named(files)}. ${conflictAdvice(task, merge, may)}`
   return `${advice} It was not merged by itself: ${oneLine(text, MOST_REASON_CHARS)}`
+}
+
+/** Says what a parent can do about a conflict. Members of a group cannot be resumed. */
+export function conflictAdvice({ id, status, member }: Task, { text = "" }: Merge, { resumable = [] }: MayDo): string {
+  if (text !== "") return oneLine(text, MOST_REASON_CHARS)
+  return member === undefined && resumable.includes(status)
+    ? `Resume it with superagents_task(resume="${id}", prompt): your present state is then in its worktree with conflict marks, for it to solve; then merge it.`
+    : `Bring its changes in by hand, as superagents_output(task_id="${id}") shows them.`
 }
 
 /** Noun for the text of an ended run. */
@@ -237,7 +247,8 @@ export function textName(task: Task): string {
 }
 
 /** Replaces a missing answer. `gone`: the session was deleted. */
-export function noText({ status }: Task, gone = false): string {
+export function noText({ status, group }: Task, gone = false): string {
   if (gone) return "Its session was deleted, and what it had written with it."
+  if (group && status !== "completed") return "It has no answer of its own."
   return status === "completed" ? "The agent ended without any text." : "It had written no text."
 }

@@ -266,11 +266,11 @@ export class Archive {
 
   /** Tells the parent of a merge that a crash cut off. The record says so until then, because the wait may be long. */
   #report(task: Task): void {
-    const { store, background } = this.#engine
+    const { store, background, options } = this.#engine
     const current = () => store.get(task.id) ?? task
     const compose = () => {
       const merge = unreportedIn(current())
-      return merge && cutOffMergeNote(current(), merge.files)
+      return merge && cutOffMergeNote(current(), merge, options)
     }
     this.#engine.outbox.note(slotSessionOf(task), compose, (isSent) => {
       const merge = unreportedIn(current())

@@ -14,6 +14,7 @@ import {
   type SpendingLimits,
   type Spent,
   spendingRefusal,
+  TASKS_LIMIT,
 } from "../core/spending.ts"
 import {
   addUsage,
@@ -258,10 +259,13 @@ export class Allowance {
   /** Throws a `CallError` where a limit on the new run is used up. */
   refuseSpent(sessionID: string, taskID?: string): void {
     const why = this.refusal(sessionID, taskID)
-    if (why)
-      throw new CallError(
-        `Nothing was launched: ${why}. Only the user can raise it: do the rest yourself, or tell them.`,
-      )
+    if (why === undefined) return
+    const isGroup = this.#services.store.get(taskID ?? "")?.group !== undefined
+    const next =
+      TASKS_LIMIT.test(why) && !isGroup
+        ? "Launch a new task, or tell the user."
+        : "Only the user can raise it: do the rest yourself, or tell them."
+    throw new CallError(`Nothing was launched: ${why}. ${next}`)
   }
 
   /** Returns why no run may begin in the session; undefined where a run may begin. */

@@ -249,7 +249,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const merge = args.merge === true
       const own = Object.fromEntries(argumentsIn(features).map(([name]) => [name, (args as Given)[name]]))
       const mode = modeOf(withPlace(args), features, options)
-      if (mode === "merge") return mergeAll(manager, String(args.merge), caller)
+      if (mode === "merge") return mergeAll(manager, options, String(args.merge), caller)
       if (mode === "unpark")
         return renderUnparked(await manager.unpark(args.unpark ?? "", caller.sessionID, args.model))
       if (mode === "tell") return renderTold(await manager.tell(args.tell ?? "", prompt, caller))
@@ -282,10 +282,15 @@ const groupLimits = ({ timeout }: Group, { maxConcurrentTasks }: Options): reado
  * Merges a task, or in order all tasks of a batch or all members of a group. Each is merged onto the result of the earlier
  * merges.
  */
-async function mergeAll(manager: TaskManager, reference: string, caller: CallContext): Promise<ToolResult> {
+async function mergeAll(
+  manager: TaskManager,
+  options: Options,
+  reference: string,
+  caller: CallContext,
+): Promise<ToolResult> {
   const ids = await manager.idsOf(reference, caller.sessionID)
   const [only] = ids
-  if (only !== undefined && ids.length === 1) return renderMerge(await manager.merge(only, caller))
+  if (only !== undefined && ids.length === 1) return renderMerge(await manager.merge(only, caller), options)
   const results: (TaskView | CallError)[] = []
   for (const id of ids) {
     try {
@@ -295,7 +300,7 @@ async function mergeAll(manager: TaskManager, reference: string, caller: CallCon
       results.push(error)
     }
   }
-  return renderMerges(results)
+  return renderMerges(results, options)
 }
 
 /**

@@ -171,7 +171,7 @@ describe("a task's budget", () => {
     const other = await rigThatResumes.launch(spend)
     await rigThatResumes.ended(other.id)
     await expect(rigThatResumes.manager.resume(other.id, { prompt: "SPEND" }, rigThatResumes.caller)).rejects.toThrow(
-      "it spent $0.0400 of $0.04 (option maxCostPerTask)",
+      "it spent $0.0400 of $0.04 (option maxCostPerTask). Launch a new task, or tell the user.",
     )
   })
 

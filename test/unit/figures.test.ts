@@ -90,6 +90,8 @@ test("a task is named by its id and its description on one line", () => {
 test("a missing text is described as an end without text or as nothing written so far", () => {
   expect(noText(taskOf({ status: "completed" }))).toBe("The agent ended without any text.")
   expect(noText(taskOf({ status: "error" }))).toBe("It had written no text.")
+  const group = { kind: "tries", prompt: "", count: 2, timeout: 0 } as const
+  expect(noText(taskOf({ status: "error", group }))).toBe("It has no answer of its own.")
 })
 
 test("a named batch is shown by its name on one line, and an unnamed batch is not shown", () => {

@@ -594,6 +594,7 @@ describe("archived work", () => {
 
     test("an interrupted merge that now conflicts is reported to its parent and in a toast", async () => {
       const { merge, toasts, told } = await sweepOf({ kind: "conflict", files: ["b", "c <x>"], advice: "move it" })
+      expect(told[0]).toContain("nothing more was touched. move it Tell the user")
       expect(merge).toEqual({ kind: "conflict", files: ["b", "c <x>"], text: "move it" })
       expect(toasts).toMatchObject([{ title: "A merge was cut off, and no longer fits", message: "find it: b, c ‹x>" }])
       expect(told).toHaveLength(1)

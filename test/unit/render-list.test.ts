@@ -124,5 +124,5 @@ test("the text for a compaction names task ids and answers that were not fetched
 })
 
 test("a merge of a map without a completed item says that there is nothing to merge", () => {
-  expect(renderMerges([]).output).toBe("No item has completed: nothing to merge.")
+  expect(renderMerges([], {}).output).toBe("No item has completed: nothing to merge.")
 })

@@ -148,6 +148,13 @@ describe("the text of a launch", () => {
     )
   })
 
+  test("the launch text of a task that has ended already says so and announces its message", () => {
+    const view = endedView({ status: "error" })
+    expect(renderLaunch({ view, reused: false, allowance: [] }).output).toMatch(
+      /^Background task launched\. Task ID: bg_aaaaaaaa \(find it\)\nIt has ended already \(error\); a message with the reason follows\.$/,
+    )
+  })
+
   test("the launch text of a fork says what it inherited and what was cut", () => {
     const fork = { messages: 1, tokens: 12_345, droppedMessages: 2, cutResults: 1 }
     const text = (more: object) =>
@@ -248,7 +255,7 @@ test("a group's resume text says which members run, and a merge text if no try p
   expect(told({ ...tries, again: "bg_1" })).toBe("The try that had won is asked again, with its whole history.")
   const none = { group: { kind: "tries", cost: 0, rows: [] } } as const
   const task = taskOf({ status: "error", group: tries, outcome: outcomeOf(none) })
-  expect(renderMerge(viewOf({ task })).output).toContain("\nNo try passed: nothing to merge.")
+  expect(renderMerge(viewOf({ task }), {}).output).toContain("\nNo try passed: nothing to merge.")
 })
 
 test("a resume text says whether the resume started or waits for a slot", () => {
@@ -336,6 +343,11 @@ describe("a running task's output", () => {
     const forEver = output(viewOf({ asks: [askOf()] }))
     expect(forEver).toContain("(permission): bash: ls\n")
     expect(forEver).not.toContain("refused at")
+  })
+
+  test("a task that has not begun has shown no activity", () => {
+    const task = taskOf({ run: { startedAt: undefined } })
+    expect(output(viewOf({ task, phase: "queued", signAge: 0 }))).not.toContain("Last activity")
   })
 
   test.each([
@@ -449,6 +461,11 @@ test("of a group at work, members that failed come before those at work, resumed
   const members = [part(0, "completed"), part(1, "resumed"), part(2, "running"), part(3, "error")]
   const text = renderOutput({ view, firstLook: false, members }, 0).output
   expect([...text.matchAll(/^bg_aaaaaaaa\/(\d): /gm)].map(([, nth]) => nth)).toEqual(["4", "2", "3", "1"])
+  const parked = { at: 0, model: "mock/one", why: "full", until: 3_600_000 }
+  const paused = { ...part(0, "running"), task: taskOf({ member: members[0]?.task.member, run: { parked } }) }
+  expect(renderOutput({ view, firstLook: false, members: [paused] }, 0).output).toMatch(
+    /\nbg_aaaaaaaa\/1: running, parked until \d\d:\d\d, /,
+  )
 })
 
 describe("a long answer", () => {
@@ -601,6 +618,10 @@ test("the result of a sent message says when the task reads it", () => {
   )
   expect(renderTold({ view: viewOf(), waits: true }).output).toContain(
     "It has not begun; it reads this after its prompt.",
+  )
+  const pause = { waitsFor: "mock/one", at: 0, why: "full", until: 3_600_000 }
+  expect(renderTold({ view: viewOf({ pause }), waits: false }).output).toMatch(
+    / It is parked until \d\d:\d\d; it reads this when it goes on\.\n/,
   )
 })
 

@@ -84,6 +84,8 @@ describe("a run's allowance", () => {
   test("a run is told each limit that is on and how much others have left of it", () => {
     expect(told({ maxTokensPerTask: 2_000_000 }, {}, taskOf())).toEqual(["2,000,000 tokens for this run"])
     expect(told({})).toEqual(["$0.50 for this run (max_cost)"])
+    const group = { kind: "each", prompt: "", total: 6, timeout: 0, file: "/rows" } as const
+    expect(told({ maxTokensPerTask: 2_000_000 }, {}, taskOf({ group }))).toEqual(["2,000,000 tokens for each"])
     const session = { ...NO_USAGE, input: 1200, cost: 0.0841 }
     expect(told(all, { task: cost(0.2), session, day: cost(25) })).toEqual([
       "$0.50 for this run (max_cost)",

@@ -52,6 +52,13 @@ test("a failed map names the resume that reruns invalid items, and a try names i
   )
 })
 
+test("tries that have all failed are followed by advice, since a resume has nothing to run", () => {
+  const group = { kind: "tries", prompt: "", count: 2, timeout: 0 } as const
+  const reason = { code: "check", text: "None of 2 tries passed." } as const
+  const task = taskOf({ status: "error", group, outcome: outcomeOf({ reason }) })
+  expect(summaryOf(task).at(-1)).toBe("To go on: launch a new task with another prompt or other models.")
+})
+
 test.each<[Reason["code"], string, string, string]>([
   ["timeout", "late", "To go on: launch the task again, and tell the agent what is done already.", RESUMED],
   ["limit", "full", `To go on: launch the task again${MODEL}, and tell the agent what is done already.`, ""],
@@ -200,15 +207,19 @@ describe("a summary of worktree work", () => {
       true,
     ],
   ])("a summary describes a worktree's work correctly when it is: %s", (_what, work, lines, unmerged) => {
-    expect(summaryOf(ended(work))).toEqual(lines)
+    expect(summaryOf(ended(work), ["completed"])).toEqual(lines)
     expect(isUnmerged(ended(work))).toBe(unmerged)
   })
 
-  test("a conflict in a task that may not be resumed names other ways to bring its changes in", () => {
+  test("a conflict in a task that may not be resumed is solved by hand", () => {
     const merge = { kind: "conflict", files: ["a"] } as const
-    expect(summaryOf({ ...ended({ merge }), status: "error" })[1]).toMatch(
-      /conflict in a\. Bring its changes in by hand, as superagents_output\(task_id="bg_aaaaaaaa"\) shows them; or resume it, where the option resumable has "error", with superagents_task\(resume="bg_aaaaaaaa", prompt\)/,
-    )
+    const failed = { ...ended({ merge }), status: "error" } as const
+    const byHand =
+      'Not merged, and nothing was touched: conflict in a. Bring its changes in by hand, as superagents_output(task_id="bg_aaaaaaaa") shows them.'
+    expect(summaryOf(failed, ["completed"])[1]).toBe(byHand)
+    expect(summaryOf(failed, ["error"])[1]).toContain('Resume it with superagents_task(resume="bg_aaaaaaaa", prompt):')
+    const member = { kind: "each", of: "bg_map", nth: 0, run: 0, caller: "p", under: "p" } as const
+    expect(summaryOf({ ...ended({ merge }), member }, ["completed"])[1]).toBe(byHand)
   })
 
   test("a summary lists open todos together with the receipt", () => {

@@ -44,13 +44,13 @@ export const resultSchema = (z: Zod) =>
   })
 
 const LATE = "passed after the one that won"
-/** Ends of a try that are not failures. */
 /** Newest member for each number, in order. */
 export function newest(members: readonly MemberState[]): ReadonlyMap<number, MemberState> {
   const known = new Map(members.map((member) => [member.task.member?.nth ?? 0, member]))
   return new Map([...known].sort(([one], [other]) => one - other))
 }
 
+/** Ends of a try that are not failures. */
 const OTHER_ENDS: ReadonlySet<string> = new Set(["won", LATE, STOPPED])
 /** Most characters shown of a check's output. */
 const MOST_CHECK_CHARS = 1500
@@ -162,6 +162,8 @@ export const tryTexts: GroupTexts<TriesPlan, TriesResult> = {
   guard: guardText,
   members: membersLines,
   advice({ id, group }, { code }) {
+    if (group && code === "check" && chosenIn(group) === undefined)
+      return "To go on: launch a new task with another prompt or other models."
     if (!group || code !== "interrupted") return undefined
     return chosenIn(group) === undefined
       ? `To go on: superagents_task(resume="${id}") begins the tries that have not failed, from the same files.`
