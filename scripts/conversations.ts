@@ -68,11 +68,11 @@ const shortened = (lines: readonly string[]): readonly string[] =>
     ? lines
     : [...lines.slice(0, 12), `… (${lines.length - 12 - SHOWN_LINES} lines) …`, ...lines.slice(-SHOWN_LINES)]
 
-/** Ids and times as if they were always the same. */
+/** Ids and times as if they were always the same. The beginning of an id is its own, since a call may give that alone. */
 function steady(text: string): string {
   const ids = new Map<string, string>()
   const renamed = text.replace(/\b(bg|ses|msg|prt|call)_[A-Za-z0-9]{8,}/g, (id, kind) => {
-    if (!ids.has(id)) ids.set(id, `${kind}_${String(ids.size + 1).padStart(8, "a")}`)
+    if (!ids.has(id)) ids.set(id, `${kind}_${String(ids.size + 1).padEnd(8, "a")}`)
     return ids.get(id) ?? id
   })
   const whole = [...ids].reduce(
