@@ -1,5 +1,5 @@
 import type { HistoryMessage, HistoryPart } from "../../src/features/forks/ports.ts"
-import { estimating, type Meter } from "../../src/features/forks/tokens.ts"
+import { estimate, type Meter } from "../../src/features/forks/tokens.ts"
 import type { WeighingPorts } from "../../src/features/forks/trim.ts"
 
 /** Messages of a history for tests, in the words of `src/features/forks`. */
@@ -30,7 +30,7 @@ export const counted = (base: HistoryMessage, tokens: number, model = READER, ca
 })
 
 /** Weighs by the estimate, without a pause. */
-export const ESTIMATE: WeighingPorts = { meter: estimating(), pause: () => {} }
+export const ESTIMATE: WeighingPorts = { meter: estimate, pause: () => {} }
 
 /** Weighs by the length of texts, and remembers them. */
 export const byLength = (tokensPerChar = 0.25) => {

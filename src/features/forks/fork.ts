@@ -4,7 +4,17 @@ import { sliced } from "../../lib/clock.ts"
 import { formatInteger, oneLine } from "../../lib/text.ts"
 import type { ForkApi, HistoryMessage, WeighedMessages } from "./ports.ts"
 import { digest, type PreambleFacts, paramsOf, preamble } from "./preamble.ts"
-import { estimating, loadOf, type Meter, sumWeights, tokensOf, weighText, weightOf, type Yield } from "./tokens.ts"
+import {
+  estimate,
+  guessText,
+  loadOf,
+  type Meter,
+  sumWeights,
+  tokensOf,
+  weighText,
+  weightOf,
+  type Yield,
+} from "./tokens.ts"
 import { type CutResult, type TrimLimits, type Trimmed, trim } from "./trim.ts"
 
 /** Share of a model's context that an inherited history may fill. */
@@ -99,7 +109,7 @@ async function inheritance({ forks, models, isThread }: ForkPorts, request: Fork
   const history = await forks.history(draft.parentID, draft.parentMessageID)
   const pause = sliced()
   if (!whole) return trimmed(models, request, history, pause)
-  const uncut = await weighUncut(history, draft.model, estimating(pause))
+  const uncut = weighUncut(history, draft.model)
   const [why, prices] = await Promise.all([
     (await isThread?.(draft.parentID)) ? THREAD : wholeForkObstacle(models, draft, history, uncut),
     draft.model && models.prices(draft.model),
@@ -176,7 +186,7 @@ async function trimmed(
   const fitted = await trim(
     history,
     { maxToolResultChars, maxTokens },
-    { meter: counting(models, pause), pause },
+    { meter: counting(models), pause },
     async (each) => (await weighs(preamble(factsOf(each)), each)) + (each.dropped.length > 0 ? digestTokens : 0),
   )
   const { kept: messages, tokens, dropped } = fitted
@@ -191,16 +201,15 @@ const weighs = async (text: string, { meter }: Trimmed): Promise<number> => toke
  * Meter that counts with the tokenizer if there is one, and estimates otherwise. A very long text is counted up to a
  * limit, and the count is scaled to the whole length.
  */
-function counting(models: ModelFacts, pause: Yield): Meter {
-  const guess = estimating(pause)
-  return async (texts) => {
+const counting =
+  (models: ModelFacts): Meter =>
+  async (texts) => {
     const beginnings = texts.map((text) => text.slice(0, MOST_COUNTED_CHARS))
-    const counts = (await models.countTokens(beginnings)) ?? (await guess(beginnings))
+    const counts = (await models.countTokens(beginnings)) ?? (await estimate(beginnings))
     return counts.map(
       (count, index) => (count * (texts[index]?.length ?? 0)) / Math.max(1, beginnings[index]?.length ?? 0),
     )
   }
-}
 
 async function tokenLimit(models: ModelFacts, maxTokens: number, model: Model | undefined): Promise<number> {
   const context = model && (await models.contextLimit(model))
@@ -242,16 +251,10 @@ type UncutHistory = {
  * Tokens of a request with these messages: the provider's count of the last step plus an estimate of later messages.
  * Without such a count, all messages are estimated.
  */
-async function weighUncut(
-  messages: readonly HistoryMessage[],
-  model: Model | undefined,
-  guess: Meter,
-): Promise<UncutHistory> {
+function weighUncut(messages: readonly HistoryMessage[], model: Model | undefined): UncutHistory {
   const last = messages.findLastIndex(({ counted }) => isOf(counted?.model, model))
   const counted = messages[last]?.counted
-  const loads = messages.map(loadOf)
-  const counts = await guess(loads.map(({ text }) => text))
-  const weights = loads.map((load, index) => weightOf(load, counts[index] ?? 0))
+  const weights = messages.map(loadOf).map((load) => weightOf(load, guessText(load.text).count))
   const weigh = (some: typeof weights) => tokensOf(sumWeights(some))
   if (!counted) return { tokens: weigh(weights), before: 0 }
   const before = Math.max(0, counted.tokens - weigh(weights.slice(0, last)))

@@ -2,7 +2,7 @@ import { head } from "../../lib/text.ts"
 import type { HistoryMessage, HistoryPart, ToolHistoryPart } from "./ports.ts"
 import {
   addWeights,
-  estimating,
+  estimate,
   type Load,
   loadOf,
   type Meter,
@@ -197,7 +197,7 @@ async function weighNewest(
   const looked: Loaded[] = []
   for (let bytes = 0; bytes <= maxTokens; ) {
     const { value, done } = walk.next()
-    if (done) return guessed(looked, pause)
+    if (done) return guessed(looked)
     looked.push(value)
     bytes += value.load.bytes
     await pause()
@@ -224,10 +224,10 @@ function* newestFirst(messages: readonly HistoryMessage[], most: number): Genera
   }
 }
 
-async function guessed(looked: readonly Loaded[], pause: Yield): Promise<NewestMessages> {
-  const meter = estimating(pause)
-  return { newest: (await weighBatch(looked, meter)).reverse(), meter }
-}
+const guessed = async (looked: readonly Loaded[]): Promise<NewestMessages> => ({
+  newest: (await weighBatch(looked, estimate)).reverse(),
+  meter: estimate,
+})
 
 /** Takes the next messages to weigh: first those that are loaded already, then the rest. */
 async function nextBatch(looked: Loaded[], walk: Generator<Loaded, void>, pause: Yield): Promise<readonly Loaded[]> {

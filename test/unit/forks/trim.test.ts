@@ -4,8 +4,8 @@ import { cutText, originalLength, type TrimLimits, trim } from "../../../src/fea
 import { agent, byLength, call, ESTIMATE, textsOf, user } from "../../support/histories.ts"
 
 const LIMITS = { maxToolResultChars: 1500, maxTokens: 100_000 }
-/** 1,000 words of some 1.1 tokens by the estimate. */
-const page = (word: string) => `${word} `.repeat(1000)
+/** Some 1,000 tokens by the estimate. */
+const page = (word: string) => `${word} `.repeat(600)
 
 const trimmed = (messages: readonly HistoryMessage[], limits: TrimLimits = LIMITS, scales = ESTIMATE) =>
   trim(messages, limits, scales)
