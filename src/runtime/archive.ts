@@ -41,7 +41,7 @@ export class Archive {
     this.#engine = engine
   }
 
-  /** Called when contact with a place is back: archives the work that ended tasks left there. Never rejects. */
+  /** Archives the work that ended tasks left in a place, at the start or when contact with it is back. Never rejects. */
   async settleOwed(name: string): Promise<void> {
     const { store, opencode } = this.#engine
     const owed = [...store.entries()]
@@ -225,9 +225,13 @@ export class Archive {
    * Never rejects.
    */
   async sweep(folder: string): Promise<void> {
-    const { store } = this.#engine
+    const { store, background } = this.#engine
     for (const kind of this.#engine.places.kinds.filter((each) => each.mayHaveLeft()))
-      for (const name of kind.names) await this.#sweepOne(kind, name, folder)
+      for (const name of kind.names) {
+        await this.#sweepOne(kind, name, folder)
+        // Not awaited: a task may still be closing.
+        if (!kind.outlives) background.run("archive what was left", () => this.settleOwed(name))
+      }
     for (const { task } of store.entries()) if (unreportedIn(task) && !store.isForeign(task.id)) this.#report(task)
   }
 

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { beforeEach, describe, expect, test } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { type PreparedWorktree, prefaceOf } from "../../src/features/worktrees/worktree.ts"
 import type {
   ArchiveResult,
@@ -569,6 +570,23 @@ describe("archived work", () => {
     places.sweep = () => Promise.reject(new Error("broken"))
     await rig.manager.sweep("/project")
     expect(rig.opencode.logs.some(({ message }) => message.includes("could not be looked after"))).toBe(true)
+  })
+
+  test("work that could not be archived at its end is archived and recorded at the next start", async () => {
+    let moves = 0
+    rig.opencode.onCall = (method) =>
+      method === "move" && ++moves === 2 ? { fail: new OpencodeError("the disk is full") } : undefined
+    const { id, sessionID } = await rig.launch(IN_WORKTREE)
+    await rig.ended(id)
+    expect(rig.task(id).outcome?.note).toMatch(/^What it changed was not kept at its end.*the disk is full$/)
+    await rig.clock.advance(60_000)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.manager.sweep("/project")
+    await rig.settle()
+    const { note, work } = rig.task(id).outcome ?? {}
+    expect({ note, files: work?.files }).toEqual({ note: undefined, files: ["a"] })
+    expect(rig.opencode.folderOf(sessionID)).toBe("/project")
   })
 
   describe("an interrupted merge", () => {
