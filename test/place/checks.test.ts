@@ -1,4 +1,4 @@
-import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { appendFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
@@ -376,6 +376,29 @@ test("a check is stopped when the plugin ends, and the next start reports that i
   await rig.manager.recover()
   expect(await rig.endedBeside(id)).toMatchObject({ status: "error" })
 })
+
+test.skipIf(process.platform !== "linux")(
+  "a check whose OpenCode was killed is ended by the process that takes its task over",
+  async () => {
+    const commands = join(folder, "commands")
+    const rig = new Rig({ commands })
+    const { clock, opencode } = rig
+    const other = new Rig({ commands, share: { clock, database: opencode.database } })
+    for (const { opencode } of [rig, other]) opencode.folderOf = () => folder
+    const { id } = await launch(rig, "echo $$ > pid; exec sleep 60")
+    const pid = await eventually(async () => {
+      await clock.advance(50)
+      return pidIn(join(folder, "pid"))
+    })
+    await other.manager.ready(rig.parent)
+    expect(isRunning(pid)).toBe(true)
+    rig.crash()
+    await other.manager.ready(rig.parent)
+    await clock.until(() => !isActive(other.task(id, rig.parent)))
+    await eventually(() => !isRunning(pid))
+    expect(readdirSync(commands)).toEqual([])
+  },
+)
 
 test("a check is stopped together with its run, and keeps the run from counting as silent", async () => {
   const rig = rigIn({ checkTimeout: 0, stallTimeout: 1000 })

@@ -3,14 +3,16 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { CallError } from "../../src/core/errors.ts"
 import type { Feature } from "../../src/core/feature.ts"
-import type { OpencodeApi } from "../../src/core/ports.ts"
+import type { OpencodeApi, Owner } from "../../src/core/ports.ts"
 import { isActive, type Schema, type Task } from "../../src/core/task.ts"
 import { FEATURES } from "../../src/features/index.ts"
+import type { OwnerMark } from "../../src/lib/atomic-file.ts"
 import { type Options, optionsOf } from "../../src/options/options.ts"
 import type { TaskView } from "../../src/present/view.ts"
 import { ResultFolder } from "../../src/runtime/answers.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import { hereKind, type Place, type PlaceKind, type PlacePorts } from "../../src/runtime/places/place.ts"
+import type { CommandMarks } from "../../src/runtime/places/process.ts"
 import { TaskManager } from "../../src/runtime/task-manager.ts"
 import { FakeApi } from "./fake-api.ts"
 import { type ClockView, FakeClock, flush } from "./fake-clock.ts"
@@ -33,6 +35,8 @@ export type RigOptions = {
   kind?: Partial<PlaceKind>
   /** Where values and rows are kept; in files of a folder of its own by default. */
   results?: ResultFolder
+  /** The folder in which commands that run are marked; none is marked by default. */
+  commands?: string
   /** A further kind of places, and what OpenCode is for the manager where some of its sessions are elsewhere. */
   elsewhere?: { kind: (rig: Rig) => PlaceKind; over: (opencode: FakeApi, clock: FakeClock) => OpencodeApi }
   /** Features beside the plugin's own. */
@@ -98,6 +102,7 @@ export class Rig {
   readonly #kind: RigOptions["kind"]
   readonly #elsewhere: RigOptions["elsewhere"]
   readonly #isTerminal: RigOptions["isTerminal"]
+  readonly #commands: RigOptions["commands"]
   readonly #features: readonly Feature[]
   /** Where results lie: a folder that is made when there is one. */
   readonly project = join(tmpdir(), `superagents-rig-${process.pid}-${++projects}`)
@@ -112,6 +117,7 @@ export class Rig {
     const { features = [], isTerminal } = given
     this.#features = [...IN_PROCESS.map((featureOf) => featureOf(this)), ...features]
     this.#isTerminal = isTerminal
+    this.#commands = given.commands
     this.#kind = kind
     this.#results = results ?? new Unwritten(() => this.project)
     this.#worktrees = worktrees
@@ -279,6 +285,13 @@ export class Rig {
     ]
   }
 
+  #marks(): CommandMarks | undefined {
+    const { opencode } = this
+    if (this.#commands === undefined) return undefined
+    const isOthers = (mark: OwnerMark) => opencode.ownership(mark as Owner) === "alive"
+    return { folder: this.#commands, ownerMark: () => opencode.owner, isOthers }
+  }
+
   #newManager(): TaskManager {
     const manager = new TaskManager({
       opencode: this.#elsewhere?.over(this.opencode, this.clock) ?? this.opencode,
@@ -291,6 +304,7 @@ export class Rig {
       kinds: this.#kinds(),
       results: this.#results,
       isTerminal: this.#isTerminal,
+      commands: this.#marks(),
     })
     this.opencode.listen((event) => manager.handle(event))
     this.opencode.hooks.holdsRequest = (sessionID, model, compacts) => manager.holdsRequest(sessionID, model, compacts)

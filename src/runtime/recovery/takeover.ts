@@ -262,7 +262,12 @@ export class OrphanSettler {
 
   async #settle(given: Task, seenAt: number): Promise<void> {
     if (given.group) return this.#settleGroup(given, seenAt)
-    const { opencode, store } = this.#services
+    const { opencode, store, commands } = this.#services
+    // The check that ran when the process died would go on, although its task is reported as ended.
+    if (commands && given.run.check !== undefined) {
+      const { endLeftovers } = await import("../places/process.ts")
+      await endLeftovers(commands)
+    }
     if (this.#continueRemote(given)) return
     const { task, stored } = await this.#read(given)
     // The session was deleted meanwhile: no result is left, and the parent may already have a notification.
