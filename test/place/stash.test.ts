@@ -1,5 +1,5 @@
 import { spawnSync } from "node:child_process"
-import { utimesSync } from "node:fs"
+import { rmSync, utimesSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
@@ -239,6 +239,19 @@ describe("stashes of agents on one commit", () => {
     expect(await archive(SECOND)).toMatchObject({ files: ["a"] })
     expect(list()).toEqual([])
   })
+})
+
+test("a lock file that a killed git left at the stash is named as the reason why it cannot be restored", async () => {
+  stashes()
+  const before = list()
+  const child = await bench.ready()
+  child.git("stash", "drop")
+  const lock = join(user.top, ".git/refs/stash.lock")
+  writeFileSync(lock, "")
+  await expect(archive()).rejects.toThrow(`${lock}': File exists`)
+  rmSync(lock)
+  await archive()
+  expect(list()).toEqual(before)
 })
 
 test.each<[string, number]>([

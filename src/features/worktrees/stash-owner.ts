@@ -137,6 +137,8 @@ const STASH = "refs/stash"
 const FORMAT = ["%H", "%gn", "%ge", "%gd", "%gs"].join("%x01")
 /** Git's exit code for a missing ref. */
 const NONE = 128
+/** Git's message if somebody changed the ref meanwhile. It is another one if the ref's lock file cannot be made. */
+const CHANGED = /cannot lock ref(?!.*Unable to create)/
 
 export const stashOf = (repository: Repository): Promise<readonly StashEntry[]> =>
   logOf(STASH, sharedGitOptions(repository))
@@ -185,7 +187,7 @@ export async function rewrite(
     }
     return true
   } catch (error) {
-    if (error instanceof GitError && /cannot lock ref/.test(error.message)) return false
+    if (error instanceof GitError && CHANGED.test(error.message)) return false
     throw error
   }
 }
