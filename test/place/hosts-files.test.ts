@@ -106,6 +106,17 @@ const home = async (from: RepositoryHost) => {
 const refs = () => user.git("for-each-ref", "--format=%(refname)").trim().split("\n")
 
 describe("files on a host", () => {
+  test("what a killed relay left of an upload is removed from the host with the task's folder", async () => {
+    user.write("a", "a\n").commit()
+    const { folders } = there()
+    await began()
+    const before = readdirSync(folders.root)
+    for (const name of [`${ID}.bundle`, `${ID}.copy.tar`]) writeFileSync(join(folders.root, name), "half")
+    mkdirSync(join(folders.root, `${ID}.copy`, "sub"), { recursive: true })
+    await removeRemoteFolder(there(), ID)
+    expect(readdirSync(folders.root)).toEqual(before)
+  })
+
   test("files are sent to a host as they are and come back as the agent left them, committed or not", async () => {
     user.write("a", "a\n").write("gone", "x").commit()
     user.write("a", "a, not committed\n").write("new", "untracked")

@@ -116,9 +116,16 @@ async function receive(order: Receive, call: Call, processes: Processes): Promis
   await writeFile(completeMarkerPath(folders, taskID), "")
 }
 
+/** Paths of a task's upload, which last as long as their order, unless the relay is killed. */
+const uploadsOf = ({ root }: HostRepositoryFolders, taskID: string) => ({
+  bundle: join(root, `${taskID}.bundle`),
+  fresh: join(root, `${taskID}.copy`),
+  archive: join(root, `${taskID}.copy.tar`),
+})
+
 async function takeBundle({ folders, taskID, shallow }: Receive, refs: readonly string[], call: Call): Promise<void> {
-  const { root, store } = folders
-  const file = join(root, `${taskID}.bundle`)
+  const { store } = folders
+  const { bundle: file } = uploadsOf(folders, taskID)
   try {
     await pipeline(Readable.from(call.input), createWriteStream(file))
     if (shallow.length > 0) {
@@ -150,8 +157,7 @@ async function updateFolder(folders: HostRepositoryFolders, taskID: string, want
 
 /** Unpacks the archive that follows. Existing files of any kind stay. */
 async function copy({ folders, taskID }: Extract<FilesOrder, { do: "copy" }>, call: Call): Promise<void> {
-  const fresh = join(folders.root, `${taskID}.copy`)
-  const archive = `${fresh}.tar`
+  const { fresh, archive } = uploadsOf(folders, taskID)
   try {
     await mkdir(fresh, { recursive: true })
     await pipeline(Readable.from(call.input), createWriteStream(archive))
@@ -262,7 +268,8 @@ async function remove(
     if ((await gitLine(args, store)) !== kept) return
   }
   await takeAway(folders, taskID, processes)
-  await removeFolder(jobIn(folderIn(folders, taskID)))
+  const { bundle, fresh, archive } = uploadsOf(folders, taskID)
+  for (const left of [jobIn(folderIn(folders, taskID)), bundle, fresh, archive]) await removeFolder(left)
   const haves = ["for-each-ref", "--sort=-creatordate", "--format=%(refname)", "refs/have"]
   // The work in a folder is counted and sent from its commit, however old that is.
   const isUsed = (ref: string) => existsSync(folderIn(folders, ref.slice(haveRef("").length)))
