@@ -13,6 +13,7 @@ import {
   type Outcome,
   type Reason,
   type Run,
+  stoppedSince,
   type Task,
   type Usage,
 } from "./task.ts"
@@ -150,8 +151,9 @@ function changeRun(task: Task, event: TaskEvent): Run | undefined {
     case "clock running":
       return isUnderWay && !isCounting ? counting(run, event.at) : undefined
     case "slept":
-      // A stopped clock leaves a sleep out anyway.
-      return isCounting ? leavingOut(run, event.ms) : undefined
+      if (isCounting) return leavingOut(run, event.ms)
+      // A stopped clock leaves a sleep out anyway, but knows nothing of a system clock that was set back.
+      return event.ms < 0 && stoppedSince(run) !== undefined ? stoppedEarlier(run, event.ms) : undefined
   }
   return undefined
 }
@@ -164,6 +166,17 @@ const admitted = ({ heldBehind: _held, startedAt, ...run }: Run, at: number): Ru
 /** Restarts the run's clock. */
 const counting = ({ stillSince, ...run }: Run, at: number): Run =>
   stillSince === undefined ? run : leavingOut(run, Math.max(0, at - stillSince))
+
+/** The run with the time at which its clock stopped, and its start, in a system clock that was set back. */
+function stoppedEarlier(run: Run, ms: number): Run {
+  const { parked, stillSince, startedAt } = run
+  const moved: Run = {
+    ...run,
+    ...(parked && { parked: { ...parked, at: parked.at + ms } }),
+    ...(stillSince !== undefined && { stillSince: stillSince + ms }),
+  }
+  return startedAt === undefined ? moved : leavingOut(moved, ms)
+}
 
 const leavingOut = (run: Run, ms: number): Run => ({ ...run, stillMs: (run.stillMs ?? 0) + ms })
 

@@ -35,12 +35,14 @@ function follow(stage: Stage, scene: Scene = {}) {
     take(now: number, input: Input, changed: Partial<RunContext> = {}): ActiveRun {
       context = { ...context, ...changed }
       const next = step(run, input, facts(now))
-      for (const command of next.commands) if (command.do === "record") task = transition(task, command.event)
+      for (const command of next.commands)
+        if (command.do === "record" || command.do === "end") task = transition(task, command.event)
       run = next.run ?? run
       return run
     },
     due: (now: number) => nextDue(run, facts(now)),
     elapsed: (now: number) => elapsed(task, now),
+    parked: () => task.run.parkedMs,
   }
 }
 
@@ -63,6 +65,44 @@ describe("the time limit of a run", () => {
     const life = follow("working")
     life.take(NOW - HOUR_MS, slept(-HOUR_MS))
     expect([life.due(NOW - HOUR_MS), life.elapsed(NOW - HOUR_MS)]).toEqual([NOW - HOUR_MS + LEFT_MS, 1000])
+  })
+
+  test("the time that a run took is kept at its end although the clock was set back meanwhile", () => {
+    const life = follow("working")
+    life.take(NOW - HOUR_MS, slept(-HOUR_MS))
+    life.take(NOW - HOUR_MS + 5000, { type: "end", ending: { type: "cancelled" }, options: {} })
+    expect(life.elapsed(NOW)).toBe(6000)
+  })
+
+  test("a clock that is set back while a run is parked neither prolongs its limit nor its pause", () => {
+    const life = follow("working")
+    life.take(NOW, refusal)
+    life.take(NOW + 5000 - HOUR_MS, slept(-HOUR_MS))
+    const goesOn = NOW + 10_000 - HOUR_MS
+    life.take(goesOn, { type: "stopped" })
+    life.take(goesOn, admitted)
+    expect([life.due(goesOn), life.elapsed(goesOn), life.parked()]).toEqual([goesOn + LEFT_MS, 1000, 10_000])
+  })
+
+  test("a clock that is set back while a run's own tasks are parked changes nothing of its time", () => {
+    const life = follow("working")
+    life.take(NOW, { type: "event", event: { type: "idle", sessionID: "ses_child" } })
+    life.take(NOW, { type: "spending" }, children(NOW))
+    const later = NOW + 5000 - HOUR_MS
+    life.take(later, slept(-HOUR_MS), children(NOW - HOUR_MS))
+    expect(life.elapsed(later)).toBe(1000)
+    life.take(later, { type: "spending" }, children(undefined))
+    expect([life.due(later), life.elapsed(later)]).toEqual([later + LEFT_MS, 1000])
+  })
+
+  test("a clock that is set back while a run waits parked for its first slot changes nothing of its time", () => {
+    const life = follow("queued", { task: { run: { startedAt: undefined } } })
+    life.take(NOW, refusal)
+    life.take(NOW - HOUR_MS, slept(-HOUR_MS))
+    life.take(NOW + 10_000 - HOUR_MS, { type: "stopped" })
+    const begins = NOW + 10_000 - HOUR_MS
+    life.take(begins, admitted)
+    expect([life.elapsed(begins + 1000), life.parked()]).toEqual([1000, 10_000])
   })
 
   test("a sleep before, during and after a pause is left out once", () => {

@@ -245,6 +245,10 @@ export const refuseFailed: Handler<"refuse failed"> = (run, { ask }) => stay({ .
  * stopped. `ms` is negative where this process's clock was set back.
  */
 export const slept: Handler<"slept"> = (run, { ms }) => {
+  const event = { type: "slept", generation: run.generation, ms } as const
+  const commands = [{ do: "record", event, write: false }] as const
+  // A pause is left out as a whole, with any sleep in it.
+  if (run.stage === "parked") return ms < 0 ? { run, commands } : stay(run)
   const later = (time: number | undefined) => (time === undefined ? undefined : time + ms)
   const next: ActiveRun = {
     ...run,
@@ -258,6 +262,5 @@ export const slept: Handler<"slept"> = (run, { ms }) => {
     away: run.away && { ...run.away, since: run.away.since + ms },
     asks: run.asks.map((ask) => ({ ...ask, askedAt: ask.askedAt + ms })),
   }
-  const event = { type: "slept", generation: run.generation, ms } as const
-  return { run: next, commands: [{ do: "record", event, write: false }] }
+  return { run: next, commands }
 }

@@ -99,6 +99,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
   parked: {
     pause: ["parked"],
     tell: ["parked"],
+    slept: ["parked"],
     sent: ["parked", "closing"],
     prompted: ["parked"],
     stopped: ["parked"],
