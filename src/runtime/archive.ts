@@ -95,7 +95,7 @@ export class Archive {
       throw new CallError(
         `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or after the message about its end.`,
       )
-    await moveSessionBack(this.#engine, task)
+    await moveSessionBack(this.#engine, task, this.#engine.places.outlives(task))
     const keep = () => this.#archive(task)
     const kept = await (waiting ? this.#onceReached(task, keep, waiting) : keep())
     // Meanwhile the work may have been archived, or the task resumed.

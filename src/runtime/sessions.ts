@@ -125,14 +125,14 @@ export async function moveSessionToPlace(services: Services, sessionID: string, 
 /** Whether a session may be at work here. A session that only represents a remote session does nothing here. */
 const mayWork = (doing: Activity | undefined): boolean => doing !== undefined && doing.type !== "unreachable"
 
-/** Moves an idle session back to its parent's folder. */
-export async function moveSessionBack(services: Services, task: Task): Promise<void> {
+/** Moves an idle session back to its parent's folder. `isKnown`: this process knows where it is, unlike after a restart. */
+export async function moveSessionBack(services: Services, task: Task, isKnown = true): Promise<void> {
   const { opencode, clock, store } = services
   const { sessionID } = task
   const folder = parentFolderOf(services, task)
   // A preparation that was stopped may still be moving the session.
   await store.handle(task.id)?.preparation
-  if (opencode.folderOf(sessionID) === folder) return
+  if (isKnown && opencode.folderOf(sessionID) === folder) return
   const deadline = clock.now() + QUIET_LIMIT_MS
   while (mayWork((await opencode.activity()).get(sessionID))) {
     if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its place stays as it is`)

@@ -277,7 +277,7 @@ export class Places {
     let left: unknown
     for (const each of members) {
       try {
-        if (!each.outcome?.work) await moveSessionBack(this.#services, each)
+        if (!each.outcome?.work) await moveSessionBack(this.#services, each, this.outlives(each))
         works.set(each.id, each.outcome?.work ?? toWork(await place.archive(each.id, folder)))
       } catch (error) {
         // A remote member is archived later, when its place is in reach. Any other failure is thrown.
