@@ -193,7 +193,10 @@ export const itemsWork: GroupWork<ItemsPlan> = {
       files,
       plan.file,
       (items ?? []).map((item, index) => ({ index, item, state: "not begun" })),
-    )
+    ).catch((error) => {
+      if (error instanceof CallError) throw error
+      throw new CallError(`The rows could not be written to ${plan.file}: ${messageOf(error)}.`)
+    })
   },
   async reopen({ plan, files, memory }) {
     const rows = await readRows(files, plan.file)

@@ -586,6 +586,14 @@ describe("a map after a crash", () => {
     ])
   })
 
+  test("a map whose ledger cannot be made says so, and does not blame OpenCode", async () => {
+    mkdirSync(rig.project)
+    writeFileSync(join(rig.project, ".opencode"), "no folder")
+    const { id } = await rig.launch(request({ each: numbers(2) }))
+    const { outcome } = await rig.endedBeside(id)
+    expect(outcome?.reason?.text).toMatch(/^The rows could not be written to .*\.jsonl: (?:ENOTDIR|EEXIST)/)
+  })
+
   test.each<[string, (real: string) => object]>([
     ["under a name of their own", () => ({ task: "bg_forged01" })],
     ["in the name of the item's own task", (real) => ({ task: real })],
