@@ -260,6 +260,11 @@ describe.skipIf(!browser)("a form of the page", () => {
       await asked.waitFor({ state: "detached" })
       expect([await title.inputValue(), await title.isVisible()]).toEqual(["Grind finer", true])
     }
+    await page.keyboard.press("Escape")
+    await asked.getByRole("button", { name: "Keep it" }).click()
+    await page.keyboard.type("!")
+    expect(await title.inputValue()).toBe("Grind finer!")
+    await title.fill("Grind finer")
     for (const leave of [() => page.mouse.click(10, 10), () => sheet.getByRole("button", { name: "Close" }).click()]) {
       await leave()
       await asked.getByRole("button", { name: "Keep it" }).click()

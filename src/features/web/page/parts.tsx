@@ -66,6 +66,8 @@ export function createConfirm() {
               queueMicrotask(() => element.showModal())
             }}
             onKeyDown={onEscape(keep)}
+            // A press of the mouse would remove the caret from the field to which the focus returns.
+            onMouseDown={(event) => event.preventDefault()}
             // Browsers report a close with a delay, and by then the next question may be open. So `keep` checks the
             // question.
             onClose={keep}
