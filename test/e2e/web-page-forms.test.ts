@@ -339,6 +339,42 @@ describe.skipIf(!browser)("a form of the page", () => {
     expect([await asked.count(), problems]).toEqual([0, []])
   })
 
+  test("the page asks before it leaves a view with unsaved text, and not before it opens a sheet over it", async () => {
+    const board = new FakeBoard()
+    const needs = { state: "needs you", reason: "How far?", text: "needs you" } as const
+    board.put({ id: "1", title: "Grind", threadId: "ses_1" }, needs)
+    const agents = new FakeAgents()
+    agents.set(viewOf({ task: { id: "bg_a0000000", description: "Weigh the beans" } }))
+    const web = await serve({ board, agents })
+    const { page, problems } = await open(web.link)
+    const [asked, sheet] = [page.locator(".confirm"), page.locator(".sheet[open]")]
+    const [draft, search] = [page.locator(".need-row textarea"), page.locator("#search")]
+    const answers = page.getByRole("link", { name: /^Answers/ })
+    await draft.fill("Half a turn.")
+    await page.locator(".work-card").click()
+    await sheet.waitFor()
+    await page.keyboard.press("Escape")
+    await sheet.waitFor({ state: "detached" })
+    expect([await asked.count(), await draft.inputValue()]).toEqual([0, "Half a turn."])
+
+    for (const leave of [() => answers.click(), () => search.press("l")]) {
+      await leave()
+      await asked.getByRole("button", { name: "Keep it" }).click()
+      await asked.waitFor({ state: "detached" })
+      expect([await draft.inputValue(), await search.inputValue()]).toEqual(["Half a turn.", ""])
+      expect(await page.evaluate(() => location.hash)).toBe("#/")
+    }
+    // The field has the caret again.
+    await page.keyboard.press("w")
+    await asked.getByRole("button", { name: "Discard it" }).click()
+    await page.keyboard.type("eigh")
+    await page.locator("main").getByText("1 found for").waitFor()
+    expect([await search.inputValue(), await draft.count()]).toEqual(["weigh", 0])
+    await answers.click()
+    await page.getByRole("heading", { name: "Answers" }).waitFor()
+    expect([await asked.count(), problems]).toEqual([0, []])
+  })
+
   test("the page opens what is clicked at the moment when the sheet closes", async () => {
     const web = await serve({})
     const { page } = await open(web.link)

@@ -4,11 +4,11 @@ import { AnswersView } from "./answers.tsx"
 import { FindView } from "./find.tsx"
 import { Header, NotificationUpdater } from "./header.tsx"
 import { LaunchForm } from "./launch-form.tsx"
-import { createNavigation, route, step, wouldLose } from "./navigation.tsx"
+import { createNavigation, Layer, route, step, withoutSheet, wouldLose } from "./navigation.tsx"
 import { NowView } from "./now.tsx"
 import { parts } from "./page-part.ts"
 import { createConfirm, onEscape, timeOfDay } from "./parts.tsx"
-import type { Shown } from "./route.ts"
+import { isSameSheet, type Shown } from "./route.ts"
 import { link, loadReadMarks, now, state } from "./state.ts"
 
 /** Detail sheet: a modal dialog that keeps the keyboard focus and closes with Escape. */
@@ -16,55 +16,55 @@ function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
   let dialog: HTMLDialogElement | undefined
   let pressedOn: EventTarget | null = null
   const confirm = createConfirm()
-  const { leave } = createNavigation(() => confirm.ask("Close it? What you typed is not saved.", "Discard it"))
-  const shown = createMemo(() => route().shown, undefined, {
-    equals: (a, b) => a?.kind === b?.kind && a?.id === b?.id,
-  })
+  const { leave } = createNavigation(() => confirm.ask("Leave it? What you typed is not saved.", "Discard it"))
+  const shown = createMemo(() => route().shown, undefined, { equals: isSameSheet })
   createEffect(() => {
     if (shown() && !dialog?.open) dialog?.showModal()
     if (!shown() && dialog?.open) dialog.close()
   })
   createEffect(on(shown, () => dialog?.scrollTo(0, 0)))
   return (
-    <dialog
-      class="sheet"
-      ref={dialog}
-      aria-label={labelOf(shown())}
-      onKeyDown={onEscape(() => void leave())}
-      onCancel={(event) => {
-        if (!wouldLose()) return
-        event.preventDefault()
-        void leave()
-      }}
-      onClose={() => {
-        // Browsers report a close with a delay. A new address may have opened the sheet again in the meantime.
-        if (!shown() || dialog?.open) return
-        // The user has closed the sheet by a gesture that browsers let a page prevent only once. So the sheet is opened
-        // again to ask.
-        if (wouldLose()) dialog?.showModal()
-        void leave()
-      }}
-      onMouseDown={(event) => {
-        pressedOn = event.target
-      }}
-      onClick={(event) => {
-        // Closes the sheet on a click on the backdrop. A text selection that began inside and ends there is no click.
-        if (event.target === dialog && pressedOn === dialog) void leave()
-      }}
-    >
-      <div class="sheet-body">
-        <Show when={shown()}>
-          {(present) => (
-            <>
-              <Bar shown={present()} leave={() => void leave()} />
-              {props.children(present())}
-              {confirm.view()}
-            </>
-          )}
-        </Show>
-        <Offline />
-      </div>
-    </dialog>
+    <>
+      <dialog
+        class="sheet"
+        ref={dialog}
+        aria-label={labelOf(shown())}
+        onKeyDown={onEscape(() => void leave())}
+        onCancel={(event) => {
+          if (!wouldLose(withoutSheet())) return
+          event.preventDefault()
+          void leave()
+        }}
+        onClose={() => {
+          // Browsers report a close with a delay. A new address may have opened the sheet again in the meantime.
+          if (!shown() || dialog?.open) return
+          // The user has closed the sheet by a gesture that browsers let a page prevent only once. So the sheet is opened
+          // again to ask.
+          if (wouldLose(withoutSheet())) dialog?.showModal()
+          void leave()
+        }}
+        onMouseDown={(event) => {
+          pressedOn = event.target
+        }}
+        onClick={(event) => {
+          // Closes the sheet on a click on the backdrop. A text selection that began inside and ends there is no click.
+          if (event.target === dialog && pressedOn === dialog) void leave()
+        }}
+      >
+        <div class="sheet-body">
+          <Show when={shown()}>
+            {(present) => (
+              <>
+                <Bar shown={present()} leave={() => void leave()} />
+                <Layer.Provider value="sheet">{props.children(present())}</Layer.Provider>
+              </>
+            )}
+          </Show>
+          <Offline />
+        </div>
+      </dialog>
+      {confirm.view()}
+    </>
   )
 }
 

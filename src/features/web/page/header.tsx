@@ -187,7 +187,11 @@ function Tabs(props: { waiting: number }) {
         aria-label={`Search ${new Intl.ListFormat("en-GB").format(searched)}`}
         autocomplete="off"
         value={route().filters.q ?? ""}
-        onInput={(event) => refine({ q: event.currentTarget.value })}
+        onInput={({ currentTarget }) => {
+          refine({ q: currentTarget.value })
+          // While a confirmation is asked for, the search has not changed.
+          currentTarget.value = route().filters.q ?? ""
+        }}
         onKeyDown={(event) => {
           if (event.key !== "Escape") return
           event.preventDefault()

@@ -1,7 +1,7 @@
-import { createSignal, For, onCleanup, Show } from "solid-js"
+import { createContext, createSignal, For, onCleanup, Show, useContext } from "solid-js"
 import { parts, partsOn } from "./page-part.ts"
 import { Button } from "./parts.tsx"
-import { codeIn, type Filters, HOME, hashOf, launchLink, type Route, routeOf } from "./route.ts"
+import { codeIn, type Filters, HOME, hashOf, isSameSheet, launchLink, type Route, routeOf } from "./route.ts"
 
 const [route, setRoute] = createSignal<Route>(HOME)
 
@@ -13,22 +13,33 @@ export function readAddress(): void {
   if (codeIn(location.hash) === undefined) setRoute(routeOf(location.hash, parts()))
 }
 
-const losers = new Set<() => boolean>()
+/** Whether what is rendered belongs to the view, or to the sheet over it. */
+export const Layer = createContext<"view" | "sheet">("view")
 
-/** Before the user leaves the sheet, a confirmation is asked for if `loses` says that input would be lost. */
+const losers = { view: new Set<() => boolean>(), sheet: new Set<() => boolean>() }
+
+/** Before the user leaves this view or sheet, a confirmation is asked for if `loses` says that input would be lost. */
 export function askBeforeLeaving(loses: () => boolean): void {
-  losers.add(loses)
-  onCleanup(() => losers.delete(loses))
+  const own = losers[useContext(Layer)]
+  own.add(loses)
+  onCleanup(() => own.delete(loses))
 }
 
-export const wouldLose = (): boolean => [...losers].some((loses) => loses())
+/** Whether input would be lost on the way to `next`; by default on the way out of the page. */
+export function wouldLose(next: Partial<Route> = {}): boolean {
+  const { view, shown } = route()
+  const left = [...(next.view === view ? [] : losers.view), ...(isSameSheet(next.shown, shown) ? [] : losers.sheet)]
+  return left.some((loses) => loses())
+}
 
 /** Changes filters without a step in the browser's history. */
 export function refine(filters: Filters): void {
   const { view, shown, filters: before } = route()
   const found = filters.q !== undefined && filters.q !== ""
   const seen = found ? "find" : view === "find" ? "now" : view
-  show({ view: filters.q === undefined ? view : seen, shown, filters: { ...before, ...filters } })
+  const next = { view: filters.q === undefined ? view : seen, shown, filters: { ...before, ...filters } }
+  if (wouldLose(next)) location.hash = hashOf(next)
+  else show(next)
 }
 
 function show(next: Route): void {
@@ -39,23 +50,21 @@ function show(next: Route): void {
 
 /** Handles navigation. Asks for a confirmation before input is lost. */
 export function createNavigation(mayLeave: () => Promise<boolean>) {
-  let here = location.hash
   /** Address to which the user wants to go, while the confirmation is open. */
   let wanted: string | undefined
   const go = async (to: string) => {
     const isAsking = wanted !== undefined
     wanted = to
     if (isAsking) return
-    const may = !wouldLose() || (await mayLeave())
+    const may = !wouldLose(routeOf(to, parts(), route())) || (await mayLeave())
     const next = wanted
     wanted = undefined
     if (may) {
       if (location.hash !== next) location.hash = next
       show(routeOf(next, parts(), route()))
-      here = location.hash
     }
     // The user stays, but the browser has already changed the address, so the old address is restored.
-    else if (location.hash !== here) history.pushState(null, "", here)
+    else if (location.hash !== hashOf(route())) history.pushState(null, "", hashOf(route()))
   }
   const follow = () => {
     if (codeIn(location.hash) === undefined && location.hash !== hashOf(route())) void go(location.hash)
@@ -69,8 +78,10 @@ export function createNavigation(mayLeave: () => Promise<boolean>) {
     removeEventListener("hashchange", follow)
     removeEventListener("beforeunload", unload)
   })
-  return { leave: () => go(hashOf({ ...route(), shown: undefined })) }
+  return { leave: () => go(hashOf(withoutSheet())) }
 }
+
+export const withoutSheet = (): Route => ({ ...route(), shown: undefined })
 
 /** The first views, which have digits as shortcuts. */
 const views = () => [

@@ -46,6 +46,9 @@ function shownIn([kind = "", id = ""]: readonly string[], sheets: PartRoutes["sh
   return sheet?.id?.test(id) ? { kind, id } : undefined
 }
 
+export const isSameSheet = (a: Shown | undefined, b: Shown | undefined): boolean =>
+  a?.kind === b?.kind && a?.id === b?.id
+
 /** Address of a route, complete enough to be stored and shared. */
 export function hashOf({ view, filters, shown }: Route): string {
   const query = new URLSearchParams(
