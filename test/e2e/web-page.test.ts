@@ -125,6 +125,20 @@ describe.skipIf(!browser)("the page", () => {
     await page.getByRole("heading", { name: "Nothing has been launched yet" }).waitFor()
   })
 
+  test("the page's list of answers shows the names of tasks beside long names of agents and batches", async () => {
+    const [agents, now] = [new FakeAgents(), Date.now()]
+    const [agent, batch] = ["reviewer-of-".repeat(5), `name:${"survey".repeat(14)}`]
+    const description = "Map the loader's callers"
+    agents.set(viewOf({ task: { description, agent, batch, status: "completed", run: { endedAt: now } } }))
+    const web = await serve({ agents })
+    const { page } = await open(web.link, { hash: "#/answers" })
+    const room = () =>
+      page.locator(".ended-title").evaluate(({ clientWidth, scrollWidth }) => [clientWidth, scrollWidth])
+    await page.locator(".ended-row").waitFor()
+    const [shown = 0, whole] = await room()
+    expect(shown).toBe(whole)
+  })
+
   test("the page follows a task from launch to answer without a reload", async () => {
     const agents = new FakeAgents()
     const web = await serve({ agents })
