@@ -139,6 +139,22 @@ describe.skipIf(!browser)("the page", () => {
     expect(shown).toBe(whole)
   })
 
+  test("the page draws the changes of one of many files only when they are unfolded", async () => {
+    const [agents, now] = [new FakeAgents(), Date.now()]
+    agents.set(viewOf({ task: { id: "bg_many0000", status: "completed", run: { endedAt: now } } }))
+    const patch = "@@ -1 +1 @@\n-ground\n+fine\n"
+    const files = ["a.ts", "b.ts"].map((file) => ({ file, patch, additions: 1, deletions: 1 }))
+    agents.diffs.set("bg_many0000", files)
+    const web = await serve({ agents })
+    const { page } = await open(web.link, { hash: "#/agent/bg_many0000" })
+    const lines = page.locator(".sheet .patch-line")
+    await page.locator(".sheet summary", { hasText: "b.ts" }).waitFor()
+    expect(await lines.count()).toBe(0)
+    await page.locator(".sheet summary", { hasText: "b.ts" }).click()
+    await lines.getByText("fine").waitFor()
+    expect(await lines.count()).toBe(3)
+  })
+
   test("the page follows a task from launch to answer without a reload", async () => {
     const agents = new FakeAgents()
     const web = await serve({ agents })

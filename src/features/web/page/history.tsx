@@ -4,7 +4,7 @@ import type { FileDiff } from "../../../lib/repository.ts"
 import { count } from "../../../lib/text.ts"
 import { costText } from "../../../present/words.ts"
 import type { HistoryRun, HistoryStep } from "../ports.ts"
-import { Badge, Button, Copy, Prose, Section, timeOfDay } from "./parts.tsx"
+import { Badge, Button, Copy, Fold, Prose, Section, timeOfDay } from "./parts.tsx"
 import { languageOf, patchLines } from "./rich-text.ts"
 
 /** Prompt of a run; long ones are cut. */
@@ -137,16 +137,20 @@ export function Files(props: { changed: readonly string[]; diff: readonly FileDi
         <For each={props.diff}>
           {(each) => (
             <li>
-              <details open={props.open}>
-                <summary>
-                  <code>{each.file}</code> <span data-state="done">+{each.additions}</span>{" "}
-                  <span data-state="fail">−{each.deletions}</span>
-                </summary>
+              <Fold
+                open={props.open}
+                summary={
+                  <>
+                    <code>{each.file}</code> <span data-state="done">+{each.additions}</span>{" "}
+                    <span data-state="fail">−{each.deletions}</span>
+                  </>
+                }
+              >
                 <div class="patch-bar">
                   <Copy text={() => each.patch} label={`the changes in ${each.file}`} />
                 </div>
                 <Patch patch={each.patch} name={each.file} language={languageOf(each.file)} />
-              </details>
+              </Fold>
             </li>
           )}
         </For>

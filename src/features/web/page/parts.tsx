@@ -359,6 +359,17 @@ export function Facts(props: { facts: readonly Fact[] }) {
   )
 }
 
+/** A part that can be unfolded. It is rendered when it is unfolded for the first time, because it may be long. */
+export function Fold(props: { summary: JSX.Element; open?: boolean; class?: string; children: JSX.Element }) {
+  const [opened, setOpened] = createSignal(props.open)
+  return (
+    <details class={props.class} open={props.open} onToggle={(event) => event.currentTarget.open && setOpened(true)}>
+      <summary>{props.summary}</summary>
+      <Show when={opened()}>{props.children}</Show>
+    </details>
+  )
+}
+
 /** List of which more is shown on demand, because rendering takes time. */
 export function GrowingList<Item>(props: {
   items: readonly Item[]

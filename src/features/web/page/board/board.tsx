@@ -1,11 +1,11 @@
-import { createMemo, createResource, createSignal, createUniqueId, For, Show } from "solid-js"
+import { createMemo, createResource, createUniqueId, For, Show } from "solid-js"
 import { formatTime } from "../../../../lib/format.ts"
 import { count } from "../../../../lib/text.ts"
 import { costText } from "../../../../present/words.ts"
 import type { TaskRow } from "../../board/wire.ts"
 import { matches } from "../../filter.ts"
 import { SendingForm, Submit, textIn } from "../form.tsx"
-import { Action, AgentName, Badge, Failed, Failures, GrowingList, Panel, Problem, Prose } from "../parts.tsx"
+import { Action, AgentName, Badge, Failed, Failures, Fold, GrowingList, Panel, Problem, Prose } from "../parts.tsx"
 import { now } from "../state.ts"
 import { COLUMNS, columnOf, statusText, taskLink, taskTexts, taskTone } from "./select.ts"
 import { board, boardApi, tasks } from "./state.ts"
@@ -229,10 +229,12 @@ function Reports() {
         <h3>Reports</h3>
         <For each={known()}>
           {(report) => (
-            <ReportFold
-              name={report.name}
-              title={`${formatTime(Date.parse(report.endedAt), now())}: ${costText(report.spent, report.atLeast, report.max)}, ${count(report.tasks, "task")}`}
-            />
+            <Fold
+              class="more-fields"
+              summary={`${formatTime(Date.parse(report.endedAt), now())}: ${costText(report.spent, report.atLeast, report.max)}, ${count(report.tasks, "task")}`}
+            >
+              <Report name={report.name} />
+            </Fold>
           )}
         </For>
       </Show>
@@ -240,18 +242,13 @@ function Reports() {
   )
 }
 
-/** A report that can be unfolded. Its text is read when it is unfolded. */
-function ReportFold(props: { name: string; title: string }) {
-  const [opened, setOpened] = createSignal(false)
-  const [report] = createResource(opened, () => boardApi.report(props.name))
+function Report(props: { name: string }) {
+  const [report] = createResource(() => boardApi.report(props.name))
   return (
-    <details class="more-fields" onToggle={(event) => setOpened(event.currentTarget.open)}>
-      <summary>{props.title}</summary>
-      <Show when={!report.error} fallback={<Problem text={(report.error as Error).message} />}>
-        <Show when={report.latest} fallback={<div class="ghost" />}>
-          {(read) => <Prose text={read().text} />}
-        </Show>
+    <Show when={!report.error} fallback={<Problem text={(report.error as Error).message} />}>
+      <Show when={report.latest} fallback={<div class="ghost" />}>
+        {(read) => <Prose text={read().text} />}
       </Show>
-    </details>
+    </Show>
   )
 }
