@@ -4,7 +4,7 @@ import { FakeAgents, viewOf } from "../support/fake-agents.ts"
 import { FakeBoard } from "../support/fake-board.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { FakePerson } from "../support/fake-person.ts"
-import { live, pageTests } from "../support/page.ts"
+import { go, live, pageTests } from "../support/page.ts"
 
 /** What is typed and what is asked before it is lost. */
 
@@ -194,6 +194,28 @@ describe.skipIf(!browser)("a form of the page", () => {
     await sheet.getByRole("button", { name: "Save" }).click()
     await sheet.getByRole("alert").filter({ hasText: "history" }).waitFor()
     expect(await sheet.getByLabel("What is to be done").inputValue()).toBe("A page of thoughts.")
+  })
+
+  test("a message that is not sent yet stays on the page when its agent or board task ends", async () => {
+    const [agents, board] = [new FakeAgents(), new FakeBoard()]
+    agents.set(viewOf({ task: { id: "bg_a0000000" } }))
+    board.put({ id: "1", title: "Grind", threadId: "ses_1" })
+    const web = await serve({ agents, board })
+    const { page } = await open(web.link, { hash: "#/agent/bg_a0000000" })
+    const sheet = page.locator(".sheet")
+    const field = sheet.getByRole("textbox")
+    await sheet.getByRole("button", { name: "Say something …" }).click()
+    await field.fill("Finer.")
+    await agents.cancel("bg_a0000000")
+    await sheet.getByRole("link", { name: "Try again …" }).waitFor()
+    expect(await field.inputValue()).toBe("Finer.")
+    await field.fill("")
+    await page.keyboard.press("Escape")
+    await go(page, "#/task/1")
+    await field.fill("Slower.")
+    await board.complete("1", { kind: "user" })
+    await sheet.locator(".badge", { hasText: "done" }).waitFor()
+    expect(await field.inputValue()).toBe("Slower.")
   })
 
   test("an ended task stays visible on the page when reading it again fails", async () => {

@@ -2,7 +2,7 @@ import { createSignal, Show } from "solid-js"
 import { count } from "../../../lib/text.ts"
 import type { AgentDetail, AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
-import { MessageForm, textIn } from "./form.tsx"
+import { Lasting, MessageForm, textIn } from "./form.tsx"
 import { runOf } from "./page-part.ts"
 import { Action, Button, Failed, Failures, ThreadLink } from "./parts.tsx"
 import { isolated } from "./rich-text.ts"
@@ -45,19 +45,23 @@ export function Acts(props: Acting) {
         </Show>
         <ThreadLink session={props.agent.sessionID} label="Open its session" />
       </div>
-      <Show when={form() === "tell" && running()}>
-        <MessageForm
-          focus
-          label="It reads this at its next step"
-          send="Say it"
-          run={async (text) => {
-            await api.tell(props.agent.id, text)
-            setForm()
-          }}
-        />
+      <Show when={form() === "tell"}>
+        <Lasting when={running()}>
+          <MessageForm
+            focus
+            label="It reads this at its next step"
+            send="Say it"
+            run={async (text) => {
+              await api.tell(props.agent.id, text)
+              setForm()
+            }}
+          />
+        </Lasting>
       </Show>
-      <Show when={form() === "resume" && !running()}>
-        <Resume {...props} done={() => setForm()} />
+      <Show when={form() === "resume"}>
+        <Lasting when={!running()}>
+          <Resume {...props} done={() => setForm()} />
+        </Lasting>
       </Show>
       <Failed />
       <div role="status">

@@ -1,5 +1,15 @@
-import { createContext, createUniqueId, For, type JSX, splitProps, useContext } from "solid-js"
-import { askBeforeLeaving } from "./navigation.tsx"
+import {
+  createContext,
+  createMemo,
+  createUniqueId,
+  For,
+  type JSX,
+  Show,
+  splitProps,
+  untrack,
+  useContext,
+} from "solid-js"
+import { askBeforeLeaving, withoutSheet, wouldLose } from "./navigation.tsx"
 import { Button, createAct, Failed, Failures, focusSoon, keepFocus } from "./parts.tsx"
 
 type Sending = {
@@ -122,6 +132,15 @@ export function Picker(props: Picking) {
       </For>
     </select>
   )
+}
+
+/** Shows a form of a sheet while `when`, and then as long as its input would be lost. */
+export function Lasting(props: { when: boolean; children: JSX.Element }) {
+  const shown = createMemo<boolean>(
+    (before) => props.when || (before && untrack(() => wouldLose(withoutSheet()))),
+    false,
+  )
+  return <Show when={shown()}>{props.children}</Show>
 }
 
 /** Form for a message, reply or prompt. Input is not lost without a confirmation. */

@@ -3,7 +3,7 @@ import { dayTime } from "../../../../lib/format.ts"
 import type { PlanStep, Resource } from "../../../board/task.ts"
 import type { TaskRow } from "../../board/wire.ts"
 import { EndedRow } from "../agent-rows.tsx"
-import { Field, Form, Picker, textIn } from "../form.tsx"
+import { Field, Form, Lasting, Picker, textIn } from "../form.tsx"
 import { QuestionForm } from "../needs.tsx"
 import {
   Action,
@@ -170,10 +170,10 @@ function Task(props: { task: TaskRow }) {
             <strong>It rests:</strong> {props.task.reason}. Mend that, or run it now.
           </p>
         </Show>
-        <Show when={props.task.status === "active" && props.task.threadId && !isUnverified(props.task)}>
+        <Lasting when={props.task.status === "active" && !!props.task.threadId && !isUnverified(props.task)}>
           <Asking id={props.task.id} />
           <ReplyForm task={props.task} label={`Say something to ${props.task.owner}`} />
-        </Show>
+        </Lasting>
         <Show when={props.task.description.trim()}>{(text) => <Prose text={text()} />}</Show>
         <Plan steps={props.task.steps} />
         <Resources resources={props.task.resources} />
