@@ -20,6 +20,7 @@ import {
   costOfLastDay,
   lanesOf,
   ofLastDay,
+  ranFor,
   spanOf,
   ticksOf,
   waitingFor,
@@ -246,6 +247,15 @@ test("the last day has tasks of 24 hours, and a filter needs all its words", () 
   expect(ofLastDay(rows, now)).toEqual(rows.slice(1))
   expect(matches("load MIG", ["Migrate the loader", undefined])).toBe(true)
   expect([matches("load x", ["Migrate the loader"]), matches("", [])]).toEqual([false, true])
+})
+
+test("a task's time on the page stands while it waits for a person or is paused, and goes on from there", () => {
+  const ran = (run: Partial<Task["run"]>) =>
+    ranFor(rowOf({ task: { run: { createdAt: 0, startedAt: 0, ...run } } }), 9000)
+  expect(ran({})).toBe("9s")
+  expect(ran({ stillSince: 3000, stillMs: 1000 })).toBe("2s")
+  expect(ran({ parked: { at: 4000, model: "p/m", why: "It rests." } })).toBe("4s")
+  expect(ran({ stillMs: 5000 })).toBe("4s")
 })
 
 describe("the shown spending", () => {

@@ -1,5 +1,5 @@
 import { createMemo, createResource, For, Index, type JSX, Show } from "solid-js"
-import { ago, formatTime, ticking } from "../../../lib/format.ts"
+import { ago, formatTime } from "../../../lib/format.ts"
 import { grouped } from "../../../lib/grouped.ts"
 import { count } from "../../../lib/text.ts"
 import { costText, tokensText } from "../../../present/words.ts"
@@ -21,9 +21,7 @@ export function WorkCard(props: { agent: AgentRow }) {
       <span class="work-head">
         <span class="card-title">{props.agent.description}</span>
         <span class="work-time">
-          {props.agent.startedAt === undefined
-            ? "queued"
-            : (props.agent.stands ?? ticking(now() - props.agent.startedAt))}
+          {props.agent.startedAt === undefined ? "queued" : (props.agent.stands ?? ranFor(props.agent, now()))}
         </span>
       </span>
       <span class="u-row">

@@ -11,7 +11,7 @@ import { QuestionForm } from "./needs.tsx"
 import { parts, runOf } from "./page-part.ts"
 import { AgentName, Badge, Button, Copy, Facts, Outward, Prose, Section, Title } from "./parts.tsx"
 import { threadLink } from "./route.ts"
-import { adviceFor, agentState, isActive } from "./select.ts"
+import { adviceFor, agentState, isActive, ranFor } from "./select.ts"
 import { markAsRead, now, state } from "./state.ts"
 
 /** Interval for reading a running agent's steps, in ms. */
@@ -205,7 +205,7 @@ function Figures(props: { agent: AgentRow; detail?: AgentDetail }) {
   const ran = () => {
     const { startedAt, endedAt, timeLimit } = props.agent
     if (startedAt === undefined) return "not started"
-    const time = ticking((endedAt ?? now()) - startedAt)
+    const time = ranFor(props.agent, now())
     return endedAt === undefined && timeLimit ? `${time} of ${ticking(timeLimit)}` : time
   }
   const costLimit = () => {

@@ -44,9 +44,9 @@ export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
 export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] =>
   agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
 
-/** Time since the run began, up to its end. */
-export const ranFor = ({ startedAt, createdAt, endedAt }: AgentRow, now: number): string =>
-  ticking((endedAt ?? now) - (startedAt ?? createdAt))
+/** Time that counts since the run began. */
+export const ranFor = ({ startedAt, createdAt, endedAt, stoppedSince }: AgentRow, now: number): string =>
+  ticking((endedAt ?? stoppedSince ?? now) - (startedAt ?? createdAt))
 
 type AgentState = { readonly tone: RowTone; readonly text: string; readonly mark?: string }
 
