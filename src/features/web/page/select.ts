@@ -104,7 +104,7 @@ export function adviceFor(
     case "place":
       return "Its worktree could not be made ready: fix that, then try again."
     case "interrupted":
-      return "OpenCode ended while it ran. Try again."
+      return "Try again."
     case "after":
       return "A task that it waited for did not complete: fix that one first."
     case undefined:
