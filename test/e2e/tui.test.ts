@@ -246,6 +246,31 @@ describe.each([
     await screen.waitFor((text) => !text.includes("First line.[2J"))
   })
 
+  test.runIf(name === "narrow")("/tasks shows a long answer page by page", async () => {
+    const sessionID = await begin()
+    const screen = await attach(sessionID, size)
+    const lines = Array.from({ length: 90 }, (_, at) => `Line ${at + 1}.`)
+    replies.set("Write at length", () => ({ text: lines.join("\n") }))
+    await launch(sessionID, "Write at length")
+    await screen.waitFor(/Agent "Write at length" finished/)
+    await openTasks(screen)
+    await choose(screen, /✓ Write at length general, completed/)
+    await choose(screen, "Read the answer")
+    await screen.waitFor(/Write at length\s+esc\s+Line 1\.\s+Line 2\./)
+    await sleep(DIALOG_MS)
+    for (const [key, shown] of [
+      ["PageDown", /Write at length\s+esc\s+Line \d\d\./],
+      ["PageUp", /Write at length\s+esc\s+Line 1\./],
+      ["End", "Line 90."],
+      ["Home", /Write at length\s+esc\s+Line 1\./],
+    ] as const) {
+      await screen.keys(key)
+      await screen.waitFor(shown)
+    }
+    await screen.keys("Escape")
+    await screen.waitFor((text) => !/Write at length\s+esc/.test(text))
+  })
+
   test("/tasks can cancel, resume and clear background tasks", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)

@@ -1,7 +1,7 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { ScrollBoxRenderable } from "@opentui/core"
 import { useTerminalDimensions } from "@opentui/solid"
-import { createSignal, onMount } from "solid-js"
+import { createSignal, onCleanup, onMount } from "solid-js"
 import { readable, withValues } from "./view-model.ts"
 
 /** Dialogs that the terminal's parts share. */
@@ -102,6 +102,16 @@ function TextDialog(props: { api: TuiPluginApi; title: string; text: string }) {
   const rows = () => Math.max(FEWEST_ROWS, dimensions().height - FRAME_ROWS)
   let scroll: ScrollBoxRenderable | undefined
   onMount(() => setTimeout(() => scroll?.focus(), 1))
+  // Otherwise OpenCode takes these keys: it scrolls the session below and closes the dialog.
+  const end = props.api.keymap.registerLayer({
+    bindings: [
+      { key: "pageup", cmd: () => scroll?.scrollBy(-1, "viewport") },
+      { key: "pagedown", cmd: () => scroll?.scrollBy(1, "viewport") },
+      { key: "home", cmd: () => scroll?.scrollTo(0) },
+      { key: "end", cmd: () => scroll?.scrollTo(scroll.scrollHeight) },
+    ],
+  })
+  onCleanup(end)
   return (
     <box paddingLeft={4} paddingRight={4} paddingBottom={1} gap={1}>
       <box flexDirection="row" justifyContent="space-between">
