@@ -14,6 +14,9 @@ import { workingDay } from "../support/web-scene.ts"
 
 const { browser, serve, open } = await pageTests()
 
+/** Interval at which the page reads a working agent's steps, in ms. */
+const STEPS_MS = 3000
+
 /** Every view, and everything that is looked at closely. */
 const PLACES = [
   ...["#/", "#/board", "#/answers?group=conversation", "#/find?q=loader"],
@@ -187,6 +190,31 @@ describe.skipIf(!browser)("the page", () => {
     if (!view) throw new Error("gone")
     return view.task.run
   }
+
+  test("the page keeps what is unfolded and selected of a task while it reads the task's steps again", async () => {
+    const [agents, now] = [new FakeAgents(), Date.now()]
+    const step = { tool: "bash", what: "npm test", state: "done", at: now, endedAt: now } as const
+    const run = { at: now, told: [{ at: now, text: "Finer." }], models: [], cost: 0, earlierSteps: 0, text: "It is." }
+    const runs = () => [0, 1].map((generation) => ({ ...run, generation, prompt: "Grind.", steps: [{ ...step }] }))
+    agents.history = async () => runs()
+    agents.set(viewOf({ task: { id: "bg_steps000", status: "resumed", run: { generation: 1 } } }))
+    const web = await serve({ agents })
+    const { page } = await open(web.link, { hash: "#/agent/bg_steps000" })
+    const sheet = page.locator(".sheet")
+    await sheet.locator("details.earlier-run > summary").click()
+    await sheet.evaluate((element) => {
+      const found = [".prose p", ".told p", ".step-what code"].map((each) => element.querySelector(each))
+      const marked = [...found, element.querySelector("details.earlier-run")]
+      for (const each of marked) (each as HTMLElement | null)?.setAttribute("data-marked", "")
+    })
+    const read = page.waitForResponse((response) => response.url().endsWith("/api/agents/bg_steps000"))
+    await page.waitForTimeout(STEPS_MS)
+    agents.alter("bg_steps000", { toolCalls: 2 })
+    await read
+    await sheet.getByText("2 calls").first().waitFor()
+    expect(await sheet.locator("[data-marked]").count()).toBe(4)
+    expect(await sheet.locator("details.earlier-run[open]").count()).toBe(1)
+  })
 
   test("the page stops an agent after asking for confirmation", async () => {
     const { agents, board } = workingDay()

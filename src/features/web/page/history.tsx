@@ -1,4 +1,4 @@
-import { createMemo, createSignal, For, Show } from "solid-js"
+import { createMemo, createSignal, For, Index, Show } from "solid-js"
 import { dayTime, duration } from "../../../lib/format.ts"
 import type { FileDiff } from "../../../lib/repository.ts"
 import { count } from "../../../lib/text.ts"
@@ -7,20 +7,23 @@ import type { HistoryRun, HistoryStep } from "../ports.ts"
 import { Badge, Button, Copy, Fold, Prose, Section, timeOfDay } from "./parts.tsx"
 import { languageOf, patchLines } from "./rich-text.ts"
 
+// The history of a working task is read again and again. `Index` keeps what is drawn where a row has not changed, so that
+// nothing is folded, and no selection is lost, while somebody reads.
+
 /** Prompt of a run; long ones are cut. */
 export function RunPrompt(props: { run: HistoryRun | undefined }) {
   const prompt = () => props.run?.prompt.trim() ?? ""
   return (
     <Section title="Asked" when={prompt() !== ""}>
       <Clipped text={prompt()} />
-      <For each={props.run?.told}>
-        {({ at, text }) => (
+      <Index each={props.run?.told}>
+        {(message) => (
           <div class="told">
-            <p class="u-quiet u-small">told at {dayTime(at)}</p>
-            <Clipped text={text} />
+            <p class="u-quiet u-small">told at {dayTime(message().at)}</p>
+            <Clipped text={message().text} />
           </div>
         )}
-      </For>
+      </Index>
     </Section>
   )
 }
@@ -72,7 +75,7 @@ export function Timeline(props: { run: HistoryRun | undefined }) {
         </Button>
       </Show>
       <ol class="u-plain step-list">
-        <For each={shown()}>{(step) => <Step step={step} />}</For>
+        <Index each={shown()}>{(step) => <Step step={step()} />}</Index>
       </ol>
     </Section>
   )
@@ -105,24 +108,24 @@ export function EarlierRuns(props: { runs: readonly HistoryRun[] }) {
   const earlier = createMemo(() => props.runs.slice(0, -1).reverse())
   return (
     <Section title="Earlier runs" when={earlier().length > 0} beside={<span class="u-quiet">{earlier().length}</span>}>
-      <For each={earlier()}>
+      <Index each={earlier()}>
         {(run) => (
           <details class="earlier-run">
             <summary>
-              <Badge tone="rest" text={run.generation === 0 ? "launch" : `resume ${run.generation}`} />{" "}
+              <Badge tone="rest" text={run().generation === 0 ? "launch" : `resume ${run().generation}`} />{" "}
               <span class="u-quiet">
-                {dayTime(run.at)}, {costText(run.cost)}, {count(run.steps.length + run.earlierSteps, "call")}
+                {dayTime(run().at)}, {costText(run().cost)}, {count(run().steps.length + run().earlierSteps, "call")}
               </span>
             </summary>
-            <RunPrompt run={run} />
-            <Timeline run={run} />
+            <RunPrompt run={run()} />
+            <Timeline run={run()} />
             <h3>Answer</h3>
-            <Show when={run.text.trim()} fallback={<p class="u-quiet">It wrote nothing.</p>}>
-              <Prose text={run.text} />
+            <Show when={run().text.trim()} fallback={<p class="u-quiet">It wrote nothing.</p>}>
+              <Prose text={run().text} />
             </Show>
           </details>
         )}
-      </For>
+      </Index>
     </Section>
   )
 }

@@ -195,7 +195,9 @@ export function AgentName(props: { name: string }) {
 
 /** A model's text; `markdown` escapes HTML. */
 export function Prose(props: { text: string }) {
-  return <div class="prose" innerHTML={markdown(props.text)} />
+  // The same text is not drawn again: the reader may have selected some of it.
+  const html = createMemo(() => markdown(props.text))
+  return <div class="prose" innerHTML={html()} />
 }
 
 /** Title of a sheet. It gets the focus when the sheet opens, for screen readers. */
