@@ -236,6 +236,18 @@ describe.skipIf(!browser)("a form of the page", () => {
     expect(await sheet.getByRole("heading", { name: "Grind 1" }).count()).toBe(1)
   })
 
+  test("the fields that a form of the page unfolds stand apart from each other", async () => {
+    const web = await serve({})
+    const { page } = await open(web.link, { hash: "#/launch" })
+    await page.locator(".sheet summary").click()
+    const gaps = await page.locator(".more-fields .field").evaluateAll((fields) => {
+      const boxes = fields.map((field) => field.getBoundingClientRect())
+      return boxes.slice(1).map((box, at) => box.top - (boxes[at]?.bottom ?? 0))
+    })
+    expect(gaps.length).toBeGreaterThan(3)
+    for (const gap of gaps) expect(gap).toBeGreaterThan(8)
+  })
+
   test("a form stays open when text in it is selected with the mouse beyond its edge", async () => {
     const web = await serve({})
     const { page } = await open(web.link)
