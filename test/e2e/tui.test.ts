@@ -338,6 +338,20 @@ describe.each([
     await screen.waitFor(/Agent "Keep busy" finished/)
   })
 
+  test.runIf(name === "narrow")("/tasks offers no message to a map, whose agents would not read it", async () => {
+    const sessionID = await begin()
+    const screen = await attach(sessionID, size)
+    for (const item of ["one", "two"]) replies.set(`Grind ${item}`, () => ({ hang: true }))
+    await launch(sessionID, "Grind all", { prompt: "Grind {{item}}", each: ["one", "two"] })
+    await openTasks(screen)
+    await choose(screen, /Grind all general, /)
+    await screen.waitFor("Cancel it")
+    expect(screen.screen()).not.toContain("Say something")
+    await sleep(DIALOG_MS)
+    await screen.keys("Up", "Enter")
+    await screen.waitFor(/Agent "Grind all" cancelled after/)
+  })
+
   // Without the sidebar: what stands there is the list's alone.
   test.runIf(name === "narrow")("/tasks updates times and shows new tasks while it is open", async () => {
     const sessionID = await begin()

@@ -238,6 +238,10 @@ describe.skipIf(!browser)("the page", () => {
     const { page } = await open(`${web.link}`)
     await live(page)
     await page.locator(".work-card", { hasText: "412 valid, 3 failed, 10 running, 575 not begun of 1,000" }).waitFor()
+    await go(page, "#/agent/bg_m4p6q8dd")
+    await page.locator(".sheet").getByRole("button", { name: "Stop", exact: true }).waitFor()
+    // Nobody of a map reads messages.
+    expect(await page.locator(".sheet").getByRole("button", { name: "Say something …" }).count()).toBe(0)
     await page.goto(`${page.url().split("#")[0]}#/answers`)
     const row = page.locator(".ended-row", { hasText: "Summarise the tastings 37 valid, 3 failed of 40" })
     expect(await row.locator(".badge").textContent()).toMatch(/^\W*failed$/)

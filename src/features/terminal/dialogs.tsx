@@ -200,7 +200,8 @@ function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly M
   const answers = answerChoices(companion, isActive(task) ? (progress?.asks ?? []) : [])
   const open = { title: "Open its session", run: close(() => goTo(api, sessionID)) }
   if (isActive(task)) {
-    const tell = {
+    // Nobody of a group reads messages.
+    const tell = !task.group && {
       title: "Say something",
       description: "it reads it at its next step",
       run: () => openPrompt(companion, seen, "tell"),
@@ -215,7 +216,7 @@ function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly M
       ...answers,
       open,
       { title: "Read what it has written so far", run: () => void readAnswer(companion, seen) },
-      ...(settings().enabled ? [...(retryNow ? [retryNow] : []), tell, cancel] : []),
+      ...(settings().enabled ? [...(retryNow ? [retryNow] : []), ...(tell ? [tell] : []), cancel] : []),
     ]
   }
   const read = { title: "Read the answer", run: () => void readAnswer(companion, seen) }

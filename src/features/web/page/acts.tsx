@@ -35,9 +35,12 @@ export function Acts(props: Acting) {
     <Failures>
       <div class="button-row">
         <Show when={ours() && running()}>
-          <Button kind="main" onClick={() => toggle("tell")}>
-            Say something …
-          </Button>
+          {/* Nobody of a group reads messages. */}
+          <Show when={props.agent.counts === undefined}>
+            <Button kind="main" onClick={() => toggle("tell")}>
+              Say something …
+            </Button>
+          </Show>
           <ActsWhileRunning {...props} say={setSaid} />
         </Show>
         <Show when={ours() && !running()}>
