@@ -17,7 +17,7 @@ import {
   type Scene,
   wordOf,
 } from "../support/machine.ts"
-import { askOf, deliveryOf, taskOf } from "../support/tasks.ts"
+import { askOf, taskOf } from "../support/tasks.ts"
 
 /** How a run ends: what is commanded, what is written when, and when its parent is told. */
 
@@ -47,27 +47,6 @@ describe("a run's end", () => {
     expect(timeOf({}, undefined)).toBe(NOW)
     expect(timeOf({}, 5)).toBe(NOW - 1000)
     expect(timeOf({ task: { run: QUEUED } }, 5, "queued")).toBe(5)
-  })
-
-  test("a run's end is recorded for its own generation, with the delivery for its parent", () => {
-    const delivery = (options: EndOptions) => deliveryOf({ wake: options.wake ?? true })
-    const scene = { task: { run: { generation: 3 } }, context: { delivery } }
-    const how = { wake: false, openTodos: 2 }
-    const { commands, run } = working({}, scene).takes(end(cancelled, how))
-    expect(command(commands, "end")).toEqual({
-      do: "end",
-      event: {
-        type: "cancelled",
-        generation: 3,
-        at: NOW,
-        outcome: { ...NOTHING_DONE, reason: cancelled.reason, openTodos: 2 },
-        delivery: deliveryOf({ wake: false }),
-      },
-      ending: cancelled,
-      options: how,
-    })
-    expect(run?.closing?.task).toMatchObject({ status: "cancelled", run: { endedAt: NOW } })
-    expect(run?.closing).toMatchObject({ ending: cancelled, options: how, posted: false, delivered: false })
   })
 
   test("a run's end stops its session with its questions, reads the messages and writes the record", () => {
@@ -228,11 +207,6 @@ describe("a closed run", () => {
     expect(run?.closing).toMatchObject({ posted: true, delivered: false, writes: 0 })
   })
 
-  test("a closed run takes its outcome from events where it has no messages", () => {
-    const { run } = leaving({}, { run: { observed: HEARD } }).takes(quiet([]))
-    expect(run?.outcome).toMatchObject({ toolCalls: 1, usage: BILLED, recentTools: ["read"], openTodos: 0 })
-  })
-
   test("a closed run keeps the reason of its end and adds what was learned since", () => {
     const ended = at("working").takes(end(cancelled, { openTodos: 3, wake: false })).run
     const { run, commands } = at("closing", { run: ended }).takes(quiet())
@@ -295,16 +269,6 @@ describe("the verdicts on an answer", () => {
     expect(leaving({ value }).takes(quiet()).run?.outcome).not.toHaveProperty("receipt")
   })
 
-  test("the verdicts on an answer are recorded from the end on, so that a crash loses nothing", () => {
-    const outcomeOf = (run: Partial<ActiveRun>) => {
-      const event = command(working(run).takes(end()).commands, "end")?.event
-      return event && "outcome" in event ? event.outcome : undefined
-    }
-    expect(outcomeOf({ check, value })).toMatchObject({ value, receipt: { check } })
-    expect(outcomeOf({ check })).not.toHaveProperty("value")
-    expect(outcomeOf({ value })).not.toHaveProperty("receipt")
-  })
-
   test("the outcome keeps the last 4,000 characters of the check's output", () => {
     const kept = (output: string | undefined) =>
       leaving({ check: { ...check, ...(output !== undefined && { output }) } }).takes(quiet()).run?.outcome?.receipt
@@ -348,22 +312,6 @@ describe("an end after leaving the place", () => {
     expect(run?.outcome).toMatchObject({ note: "kept", receipt: { check: { runs: 1 } } })
     const again = at("finalizing", { run: { check } }).takes({ type: "finalized", check: { ...check, runs: 2 } })
     expect(again.run?.outcome?.receipt?.check?.runs).toBe(2)
-  })
-
-  test("the parent is notified once, when all writes of the record are done", () => {
-    const closing = { write: "now", writes: 1 } as Closing
-    const left = at("closing", { task: TOLD, run: { closing } }).takes({ type: "finalized", found: {} })
-    expect(left).toMatchObject({
-      stage: "notifying",
-      does: ["record", "free slot"],
-      run: { closing: { posted: false } },
-    })
-    const written = at("notifying", { run: left.run }).takes({ type: "written" })
-    expect(written.does).toEqual(["notify"])
-    expect(at("notifying", { run: written.run }).takes({ type: "written" })).toMatchObject({
-      stage: "notifying",
-      does: [],
-    })
   })
 })
 
@@ -418,14 +366,5 @@ describe("an end from a dead process", () => {
     const { run } = reopened(ended({ outcome: undefined }), NOW)
     const left = run && step(run, { type: "finalized", found: { note: "kept" } }, at("closing").context)
     expect(left).toMatchObject({ run: { stage: "notifying" }, commands: [{ do: "free slot" }, { do: "write" }] })
-  })
-})
-
-describe("the record of a group", () => {
-  test("a written record with a chosen member ends the run that leads the group, and no other", () => {
-    const written = (team: object) => at("supervising", { task: { group: team as never } }).takes({ type: "written" })
-    const won = written({ ...tries, winner: "bg_part0001" })
-    expect(won.run?.closing?.ending).toEqual({ type: "completed" })
-    expect(written(tries)).toMatchObject({ stage: "supervising", does: [] })
   })
 })

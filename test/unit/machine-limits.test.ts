@@ -4,7 +4,7 @@ import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import type { Input } from "../../src/core/run/steps.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import { NOBODY } from "../../src/core/task.ts"
-import { lastWordRefusal, lastWordRequest } from "../../src/core/watchdog.ts"
+import { lastWordRefusal } from "../../src/core/watchdog.ts"
 import { answer, asked, at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
 import { askOf, purseOf } from "../support/tasks.ts"
 
@@ -115,17 +115,6 @@ describe("a run near a limit", () => {
       { do: "refuse", ask: below, text: lastWordRefusal(reason) },
     ])
     expect(run?.asks).toEqual([])
-  })
-
-  test("a run near a limit whose question is dismissed is asked for its last word at once", () => {
-    const asks = [askOf({ id: "que_1", kind: "question" })]
-    const { run, commands, does } = working({ asks }, near).takes(tick())
-    expect(does).toEqual(["record", "log", "send"])
-    expect(command(commands, "send")).toMatchObject({
-      message: { kind: "last-word", text: lastWordRequest(reason) },
-      interrupts: asks,
-    })
-    expect(run).toMatchObject({ calls: 1, lastWord: { state: "requested", reason, at: 1000, againAt: 1000 } })
   })
 
   test("a run near a limit that waits for its own tasks is asked whether it is idle", () => {
@@ -421,9 +410,5 @@ describe("a run's open questions", () => {
     const unattended = asking({ hintAt: NOW }, { task: { parentID: NOBODY } })
     expect(unattended).toMatchObject({ does: [], run: { hintAt: Number.POSITIVE_INFINITY } })
     expect(asking({ hintAt: NOW, asks: [old, young] }).does).toEqual(["hint"])
-  })
-
-  test("a question whose refusal failed stays open beside the others", () => {
-    expect(working({ asks: [old] }).takes({ type: "refuse failed", ask: young }).run?.asks).toEqual([old, young])
   })
 })

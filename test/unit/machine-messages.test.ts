@@ -5,7 +5,7 @@ import { DELETED } from "../../src/core/run/events.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import type { Verdict } from "../../src/core/run/steps.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
-import { answer, asked, at, BILLED, command, failing, NOW, passing, type Scene, wordOf } from "../support/machine.ts"
+import { answer, asked, at, BILLED, command, NOW, passing, type Scene, wordOf } from "../support/machine.ts"
 
 /** What the machine makes of a look at a run's messages, of its value and of its check. */
 
@@ -26,16 +26,6 @@ const looked = (more: object | undefined, run: Partial<ActiveRun> = {}, scene: S
 const seen = { observed: { ...NOTHING_OBSERVED, hasEvents: true } }
 
 describe("a read of the messages", () => {
-  test("a read of the messages ends when it returns, and a request made meanwhile starts another", () => {
-    const { run, does } = looked(unanswered, { lookAgain: false })
-    expect(run).toMatchObject({ looking: false, lookAgain: false, lookedAt: NOW })
-    expect(does).toEqual([])
-    const again = looked(unanswered, { lookAgain: true })
-    expect(again).toMatchObject({ does: ["look"], run: { looking: true, lookAgain: false } })
-    expect(looked(found, { lookAgain: true }).does).not.toContain("look")
-    expect(looked(undefined, { lookAgain: true })).toMatchObject({ does: ["look"] })
-  })
-
   test("a read of the messages that failed is repeated soon, or after contact returns", () => {
     expect(looked(undefined).run).toMatchObject({ lookAt: NOW + 2000 })
     const away = { host: "big", since: 1, most: 0 }
@@ -125,12 +115,6 @@ describe("a deleted session", () => {
 })
 
 describe("a busy session", () => {
-  test("a run whose session is busy has not ended and stops its waits", () => {
-    const { run, stage } = looked({ ...unanswered, busy: true }, { stuckSince: 1, todosSince: 2 })
-    expect(stage).toBe("working")
-    expect(run).toMatchObject({ stuckSince: undefined, todosSince: undefined })
-  })
-
   test("a run whose answer is complete has ended although its session is busy with something else", () => {
     expect(looked({ busy: true }).run?.closing?.ending.type).toBe("completed")
     const failed = { messages: [asked(), answer({ error: { message: "no" } })], busy: true }
@@ -174,11 +158,6 @@ describe("an idle run without an answer", () => {
 describe("a message that the session ignored", () => {
   const words = [wordOf({ taken: true, expected: false })]
   const last = [asked(), calling, asked("msg_word")]
-
-  test("a message that the session passed over is sent again after a later answer", () => {
-    const passed = looked({ messages: [asked(), asked("msg_word"), calling] }, { sentMessages: words })
-    expect(command(passed.commands, "send")?.message).toMatchObject({ kind: "word", text: "MORE" })
-  })
 
   test("a run waits for a message that is being sent again, however long OpenCode takes", () => {
     const again = wordOf({ id: "msg_again" })
@@ -296,12 +275,6 @@ describe("a turn ended by a refusal", () => {
     expect(looked({ messages: failed }, ours).stage).toBe("closing")
   })
 
-  test("a turn that ended at the plugin's own refusal continues with the last word if that was requested", () => {
-    const lastWord = { state: "requested", reason: { code: "timeout", text: "x" }, at: 1000 } as const
-    const { commands } = looked({ messages }, { refused: { after: 0, asks: [] }, lastWord })
-    expect(command(commands, "send")?.message.kind).toBe("last-word")
-  })
-
   test("a turn that ended at a refusal by a person ends the run", () => {
     expect(looked({ messages }).run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "refused" } })
     const five = { observed: { ...NOTHING_OBSERVED, ended: 5 } }
@@ -326,12 +299,6 @@ describe("an answer", () => {
     expect(looked(failed, {}, { task: { run: { schema: {} } } }).run?.closing?.ending.proven).toBe(false)
   })
 
-  test("an end by an answer carries the messages and the number of open todos", () => {
-    const { run } = looked({ openTodos: 2 }, { todosSince: NOW - 5000 })
-    expect(run?.closing?.options).toEqual({ messages: found.messages, openTodos: 2 })
-    expect(run?.outcome?.openTodos).toBe(2)
-  })
-
   test("an answer ends no run whose own tasks are active or unread, but a failed answer does", () => {
     expect(looked({}, {}, {}, true)).toMatchObject({ stage: "working", does: [] })
     expect(looked({}, {}, { context: { ownTasks: true } }).stage).toBe("working")
@@ -349,19 +316,6 @@ describe("an answer", () => {
     expect(waits).toMatchObject({ stage: "working", run: { todosSince: NOW - 2999 } })
     expect(looked({ openTodos: 1 }, { todosSince: NOW - 3000 }, grace).stage).toBe("closing")
     expect(looked({ openTodos: 0 }, { todosSince: NOW - 1 }, grace).stage).toBe("closing")
-  })
-
-  test("an answer does not end the run before it has read its messages, within a time limit", () => {
-    const words = [wordOf({ taken: true })]
-    expect(looked({}, { sentMessages: words })).toMatchObject({
-      stage: "working",
-      does: [],
-      run: { missingSince: NOW },
-    })
-    expect(looked({}, { sentMessages: words, missingSince: NOW - 9999 }).stage).toBe("working")
-    expect(looked({}, { sentMessages: words, missingSince: NOW - 10_000 }).stage).toBe("closing")
-    const there = { messages: [asked(), asked("msg_word"), answer({ parentID: "msg_word" })] }
-    expect(looked(there, { sentMessages: words }).stage).toBe("closing")
   })
 })
 
@@ -429,13 +383,6 @@ describe("an answer to be verified", () => {
     expect(run).toMatchObject({ pendingEnding: answered, value })
   })
 
-  test("an answer that passes its last verifier ends the run", () => {
-    const { stage, run } = checking({ value }).takes(by("checks", passing({ check: { ...check, passed: true } })))
-    expect(stage).toBe("closing")
-    expect(run).toMatchObject({ value, check: { passed: true }, pendingEnding: undefined })
-    expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, options: { openTodos: 3 } })
-  })
-
   test("a verified answer does not end the run before it has read messages sent meanwhile", () => {
     const waits = checking({ sentMessages: [wordOf()] }).takes(by("checks", passing({ check })))
     expect(waits).toMatchObject({
@@ -449,19 +396,6 @@ describe("an answer to be verified", () => {
     const { stage, does, run } = checking({ idle: false }).takes(by("schemas", passing({ value })))
     expect([stage, does]).toEqual(["working", ["look"]])
     expect(run).toMatchObject({ value, pendingEnding: undefined, lastSignAt: NOW })
-  })
-
-  test("an answer that fails its verifier is requested again while retries are left or a message is pending", () => {
-    const again = checking().takes(by("schemas", failing({ value: { valid: false, asked: 1 } }, true, "schema")))
-    expect(again).toMatchObject({
-      stage: "working",
-      does: ["send"],
-      run: { value: { valid: false, asked: 1 }, pendingEnding: undefined, lastSignAt: NOW },
-    })
-    expect(command(again.commands, "send")?.message).toMatchObject({ kind: "schema", text: "AGAIN" })
-    const last = by("checks", failing({ check }, false))
-    expect(checking().takes(last).run?.outcome?.reason).toEqual({ code: "check", text: "FAILED" })
-    expect(checking({ sentMessages: [wordOf()] }).takes(last)).toMatchObject({ stage: "working", does: ["send"] })
   })
 
   test("a run whose verifier was stopped or whose answer is lost goes on without a new read", () => {

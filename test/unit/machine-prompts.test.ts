@@ -62,13 +62,6 @@ describe("a message to a run", () => {
     expect(run).toMatchObject({ stage: "working", calls: 1, sentMessages: [before, word] })
   })
 
-  test("a user message for a parked run is only stored until the run continues", () => {
-    const { run, commands } = at("parked").takes(tell())
-    const word = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply }
-    expect(commands).toEqual([{ do: "store", message: word }])
-    expect(run).toMatchObject({ sentMessages: [word], calls: 1 })
-  })
-
   test("a user message is refused with a reason during a last word or while the host is unreachable", () => {
     const near = working({ lastWord })
     expect(near.takes(tell())).toMatchObject({ run: near.run, commands: [{ with: "at its last word" }] })
@@ -97,21 +90,6 @@ describe("the result of a message", () => {
       { do: "answer", reply, with: { problem: "no" } },
       { do: "look", waited: false },
     ])
-  })
-
-  test("the sender is notified if the run has ended, which is dropped after its last pending call", () => {
-    const told = { closing: { delivered: true } as never, calls: 1 }
-    for (const problem of [undefined, "no"]) {
-      expect(at("notifying", { run: told }).takes(said(one, problem))).toMatchObject({
-        run: undefined,
-        commands: [{ do: "answer", reply, with: "ended" }],
-      })
-      expect(at("closing", { run: { calls: 1, sentMessages: [one] } }).takes(said(one, problem))).toMatchObject({
-        run: { stage: "closing", calls: 0, sentMessages: [one] },
-        commands: [{ do: "answer", reply, with: "ended" }],
-      })
-    }
-    expect(at("notifying", { run: told }).takes(said(two)).commands).toEqual([])
   })
 
   test("a parked run may continue after its last pending message was handled", () => {
@@ -206,20 +184,6 @@ describe("a message that the session ignored", () => {
     ]
     const { does, stage } = looked(behind, [{ ...message, kind: "check" }], { stuckSince: NOW - 5000 })
     expect([does, stage]).toEqual([["send"], "working"])
-  })
-})
-
-describe("a message found in the session", () => {
-  test("a message that appears in the session is no longer expected, while the others still are", () => {
-    const words = [wordOf({ id: "msg_1" }), wordOf({ id: "msg_2" })]
-    const messages = [asked(), asked("msg_1"), answer({ parentID: "msg_1" })]
-    const { run, stage } = working({ looking: true, sentMessages: words }).takes({
-      type: "looked",
-      waited: false,
-      found: { ...found, messages },
-    })
-    expect(stage).toBe("working")
-    expect(run).toMatchObject({ missingSince: NOW, sentMessages: [{ expected: false }, { expected: true }] })
   })
 })
 

@@ -40,14 +40,6 @@ describe.each(AT_WORK)("a run in the stage %s", (stage) => {
   const scene = stage === "verifying" ? { task: { run: { check: "true" } } } : {}
   const here = (more: object = {}) => at(stage, { ...scene, ...more })
 
-  test("ending a run stops it at once, writes it down and notifies its parent later", () => {
-    const { stage: next, does, run } = here().takes(end)
-    expect(next).toBe("closing")
-    const held = stage === "preparing" || stage === "verifying"
-    expect(does).toEqual(["end", ...(held ? ["abort"] : []), "close", "write", "ended"])
-    expect(run).toMatchObject({ calls: 1, closing: { writes: 1, write: "now", task: { status: "cancelled" } } })
-  })
-
   test("a run ends by its time limit, by its own spending and by shared spending", () => {
     expect(here(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("closing")
     expect(here({ ...SPENT, run: FULL }).takes({ type: "spending" }).stage).toBe("closing")
@@ -123,21 +115,6 @@ describe.each(AT_WORK)("a run in the stage %s", (stage) => {
     expect(here({ run: { lastWord } }).takes({ type: "idle" })).toMatchObject({ stage, does: ["send"] })
     expect(here().takes({ type: "idle" })).toMatchObject({ stage, does: [] })
   })
-
-  test("a rejected request for the last word ends the run, while any other rejected message is only reported", () => {
-    const lastWord = { state: "requested", reason: timeout, at: 1000 } as const
-    const problem = "no"
-    const message = wordOf({ kind: "last-word" })
-    expect(here({ run: { lastWord, calls: 1 } }).takes({ type: "sent", message, problem }).stage).toBe("closing")
-    const reply = () => {}
-    const mine = wordOf({ reply })
-    const failed = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "sent", message: mine, problem })
-    expect(failed.run).toMatchObject({ stage, calls: 0, sentMessages: [] })
-    expect(command(failed.commands, "answer")).toEqual({ do: "answer", reply, with: { problem } })
-    const taken = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "sent", message: mine })
-    expect(taken.run?.sentMessages).toEqual([{ ...mine, taken: true }])
-    expect(command(taken.commands, "answer")?.with).toBe("accepted")
-  })
 })
 
 describe("a run before its prompt", () => {
@@ -175,14 +152,6 @@ describe("a run before its prompt", () => {
 describe("a held run", () => {
   const held = (more: object = {}) => at("held", { ...more, run: { warmUpUntil: NOW + 1000, ...(more as Scene).run } })
   const spent = { ...SPENT, run: { ...FULL, warmUpUntil: NOW + 1000 } }
-
-  test("a held run starts when it is admitted, and never by the clock alone", () => {
-    expect(held().takes({ type: "admitted" })).toMatchObject({ stage: "prompting", does: ["record", "prompt"] })
-    expect(held({ task: { depth: 2 } }).takes({ type: "admitted" }).stage).toBe("preparing")
-    const tick = { type: "tick", doing: undefined } as const
-    expect(held().takes(tick)).toMatchObject({ stage: "held", does: [] })
-    expect(held({ run: { warmUpUntil: NOW } }).takes(tick)).toMatchObject({ stage: "held", does: [] })
-  })
 
   test("a held run obeys its limits, accepts messages and shifts its deadline after a sleep", () => {
     expect(held(spent).takes({ type: "admitted" }).stage).toBe("closing")
@@ -238,21 +207,6 @@ describe.each(["prompting", "working"] as const)("a look in the stage %s", (stag
     expect(again).toMatchObject({ stage, does: ["look"], run: { stuckSince: undefined } })
   })
 
-  test("a failed look is repeated soon, at the run's own deadline", () => {
-    const { run, context } = { ...looking(), ...looking().takes({ type: "looked", waited: false }) }
-    expect(run?.lookAt).toBe(NOW + 2000)
-    expect(run && nextDue(run, context)).toBe(NOW + 2000)
-    expect(run && nextDue({ ...run, looking: true }, context)).toBeGreaterThan(NOW + 2000)
-  })
-
-  test("a look ends an answered run unless it waits for its own tasks or has a check", () => {
-    expect(looking().takes({ type: "looked", waited: false, found }).stage).toBe("closing")
-    expect(looking().takes({ type: "looked", waited: true, found }).stage).toBe(stage)
-    const checked = at(stage, { run: { looking: true }, task: { run: { check: "true" } } })
-    const { stage: next, does } = checked.takes({ type: "looked", waited: false, found })
-    expect([next, does]).toEqual(["verifying", ["verify"]])
-  })
-
   test("a look waits a grace period for unread messages before it ends the run", () => {
     const words = [wordOf({ taken: true })]
     const wait = looking({ sentMessages: words }).takes({ type: "looked", waited: false, found })
@@ -267,32 +221,6 @@ test("a run whose prompt is still being sent is not stuck, however long its sess
   const looking = at("prompting", { run: { looking: true, idle: true, stuckSince: 0 } })
   const { stage, does, run } = looking.takes({ type: "looked", waited: false, found })
   expect({ stage, does, stuckSince: run?.stuckSince }).toEqual({ stage: "prompting", does: [], stuckSince: undefined })
-})
-
-describe("a look at a working run", () => {
-  const found = { messages: [asked(), answer()], gone: false, busy: false, openTodos: 0 }
-  const looking = (more: object = {}) => at("working", { run: { looking: true, ...more } })
-
-  test("a look sends an ignored message again and makes the agent continue after our refusal", () => {
-    const passed = [asked(), asked("msg_word"), answer({ finish: "done" })]
-    const message = wordOf({ taken: true, expected: false })
-    const said = looking({ sentMessages: [message] }).takes({
-      type: "looked",
-      waited: false,
-      found: { ...found, messages: passed },
-    })
-    expect(said).toMatchObject({ does: ["send"], run: { calls: 1, sentMessages: [{ text: "MORE" }] } })
-    const part = { type: "tool", callID: "c", tool: "bash", state: "error", refused: "permission" } as const
-    const refused = [asked(), answer({ finish: "called", parts: [part] })]
-    const ours = looking({ refused: { after: 0, asks: [] } }).takes({
-      type: "looked",
-      waited: false,
-      found: { ...found, messages: refused },
-    })
-    expect(command(ours.commands, "send")?.message.text).toContain("The refusal ended your turn, but not your task.")
-    const theirs = looking().takes({ type: "looked", waited: false, found: { ...found, messages: refused } })
-    expect(theirs.run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "refused" } })
-  })
 })
 
 describe("a run's verifiers", () => {
@@ -323,22 +251,6 @@ describe("a run's verifiers", () => {
 
   test("a run whose check was stopped continues to work", () => {
     expect(checking().takes(verdict())).toMatchObject({ stage: "working", does: [] })
-  })
-
-  test("a user message during a check is sent at once, and the run waits for its answer", () => {
-    const said = checking().takes({ type: "tell", text: "MORE", reply: () => {} })
-    expect(said).toMatchObject({ stage: "verifying", does: ["send"] })
-  })
-
-  test("a run's verifiers work one after the other", () => {
-    const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
-    const both = at("verifying", {
-      task: { run: { schema: {}, check: "true" } },
-      run: { idle: true, pendingEnding: answered },
-    })
-    const value = { valid: true, asked: 1, at: 0, length: 1 } as const
-    const next = both.takes({ type: "verified", by: "schemas", verdict: passing({ value }) })
-    expect(next).toMatchObject({ stage: "verifying", does: ["verify"], run: { value } })
   })
 })
 
@@ -434,13 +346,6 @@ describe("a parked run", () => {
     expect(begins({ depth: 2 }).commands).toEqual([record, { do: "prepare", save: false }])
   })
 
-  test("a parked run ends when OpenCode rejects the request for its last word", () => {
-    const lastWord = { state: "requested", reason: timeout, at: 1000 } as const
-    const { takes } = at("parked", { ...scene, run: { lastWord, calls: 1 } })
-    const word = { ...wordOf(), kind: "last-word" } as const
-    expect(takes({ type: "sent", message: word, problem: "no" }).stage).toBe("closing")
-  })
-
   test("a parked run of an earlier process prepares its place again before it sends its old prompt", () => {
     const { takes } = at("parked", { ...scene, run: { prompt: "WORK", preface: "in /place", preparesAgain: true } })
     const on = takes({ type: "admitted" })
@@ -459,41 +364,6 @@ describe("a parked run", () => {
 })
 
 describe("an ended run", () => {
-  const quiet = { type: "closed", messages: [asked(), answer()] } as const
-
-  test("a silent run is dropped when its session is quiet, and any other run notifies its parent", () => {
-    const silent = at("closing", { run: { closing: { options: { silent: true }, write: "never" } as never } })
-    expect(silent.takes(quiet)).toMatchObject({ stage: undefined, does: ["record", "free slot", "notify"] })
-    expect(at("closing").takes(quiet)).toMatchObject({
-      stage: "notifying",
-      does: ["record", "free slot", "write", "notify"],
-      run: { closing: { posted: true } },
-    })
-  })
-
-  test("an ended run first leaves its place, and is merged back if it completed and asked for that", () => {
-    const place = { kind: "worktree", folder: "/", merge: false } as const
-    expect(at("closing", { task: { place } }).takes(quiet)).toMatchObject({ stage: "closing", does: ["finalize"] })
-    const merging = at("closing", { task: { place: { ...place, merge: true } } }).takes(quiet)
-    expect(merging).toMatchObject({ stage: "finalizing", commands: [{ do: "finalize", merge: true }] })
-    const check = { command: "true", passed: true, runs: 2, how: "exit code 0", output: "x" }
-    const left = at("finalizing").takes({ type: "finalized", found: { note: "kept" }, check })
-    expect(left).toMatchObject({
-      stage: "notifying",
-      run: { outcome: { note: "kept", receipt: { check: { runs: 2 } } } },
-    })
-  })
-
-  test.each(["closing", "finalizing"] as const)("a failure at %s does not prevent the notification", (stage) => {
-    const silent = { run: { closing: { options: { silent: true }, write: "never" } as never } }
-    expect(at(stage).takes({ type: "finalized" }).stage).toBe("notifying")
-    expect(at(stage, silent).takes({ type: "finalized" }).stage).toBeUndefined()
-  })
-
-  test("an end during the check before a merge stops that check and does not change the outcome", () => {
-    expect(at("finalizing").takes(end)).toMatchObject({ stage: "finalizing", does: ["abort"] })
-  })
-
   test.each(["closing", "finalizing", "notifying"] as const)(
     "at stage %s, late replies are still counted and late messages are answered",
     (stage) => {
@@ -632,10 +502,5 @@ describe("supervising a group", () => {
     const ended = leading().takes(end)
     expect(ended).toMatchObject({ stage: "closing", does: ["end", "close", "write", "ended"] })
     expect(command(ended.commands, "close")).toEqual({ do: "close", read: false })
-  })
-
-  test("a group waits for the results of its members before it ends, with or without a place", () => {
-    const { takes } = at("closing", { task: { group: team } })
-    expect(takes({ type: "closed", messages: [] }).does).toContain("finalize")
   })
 })
