@@ -349,21 +349,6 @@ describe("a toast", () => {
     })
   })
 
-  test("a toast does not call a run without an answer a success, nor a refusal a cancel", () => {
-    const silent = ended("completed", { outcome: outcomeOf({ thought: "" }) })
-    expect(endToast(silent)).toEqual({
-      title: "Background agent ended without an answer",
-      message: "find it",
-      variant: "warning",
-    })
-    const reason = { code: "refused", text: "No." } as const
-    expect(endToast(ended("cancelled", { outcome: outcomeOf({ reason }) }))).toEqual({
-      title: "Background agent stopped at a refusal",
-      message: "find it: No.",
-      variant: "warning",
-    })
-  })
-
   test("toasts of several events are combined, one for each kind", () => {
     const launched = ["a", "b", "c", "d", "e"].map((description) => launchToast(taskOf({ description })))
     const [one] = launched.splice(4)

@@ -1,23 +1,12 @@
 import { expect, test } from "vitest"
-import { batchText } from "../../src/core/dependencies.ts"
 import { candidatesText } from "../../src/core/errors.ts"
-import { addFigures, NO_FIGURES, NO_USAGE, nameOf } from "../../src/core/task.ts"
+import { NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
 import { noText, summaryOf, textName } from "../../src/present/summary.ts"
-import { figuresLine, figuresText, usageText } from "../../src/present/words.ts"
+import { figuresText, usageText } from "../../src/present/words.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const usage = { ...NO_USAGE, input: 12_000, output: 345, cost: 0.01234 }
 const figures = { toolCalls: 2, usage }
-
-test("a sum of usage figures is a minimum if one of its parts is a minimum", () => {
-  expect(addFigures(figures, figures)).toEqual({
-    toolCalls: 4,
-    usage: { ...usage, input: 24_000, output: 690, cost: 0.02468 },
-  })
-  const least = { ...NO_FIGURES, usage: { ...NO_USAGE, atLeast: true as const } }
-  expect(addFigures(figures, least).usage.atLeast).toBe(true)
-  expect(addFigures(least, figures).usage.atLeast).toBe(true)
-})
 
 test("usage figures are written as tool calls, tokens and dollars", () => {
   expect(usageText(NO_FIGURES)).toBe("0 tokens, $0.0000")
@@ -28,25 +17,12 @@ test("usage figures are written as tool calls, tokens and dollars", () => {
   expect(figuresText(figures)).toBe("2 tool calls, 12,345 tokens, $0.0123")
 })
 
-test("usage figures with a limit are written as the used part of that limit", () => {
-  const usage = { ...NO_USAGE, input: 12_345, cost: 0.0841 }
-  expect(usageText({ usage }, { tokens: 50_000, cost: 0.5 })).toBe("12,345 of 50,000 tokens, $0.0841 of $0.50")
-  expect(usageText({ usage }, { tokens: 0, cost: 0.5 })).toBe("12,345 tokens, $0.0841 of $0.50")
-})
-
 test("the text of an ended run is named answer, text so far or last word", () => {
   const ended = (status: "completed" | "error", saidLastWord?: true) =>
     taskOf({ status, outcome: outcomeOf({ saidLastWord }) })
   expect(textName(ended("completed"))).toBe("answer")
   expect(textName(ended("error"))).toBe("text so far")
   expect(textName(ended("error", true))).toBe("last word, which is partial")
-})
-
-test("the figures of a resumed task show this run and all runs", () => {
-  expect(figuresLine(figures, NO_FIGURES, false)).toBe("Used: 2 tool calls, 12,345 tokens, $0.0123.")
-  expect(figuresLine(figures, { ...NO_FIGURES, toolCalls: 1 }, true)).toBe(
-    "This run: 1 tool call, 0 tokens, $0.0000; in all: 2 tool calls, 12,345 tokens, $0.0123.",
-  )
 })
 
 test("the summary of an ended run has one line per fact, and a file name cannot add another", () => {
@@ -77,26 +53,11 @@ test("a run whose last message holds no text has no answer, unless its value is 
   expect(summaryOf(taskOf({ status: "cancelled", outcome: outcomeOf({ thought: "" }) }))).toEqual([])
 })
 
-test("a reason is cut to 500 characters in the summary", () => {
-  const reason = { code: "provider", text: "x".repeat(9999) } as const
-  const [line] = summaryOf(taskOf({ outcome: outcomeOf({ reason }) }))
-  expect(line).toHaveLength("Reason: ".length + 500)
-})
-
-test("a task is named by its id and its description on one line", () => {
-  expect(nameOf(taskOf({ description: "find\nit" }))).toBe("bg_aaaaaaaa (find it)")
-})
-
 test("a missing text is described as an end without text or as nothing written so far", () => {
   expect(noText(taskOf({ status: "completed" }))).toBe("The agent ended without any text.")
   expect(noText(taskOf({ status: "error" }))).toBe("It had written no text.")
   const group = { kind: "tries", prompt: "", count: 2, timeout: 0 } as const
   expect(noText(taskOf({ status: "error", group }))).toBe("It has no answer of its own.")
-})
-
-test("a named batch is shown by its name on one line, and an unnamed batch is not shown", () => {
-  expect(batchText({ batch: "name:auto:\nx" })).toBe("auto: x")
-  expect(batchText({ batch: "auto:bg_aaaaaaaa" })).toBeUndefined()
 })
 
 test("a list of choices is written as a sentence, also when it is empty", () => {

@@ -47,11 +47,6 @@ describe("a requested last word", () => {
     },
   )
 
-  test("a run that had not read the request for its last word has ended by itself", () => {
-    expect(endAfter(completed, word("requested"), [said("all is done")])).toBe(completed)
-    expect(endAfter(completed, undefined, [said("all is done")])).toBe(completed)
-  })
-
   test("a run that fails or is stopped during its last word keeps that end", () => {
     const failed = { type: "failed", reason: { code: "provider", text: "gone" } } as const
     expect(endAfter(failed, word("speaking"), [said("x")])).toBe(failed)

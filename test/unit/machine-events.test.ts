@@ -39,14 +39,6 @@ describe("an event of the run's session", () => {
     expect(run).toMatchObject({ lastSignAt: NOW - 1000, stuckSince: 1, observed: { hasEvents: false } })
   })
 
-  test("an activity event sets the retry of OpenCode, and a busy event removes it", () => {
-    const retry = { type: "retry", attempt: 2, message: "wait", next: 1 }
-    const trying = working().takes(heard({ type: "active", activity: retry }))
-    expect(trying.run?.retry).toEqual(retry)
-    const busy = working({ retry: retry as never }).takes(heard({ type: "active", activity: { type: "busy" } }))
-    expect(busy.run?.retry).toBeUndefined()
-  })
-
   test("a failing model is recorded since its first attempt, until the model answers", () => {
     const trying = heard({ type: "active", activity: { type: "retry", attempt: 1, message: "503" } })
     const first = working().takes(trying).run
@@ -230,24 +222,6 @@ describe("an idle event", () => {
 })
 
 describe("an event of a descendant session", () => {
-  test("an event of a descendant session is a sign of life and reports calls and questions", () => {
-    const call = {
-      type: "tool",
-      callID: "call_1",
-      tool: "read",
-      state: "running",
-      messageID: "msg_a",
-      sessionID: BELOW,
-    }
-    const called = working(WAITS).takes(heard(call))
-    expect(called.run).toMatchObject({ lastSignAt: NOW, stuckSince: undefined, observed: { recentTools: ["read"] } })
-    const ask = askOf({ id: "per_1", sessionID: BELOW })
-    const asked = working().takes({ type: "event", event: { type: "asked", ask } as never })
-    expect(asked).toMatchObject({ does: ["announce"], run: { asks: [ask] } })
-    const replied = working({ asks: [ask] }).takes(heard({ type: "replied", askID: "per_1", sessionID: BELOW }))
-    expect(replied.run?.asks).toEqual([])
-  })
-
   test("texts, errors and retries of a descendant session do not count for the run", () => {
     const below = (event: object) => working().takes(heard({ ...event, sessionID: BELOW })).run
     expect(below({ type: "text", partID: "prt_1", text: "hello", messageID: "msg_a" })?.observed.text).toBe("")

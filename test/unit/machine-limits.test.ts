@@ -290,13 +290,6 @@ describe("a stopped clock", () => {
       [],
     )
   })
-
-  test("time with a stopped clock does not count for the limits of a run", () => {
-    const scene = { task: lasting(500), options: { lastWord: 0 }, context: pausedSince(since) }
-    const still = working({ idle: true, lastSignAt: since }, scene).takes({ type: "spending" })
-    expect(still).toMatchObject({ stage: "working", does: ["record"] })
-    expect(working({ idle: false }, scene).takes({ type: "spending" }).stage).toBe("closing")
-  })
 })
 
 describe("a held run", () => {

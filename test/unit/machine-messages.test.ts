@@ -33,13 +33,6 @@ describe("a read of the messages", () => {
     expect(looked(undefined, { away }).run?.lookAt).toBeUndefined()
     expect(looked(found, { away }).stage).toBe("closing")
   })
-
-  test("a read of the messages updates the run's figures and last text", () => {
-    const messages = [asked(), answer({ usage: BILLED })]
-    expect(looked({ messages }).run?.observed).toMatchObject({ ended: 1, usage: BILLED, text: "found" })
-    const open = looked({ messages: [asked(), { ...calling, usage: BILLED }] })
-    expect(open).toMatchObject({ stage: "working", run: { observed: { ended: 1, usage: BILLED } } })
-  })
 })
 
 describe("an undone prompt", () => {

@@ -1,14 +1,6 @@
 import { afterEach, describe, expect, test } from "vitest"
 import type { ActiveRun, Stage } from "../../src/core/run/active-run.ts"
-import {
-  expectsMessage,
-  hasEnded,
-  isClosing,
-  isFinished,
-  isWithoutAgent,
-  newRun,
-  progressOf,
-} from "../../src/core/run/active-run.ts"
+import { isClosing, isFinished, isWithoutAgent, newRun, progressOf } from "../../src/core/run/active-run.ts"
 import { type Edge, edges, step, TABLE } from "../../src/core/run/machine.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import type { Input, InputType } from "../../src/core/run/steps.ts"
@@ -49,23 +41,6 @@ describe("a new run", () => {
       done: [],
     })
     expect(newRun(taskOf(), "working", NOW, "foreign").heldBy).toBe("foreign")
-  })
-
-  test("a new run reports that nothing was done yet", () => {
-    expect(progressOf(made())).toEqual({
-      toolCalls: 0,
-      recentTools: [],
-      lastText: "",
-      lastSignAt: NOW,
-      idle: false,
-      usage: NOTHING_OBSERVED.usage,
-      retry: undefined,
-      asks: [],
-      openCalls: 0,
-      pendingCalls: 0,
-      lastWord: undefined,
-      emptyAnswers: 0,
-    })
   })
 })
 
@@ -140,10 +115,6 @@ describe("the progress of a run", () => {
 })
 
 describe("a run's state", () => {
-  test("a run counts as ended from the stage closing on", () => {
-    expect(STAGES.filter((stage) => hasEnded(at(stage).run))).toEqual(["closing", "finalizing", "notifying"])
-  })
-
   test("a run is closing until its session and its folder are left", () => {
     expect(STAGES.filter((stage) => isClosing(at(stage).run))).toEqual(["closing", "finalizing"])
     expect(isClosing(undefined)).toBe(false)
@@ -157,17 +128,6 @@ describe("a run's state", () => {
     expect(isFinished({ ...run, closing: undefined })).toBe(false)
     // That a place is being put away is no end of it, whatever was posted.
     expect(isFinished({ ...run, stage: "closing" })).toBe(false)
-  })
-
-  test("a run expects a message until the message appears in its session", () => {
-    const { run } = at("working")
-    const [seen, due] = [wordOf({ expected: false }), wordOf()]
-    expect([[], [seen], [due], [seen, due]].map((words) => expectsMessage({ ...run, sentMessages: words }))).toEqual([
-      false,
-      false,
-      true,
-      true,
-    ])
   })
 
   test("the clock looks at a run only while it waits for something, not because no event was heard", () => {
@@ -220,15 +180,6 @@ describe("contact with a host", () => {
     // Its host is heard of at work: what was asked of it before is asked anew, when that is due.
     const busy = at("working", { ...there, run }).takes({ type: "tick", doing: { type: "busy" } })
     expect(busy).toMatchObject({ does: [], run: { looking: false, lookAgain: false, lastSignAt: NOW } })
-  })
-
-  test("a report of contact that was never lost only causes a look, and is no sign of life", () => {
-    const { run, takes } = at("working", { ...there, run: { stuckSince: 1 } })
-    expect(takes(back).run).toEqual({ ...run, looking: true })
-    expect(at("working", { ...there, run: { looking: true } }).takes(back)).toMatchObject({
-      does: [],
-      run: { lookAgain: true },
-    })
   })
 })
 

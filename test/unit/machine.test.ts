@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import type { GroupStep } from "../../src/core/group.ts"
-import { type ActiveRun, isFinished, progressOf, type Stage } from "../../src/core/run/active-run.ts"
+import { type ActiveRun, progressOf, type Stage } from "../../src/core/run/active-run.ts"
 import { ANSWER_GRACE_MS } from "../../src/core/run/events.ts"
 import { nextDue, TABLE } from "../../src/core/run/machine.ts"
 import { NOTHING_OBSERVED, withTool } from "../../src/core/run/progress.ts"
@@ -294,17 +294,6 @@ describe("a parked run", () => {
     expect(takes({ type: "prompted" }).run).toMatchObject({ stage: "parked", calls: -1 })
   })
 
-  test("a parked run continues with the same prompt", () => {
-    const { takes } = at("parked", scene)
-    const on = takes({ type: "admitted" })
-    expect(on).toMatchObject({
-      stage: "prompting",
-      does: ["record", "prompt"],
-      run: { lastSignAt: NOW },
-    })
-    expect(command(on.commands, "record")?.event).toMatchObject({ type: "unparked", at: NOW })
-  })
-
   test("a parked run continues only after its stop and all other pending calls have returned", () => {
     const { takes } = at("parked", { ...scene, run: { calls: 1 } })
     expect(takes({ type: "admitted" })).toMatchObject({ stage: "parked", does: [] })
@@ -357,10 +346,6 @@ describe("a parked run", () => {
     expect(ready?.commands).toEqual([{ do: "prompt", text: "WORK", preface: "in /place" }])
     expect(ready?.run).not.toHaveProperty("reenters")
   })
-
-  test("a parked run can be ended like any other run", () => {
-    expect(at("parked", scene).takes(end).run?.closing?.task.run).toMatchObject({ parkedMs: 5000, endedAt: NOW })
-  })
 })
 
 describe("an ended run", () => {
@@ -396,15 +381,6 @@ describe("an ended run", () => {
     expect(busy).toMatchObject({ stage: "notifying", closing: { delivered: true } })
     for (const last of [{ type: "stopped" }, { type: "prompted" }, { type: "sent", message: wordOf() }] as Input[])
       expect(at("notifying", { run: busy }).takes(last).stage).toBeUndefined()
-  })
-
-  test("a resume may begin once the end is posted and no call is pending", () => {
-    const { run } = at("notifying")
-    expect([isFinished(run), isFinished({ ...run, calls: 1 }), isFinished({ ...run, stage: "closing" })]).toEqual([
-      true,
-      false,
-      false,
-    ])
   })
 })
 
@@ -466,27 +442,6 @@ describe("supervising a group", () => {
     expect(passed.takes({ type: "spending" })).toMatchObject({ stage: "supervising", does: [] })
     expect(passed.takes({ type: "tick", doing: "nothing" })).toMatchObject({ stage: "supervising", does: [] })
     expect(passed.takes({ type: "written" }).run?.closing?.ending.type).toBe("completed")
-  })
-
-  test("a group ends if no member passes or if a member cannot be created", () => {
-    expect(leading(failed).takes({ type: "members" }).run?.closing?.ending.reason?.code).toBe("check")
-    const { stage, run } = leading({}, { run: { creatingMembers: [0, 1] } }).takes({
-      type: "member created",
-      nth: 0,
-    })
-    expect({ stage, creatingMembers: run?.creatingMembers }).toEqual({ stage: "supervising", creatingMembers: [1] })
-    const shut = leading({}, { run: { creatingMembers: [0] } }).takes({
-      type: "member created",
-      nth: 0,
-      problem: "no host.",
-    })
-    expect(shut.run?.closing?.ending.reason).toEqual({
-      code: "host",
-      text: expect.stringMatching(/^bg_\w+\/1 could not be begun: no host\.$/),
-    })
-    expect(leading(failed, { run: { creatingMembers: [1] } }).takes({ type: "member created", nth: 1 }).stage).toBe(
-      "closing",
-    )
   })
 
   test("a group reacts to the clock, shared spending and sleep, but never counts as silent", () => {

@@ -51,11 +51,6 @@ test("a notification lists ended tasks with unread answers, except those that th
   expect(idsOf(notificationFacts(task, store).notFetched)).toEqual(["bg_2", "bg_5"])
 })
 
-test("a notification knows that the answer was fetched before it was sent", () => {
-  const task = named("bg_1", { delivery: deliveryOf() })
-  expect(notificationFacts(task, storeOf({ ...task, retrievedAt: 7 })).task.retrievedAt).toBe(7)
-})
-
 test("a notification knows of a merge before it was sent, but ignores the outcome of a later run", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
   const merged = { ...task, outcome: outcomeOf({ filesChanged: ["a"] }) }

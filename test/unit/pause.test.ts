@@ -7,7 +7,6 @@ import {
   pauseText,
   pauseTextAtEnd,
   pauseTextForModel,
-  waitsForText,
   whenOf,
 } from "../../src/core/pause.ts"
 import type { Parked } from "../../src/core/record.ts"
@@ -122,13 +121,6 @@ describe("a clock stopped by parked tasks", () => {
     expect(elapsed(ended, 99_000)).toBe(4000)
   })
 
-  test("a task that is parked itself counts its own pause from then on, not that of its children", () => {
-    const parked = transition(still, { type: "parked", generation: 0, at: 5000, model: "mock/one", why: "its limit" })
-    expect(parked.run).toMatchObject({ stillMs: 2000, parked: { at: 5000 } })
-    expect(elapsed(parked, 9000)).toBe(2000)
-    expect(transition(parked, { type: "clock stopped", generation: 0, at: 6000 })).toBe(parked)
-  })
-
   test.each([
     ["of another run", transition(running, { type: "clock stopped", generation: 1, at: 3000 })],
     ["that counts", transition(running, { type: "clock running", generation: 0, at: 3000 })],
@@ -156,10 +148,4 @@ describe("a clock stopped by parked tasks", () => {
     const ended = taskOf({ status: "completed" })
     expect(transition(ended, { type: "clock stopped", generation: 0, at: 3000 })).toBe(ended)
   })
-})
-
-test("a task that waits for a model's limit says until when, or that other tasks try it first", () => {
-  const pause = { waitsFor: "mock/one", at: 0 } as const
-  expect(waitsForText({ ...pause, until: NOW + 60_000 } as never, NOW)).toMatch(/^mock\/one, which .+ \(/)
-  expect(waitsForText(pause as never, NOW)).toBe("mock/one (another task tests it first)")
 })

@@ -27,14 +27,6 @@ describe("the text of a task list", () => {
     ])
   })
 
-  test("a task list shows usage as 'at least' if a step was cut off", () => {
-    const views = [endedView({}, { whole: figuresOf({ usage: { ...usage, atLeast: true } }) }), endedView()]
-    const rows = renderList(views, 0).output.split("\n")
-    expect(rows[0]).toContain("| at least 12,345 tokens + 99,999 from the cache, $0.0123")
-    expect(rows[1]).not.toContain("at least")
-    expect(rows[2]).toMatch(/at least 24,690 tokens \+ 199,998 from the cache, \$0\.0247$/)
-  })
-
   test("a task list shows how much of each limit is spent", () => {
     const limits = { ...DEFAULTS, maxCostPerSession: 0.5, maxTokensPerSession: 50_000, maxCostPerDay: 2 }
     const spent = { session: usage, day: { ...usage, cost: 1.25, atLeast: true as const } }

@@ -116,16 +116,6 @@ describe("the text of a launch", () => {
     )
   })
 
-  test("a task that waits for other tasks is not said to be parked for its model, too", () => {
-    const task = taskOf({ run: { startedAt: undefined, after: ["bg_b"] } })
-    const closed = { waitsFor: "mock/one", kind: "limit", until: 60_000 } as const
-    const view = viewOf({ task, phase: "waiting for bg_b", at: 5 })
-    const { output: text } = renderLaunch({ view, reused: false, allowance: [], closed })
-    expect(text).toContain("It is waiting for bg_b")
-    expect(text).not.toContain("mock/one is at its limit")
-    expect(text).not.toContain("parked")
-  })
-
   test("a task behind a model that is just being tried again is not said to be parked at a limit", () => {
     const begun = {
       view: viewOf({ at: 5 }),

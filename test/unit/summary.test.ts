@@ -241,11 +241,6 @@ describe("a summary of worktree work", () => {
     expect(line).toContain("before it began: it was interrupted. Launch it again if it is still needed.")
     expect(more).toEqual([])
   })
-
-  test("a summary has no lines about a worktree for a task that worked elsewhere", () => {
-    expect(summaryOf(taskOf({ outcome: outcomeOf() }))).toEqual([])
-    expect([isUnmerged(taskOf()), summaryOf(taskOf())]).toEqual([false, []])
-  })
 })
 
 describe("a summary of models and groups", () => {

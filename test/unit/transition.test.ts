@@ -5,7 +5,6 @@ import { DAY_MS } from "../../src/lib/format.ts"
 import { deliveryOf, outcomeOf, runOf, taskOf } from "../support/tasks.ts"
 
 const ended = { generation: 0, at: 9000, outcome: outcomeOf({ toolCalls: 3 }), delivery: deliveryOf() }
-const END = { type: "completed", ...ended } as const
 const END_OF = { completed: "completed", error: "failed", cancelled: "cancelled" } as const
 const terminal = (status: keyof typeof END_OF, more: Partial<Task> = {}) =>
   transition(taskOf(more as object), { type: END_OF[status], ...ended })
@@ -65,18 +64,6 @@ describe("the admission of a held run", () => {
 })
 
 describe("an end", () => {
-  test.each([
-    ["completed", "completed"],
-    ["failed", "error"],
-    ["cancelled", "cancelled"],
-  ] as const)(
-    "a %s event gives a running task the status %s, an end time, an outcome and a delivery",
-    (type, status) => {
-      const task = transition(taskOf(), { type, ...ended })
-      expect(task).toMatchObject({ status, run: { endedAt: 9000 }, outcome: { toolCalls: 3 }, delivery: deliveryOf() })
-    },
-  )
-
   test("an end event ends a resumed run just like a first run", () => {
     const resumed = transition(terminal("completed"), { type: "resumed", run: runOf({ generation: 1 }) })
     expect(transition(resumed, { type: "completed", ...ended, generation: 1 }).status).toBe("completed")
@@ -86,28 +73,10 @@ describe("an end", () => {
     const task = taskOf({ run: { generation: 1 } })
     expect(transition(task, { type: "completed", ...ended })).toBe(task)
   })
-
-  test.each(["completed", "error", "cancelled"] as const)(
-    "an end event for a task that is already %s is dropped",
-    (status) => {
-      const task = terminal(status)
-      for (const type of ["completed", "failed", "cancelled"] as const)
-        expect(transition(task, { type, ...ended, at: 9999 })).toBe(task)
-    },
-  )
 })
 
 describe("a resume", () => {
   const run = runOf({ generation: 1, promptID: "msg_again" })
-
-  test("a resumed task keeps the summed usage of its earlier runs", () => {
-    const first = { ...terminal("completed"), outcome: outcomeOf({ toolCalls: 2 }) }
-    const again = transition(first, { type: "resumed", run })
-    expect(again.earlier.toolCalls).toBe(2)
-    const ended = transition(again, { ...END, generation: 1, outcome: outcomeOf({ toolCalls: 3 }) })
-    const third = transition(ended, { type: "resumed", run: runOf({ generation: 2 }) })
-    expect(third.earlier.toolCalls).toBe(5)
-  })
 
   test.each(["completed", "error", "cancelled"] as const)(
     "a resume starts a new run of a task that is %s",
@@ -169,12 +138,6 @@ describe("an outcome found after the end", () => {
   test("an outcome that is found after the end replaces the earlier outcome", () => {
     const task = transition(terminal("cancelled"), { type: "closed", generation: 0, outcome })
     expect(task).toEqual({ ...terminal("cancelled"), outcome })
-  })
-
-  test("a later outcome changes nothing for a running task or for another run", () => {
-    const [running, ended] = [taskOf(), terminal("completed")]
-    expect(transition(running, { type: "closed", generation: 0, outcome })).toBe(running)
-    expect(transition(ended, { type: "closed", generation: 1, outcome })).toBe(ended)
   })
 })
 
@@ -244,13 +207,6 @@ test("the model of a run that named none is recorded only in that run", () => {
   expect(asked.run.model).toEqual(model)
   const named = taskOf({ model: { provider: "p", id: "named" } })
   for (const other of [asked, named, taskOf({ run: { generation: 1 } }), terminal("completed")])
-    expect(transition(other, event)).toBe(other)
-})
-
-test("a new prompt replaces the run's prompt only while the run goes on", () => {
-  const event = { type: "prompt replaced", generation: 0, promptID: "msg_better" } as const
-  expect(transition(taskOf(), event).run.promptID).toBe("msg_better")
-  for (const other of [taskOf({ run: { generation: 1 } }), terminal("completed")])
     expect(transition(other, event)).toBe(other)
 })
 

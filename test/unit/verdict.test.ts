@@ -151,21 +151,6 @@ describe("a prompt without an answer", () => {
     expect(classify(messages, "orphaned")).toMatchObject(INTERRUPTED)
   })
 
-  test("a prompt without an answer fails when the session is idle, with OpenCode's error if any", () => {
-    const text = "OpenCode did not begin to answer the prompt in time."
-    expect(classify([user()], "idle")).toEqual({ type: "failed", reason: { code: "host", text } })
-    const reason = { code: "provider", text: "no such agent" }
-    expect(classify([user()], "idle", { message: "no such agent" })).toEqual({
-      type: "failed",
-      reason,
-    })
-    expect(classify([user()], "idle", aborted)).toEqual(ABORTED)
-  })
-
-  test("a prompt without an answer is interrupted before it began when OpenCode is dead, with advice", () => {
-    expect(classify([], "orphaned")?.reason?.text).toContain("before it began: it was interrupted. Launch it again")
-  })
-
   test("an unanswered later message in an idle session leaves the run completed, but not for certain", () => {
     const ending = classify([user(), answer(), user("later")], "idle")
     expect(ending).toMatchObject({ type: "completed", proven: false })
@@ -221,17 +206,6 @@ describe("a compaction", () => {
     const failed = [user(), step, request(), summary({ error: { message: "too large" } })]
     expect(classify(failed, "working")).toMatchObject({ type: "failed", reason: { text: "too large" } })
     expect(isCutByCompaction(failed)).toBe(false)
-  })
-
-  test("a compaction after the final answer leaves that as the answer, whatever follows", () => {
-    for (const messages of [
-      [...compacted, goOn(), after],
-      [...compacted, goOn(), { ...after, error: aborted }],
-    ])
-      expect([classify(messages, "working"), answerText(messages)]).toEqual([
-        { type: "completed", at: 9, proven: true },
-        "the answer",
-      ])
   })
 
   test("a compaction after the final answer delays the end only while OpenCode works on it", () => {
@@ -296,18 +270,6 @@ describe("a run's facts", () => {
     expect(factsOf([user(), answer()])).not.toHaveProperty("receipt")
   })
 
-  test("a run's facts list each changed file once, in the order of the first change", () => {
-    const messages = [user(), answer({ parts: [text("x"), files("b", "a")] }), answer({ parts: [files("a", "c")] })]
-    expect(factsOf(messages)).toMatchObject({ filesChanged: ["b", "a", "c"], moreFiles: 0 })
-    expect(factsOf([])).toEqual({
-      toolCalls: 0,
-      usage: NO_USAGE,
-      recentTools: [],
-      filesChanged: [],
-      moreFiles: 0,
-    })
-  })
-
   test("a run's facts list files that others may have changed in the folder separately", () => {
     const messages = [answer({ parts: [snapshot("NOTES.md", "a")] }), answer({ parts: [files("a"), snapshot("a")] })]
     expect(factsOf(messages)).toMatchObject({ filesChanged: ["a"], meanwhile: { files: ["NOTES.md"], more: 0 } })
@@ -323,11 +285,6 @@ describe("a run's facts", () => {
     const paths = Array.from({ length: 20_000 }, (_, index) => `src/${index}`)
     const { filesChanged, moreFiles } = factsOf([answer({ parts: [files(...paths)] })])
     expect([filesChanged.length, filesChanged[99], moreFiles]).toEqual([100, "src/99", 19_900])
-  })
-
-  test("a run's facts include what its answers have cost", () => {
-    const usage = { ...NO_USAGE, input: 10, cost: 0.5 }
-    expect(factsOf([user(), answer({ usage }), answer({ usage })]).usage).toEqual({ ...NO_USAGE, input: 20, cost: 1 })
   })
 
   test("a run's facts count each tool call once in its message", () => {

@@ -1,5 +1,4 @@
 import { expect, test } from "vitest"
-import { withAnswer, withTool } from "../../src/core/run/progress.ts"
 import { NO_FIGURES, NO_USAGE, type Task } from "../../src/core/task.ts"
 import { PresenceTracker } from "../../src/runtime/services.ts"
 import { TaskStore } from "../../src/runtime/tasks/store.ts"
@@ -15,19 +14,6 @@ const viewOf = (task: Task, store: TaskStore, now: number) => {
 
 const tokens = (output: number) => ({ ...NO_USAGE, output, cost: output / 1000 })
 const earlier = { toolCalls: 5, usage: tokens(100) }
-
-test("a resumed task shows the figures of this run and of all runs separately", () => {
-  const store = new TaskStore()
-  const task = taskOf({ status: "resumed", earlier, run: { generation: 1 } })
-  store.add(task, 0)
-  const handle = store.handle(task.id)
-  if (!handle?.run) throw new Error("no run")
-  const called = withTool(handle.run.observed, { id: "call_1", tool: "read", state: "ended", messageID: "msg_1" })
-  handle.run = { ...handle.run, observed: withAnswer(called, { id: "msg_1", usage: tokens(30), finish: "done" }) }
-  const view = viewOf(task, store, 0)
-  expect(view.thisRun).toEqual({ toolCalls: 1, usage: tokens(30) })
-  expect(view.whole).toEqual({ toolCalls: 6, usage: tokens(130) })
-})
 
 test("an ended task keeps its figures and last tools, and a cut-off run makes them lower bounds", () => {
   const store = new TaskStore()

@@ -319,23 +319,6 @@ describe("a requested last word", () => {
     }
   })
 
-  test("a last word ends at the run's time limit at the latest", () => {
-    expect(asked({ at: 589_000 }, { now: 600_999 })).toBeUndefined()
-    expect(asked({ at: 589_000 }, { now: 601_000 })).toEqual({ action: "stop", reason })
-    const time = { code: "timeout", text: "Stopped at its time limit." } as const
-    expect(asked({ at: 540_000, reason: time }, { now: 600_999 })).toBeUndefined()
-    expect(asked({ at: 540_000, reason: time }, { now: 601_000 })).toEqual({ action: "stop", reason: time })
-    const endless = { task: timed(0), now: 61_999 }
-    expect(asked({}, endless)).toBeUndefined()
-    expect(asked({}, { ...endless, now: 62_000 })?.action).toBe("stop")
-  })
-
-  test("a run asked for its last word is stopped above a limit, but not while it speaks", () => {
-    expect(asked({ state: "requested" }, { spent: SPENT })).toEqual({ action: "stop", reason })
-    expect(asked({ state: "speaking" }, { spent: SPENT })).toBeUndefined()
-    expect(asked({ state: "done" }, { spent: SPENT })).toEqual({ action: "stop", reason })
-  })
-
   test.each([
     ["in a tool", { openCalls: 1 }],
     ["writing a call", { pendingCalls: 1 }],
@@ -372,12 +355,6 @@ describe("a requested last word", () => {
       /^Stopped at .* used at least 950 tokens, .* when it was asked for its last word, and at least 1200 tokens by its end\.$/,
     )
   })
-
-  test("a run that was asked for its last word still ends for silence or empty answers", () => {
-    const limits = { ...LIMITS, stallTimeout: 500 }
-    expect(asked({}, { limits, now: 3000 })?.reason.code).toBe("silence")
-    expect(asked({}, { progress: { emptyAnswers: 3 } })?.reason.code).toBe("empty")
-  })
 })
 
 describe("the next deadline", () => {
@@ -389,19 +366,5 @@ describe("the next deadline", () => {
     expect(nextLimitAt(watched({ progress: { asks: [askOf()] } }))).toBe(Number.POSITIVE_INFINITY)
     const queued = taskOf({ run: { startedAt: undefined, timeout: 3000 } })
     expect(nextLimitAt(watched({ task: queued }))).toBe(Number.POSITIVE_INFINITY)
-  })
-})
-
-describe("a run waiting for place or check", () => {
-  const limits = { lastWord: 500, maxCostPerTask: 0.1 }
-  const held = { held: true, openCalls: 1, toolCalls: 1 } as const
-  const at = (now: number, progress: Partial<Progress> = held) => watched({ task: timed(3000), limits, progress, now })
-
-  test("a run that waits for its place or check is not asked for a last word", () => {
-    expect(limitActionOf(at(3600))).toBeUndefined()
-    expect(nextLimitAt(at(3600))).toBe(4000)
-    expect(limitActionOf(at(3600, { toolCalls: 1 }))?.action).toBe("warn")
-    expect(nextLimitAt(at(3400, { toolCalls: 1 }))).toBe(3500)
-    expect(demand({ limits, progress: held, spent: { task: cost(0.095) } })).toBeUndefined()
   })
 })

@@ -52,15 +52,6 @@ describe("a new board task", () => {
     })
   })
 
-  test("a new board task wakes its owner, whoever created it", () => {
-    const board = new RuledBoard()
-    expect(board.wake(board.make("build", { by: build }))).toBe("created")
-    expect(board.wake(board.make("librarian", { by: build }))).toBe("created")
-    expect(board.wake(board.make("build", { by: USER }))).toBe("created")
-    expect(board.wake(board.make("build", { by: USER, status: "draft" }))).toBeUndefined()
-    expect(board.task("3").createdBy).toBe("user")
-  })
-
   test.each([
     [
       "biuld",
@@ -116,15 +107,6 @@ describe("a board task's status", () => {
       /^conflict: Task #1 is a draft/,
     )
     expect(board.do({ type: "cancel", id, by: build }).task?.status).toBe("canceled")
-  })
-
-  test("a status that ends a board task archives it with time, author and any new title", () => {
-    const board = new RuledBoard()
-    const id = board.make()
-    const { task, archived } = board.do({ type: "update", id, patch: { status: "done", title: "Migrated" }, by: build })
-    expect(task).toMatchObject({ id, title: "Migrated", status: "done", archivedAt: board.now(), archivedBy: "build" })
-    expect(archived).toEqual([task])
-    expect(board.state.tasks).toEqual([])
   })
 
   test("an ended board task cannot be changed, and an unknown id gets a different error", () => {
@@ -198,15 +180,6 @@ describe("a board task's plan", () => {
     board.do({ type: "complete", id: subtask, by: agent("librarian") })
     board.do({ type: "update steps", id, steps: [{ title: "new" }], by: build })
     expect(board.task(id).steps).toEqual([{ title: "new", done: false }])
-  })
-
-  test.each([
-    [2, "not found: There is no step 2: its steps are numbered 0 to 1."],
-    [-1, "not found: There is no step -1: its steps are numbered 0 to 1."],
-  ])("a change of a plan's missing step %j is refused", (index, refusal) => {
-    const board = new RuledBoard()
-    const id = board.make("build", { steps: ["one", "two"] })
-    expect(board.refusal({ type: "update step", id, index, patch: { done: true }, by: build })).toBe(refusal)
   })
 
   test("a plan may be replaced by an empty one", () => {
@@ -344,14 +317,6 @@ describe("an ended board task", () => {
     const { archived } = board.do({ type: "cancel", id: top, by: build })
     expect(archived.map(({ id }) => id)).toEqual([top, middle, deep])
   })
-
-  test("a completed board task leaves its subtasks as they are", () => {
-    const board = new RuledBoard()
-    const id = board.make("build", { steps: ["one"] })
-    const subtask = board.give(id, 0, "tester")
-    expect(board.do({ type: "complete", id, by: build }).archived).toHaveLength(1)
-    expect(board.task(subtask).status).toBe("active")
-  })
 })
 
 describe("a board task's resources", () => {
@@ -419,18 +384,6 @@ describe("the runs of a board task", () => {
     expect(board.refusal({ type: "run", id: draft })).toMatch(/^conflict: Task #2 is a draft/)
   })
 
-  test("a run uses up only the wakes that came before it began", () => {
-    const board = new RuledBoard()
-    const id = board.make("librarian", { by: build })
-    const startedAt = board.now()
-    board.do({ type: "run", id })
-    board.do({ type: "ran", id, startedAt, result: { kind: "completed" } })
-    expect(board.wake(id)).toBe("hand")
-    expect(board.state.pulses[id]?.ran).toBe(startedAt)
-    board.runs(id)
-    expect(board.wake(id)).toBeUndefined()
-  })
-
   test("a run that was interrupted before it began is still due", () => {
     const board = new RuledBoard()
     const id = board.make("librarian", { by: build })
@@ -458,13 +411,6 @@ describe("the runs of a board task", () => {
     expect(board.state.pulses[id]).toEqual({ ran: expect.any(String) })
     board.do({ type: "ran", id, startedAt: board.now(), result: { kind: "stopped" } })
     expect(board.state.pulses[id]).toEqual({ ran: expect.any(String) })
-  })
-
-  test("a run in which nobody answered a question marks its task for attention", () => {
-    const board = new RuledBoard()
-    const id = board.make()
-    board.do({ type: "ran", id, startedAt: board.now(), result: { kind: "completed", needs: "bash: rm -r dist" } })
-    expect(board.state.pulses[id]?.needs).toBe("bash: rm -r dist")
   })
 
   test("a run of a board task that has ended meanwhile records nothing", () => {
@@ -537,24 +483,6 @@ describe("the schedule", () => {
     expect(board.state.tick).toBe(board.now())
   })
 
-  test("the schedule ignores steps that are done or whose subtask has ended", () => {
-    const board = new RuledBoard()
-    const id = board.make("build", { steps: ["one", "two"] })
-    const subtask = board.give(id, 0, "tester")
-    board.do({ type: "complete", id: subtask, by: build })
-    board.runs(id)
-    board.do({ type: "tick" })
-    expect(board.wake(id)).toBe("clock")
-    board.give(id, 1, "tester")
-    board.runs(id)
-    board.do({ type: "tick" })
-    expect(board.wake(id)).toBe("clock")
-    board.do({ type: "update step", id, index: 0, patch: { done: true }, by: build })
-    board.runs(id)
-    board.do({ type: "tick" })
-    expect(board.wake(id)).toBeUndefined()
-  })
-
   test("a scheduled wake does not replace another wake and is replaced by one", () => {
     const board = new RuledBoard()
     const id = board.make("librarian", { by: build })
@@ -587,16 +515,6 @@ describe("an interrupted change of the board", () => {
     status,
     archivedAt: "2026-03-02T09:00:00.000Z",
     ...(archivedBy && { archivedBy }),
-  })
-
-  test("a task that is already in history is removed from the board and its parent is woken", () => {
-    const board = new RuledBoard()
-    const id = board.make("build", { steps: ["one"] })
-    const subtask = board.give(id, 0, "tester")
-    const { archived } = board.do({ type: "settle", archived: [archivedFrom(board.task(subtask), "done", "tester")] })
-    expect(archived).toEqual([])
-    expect(board.state.tasks.map((task) => task.id)).toEqual([id])
-    expect(board.wake(id)).toBe("subtask")
   })
 
   test("an unfinished cancel is completed for the subtasks, and nothing is canceled twice", () => {

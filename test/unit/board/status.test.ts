@@ -1,14 +1,7 @@
 import { describe, expect, test } from "vitest"
 import type { RunView } from "../../../src/features/board/runs.ts"
 import { EMPTY, MOST_FAILURES, type TaskRunState } from "../../../src/features/board/state.ts"
-import {
-  beginOf,
-  dueTasks,
-  isInFlight,
-  isUnrecorded,
-  type StatusContext,
-  stateOf,
-} from "../../../src/features/board/status.ts"
+import { beginOf, dueTasks, isUnrecorded, type StatusContext, stateOf } from "../../../src/features/board/status.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
 import { boardTaskOf } from "../../support/board-state.ts"
 
@@ -141,15 +134,6 @@ describe("due board tasks", () => {
 })
 
 describe("a board task's run", () => {
-  test("a board run counts as in flight until it has ended", () => {
-    expect([undefined, runOf("queued"), runOf("running"), runOf("ended")].map(isInFlight)).toEqual([
-      false,
-      true,
-      true,
-      false,
-    ])
-  })
-
   test("an ended run is unrecorded until the board has recorded that run or a later one", () => {
     const run = runOf("ended")
     expect(beginOf(run)).toBe(NOW)

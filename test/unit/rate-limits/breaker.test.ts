@@ -33,17 +33,6 @@ describe("an open breaker", () => {
     expect(isClosedFor(undefined, "bg_a")).toBe(false)
   })
 
-  test("a breaker without a reset time probes after 5 s, then doubles its wait up to five minutes", () => {
-    let breaker = recordRefusal(undefined, LIMIT, 0)
-    const waits = [breaker.opensAt]
-    for (let tries = 0; tries < 8; tries++) {
-      const at = breaker.opensAt
-      breaker = recordRefusal(sentThrough(breaker, "bg_a", at), LIMIT, at + 100)
-      waits.push(breaker.opensAt - at - 100)
-    }
-    expect(waits).toEqual([5000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000, 300_000])
-  })
-
   test("a breaker waits only 5 s again after an answered probe, if an ordinary request is refused", () => {
     let breaker = recordRefusal(undefined, LIMIT, 0)
     for (const at of [5000, 20_000]) breaker = recordRefusal(sentThrough(breaker, "bg_a", at), LIMIT, at + 100)
@@ -79,16 +68,6 @@ describe("an open breaker", () => {
     const opening = whole(recordRefusal(undefined, LIMIT, 0), "bg_a", 6000)
     expect(recordRefusal(opening, LIMIT, 7000, 0)).toBe(opening)
     expect(recordRefusal(opening, told(9000), 7000, 0)).toBe(opening)
-  })
-
-  test("a breaker keeps its probe and its wait when an older request is refused", () => {
-    const probed = sentThrough(recordRefusal(undefined, LIMIT, 0), "bg_a", 5000)
-    expect(recordRefusal(probed, LIMIT, 5100, 0)).toBe(probed)
-    expect(recordRefusal(probed, told(60_000), 5100, 0)).toMatchObject({
-      probe: probed.probe,
-      opensAt: 60_000,
-      refused: 1,
-    })
   })
 
   test("a breaker doubles its wait if answers only begin and break off, but not after a complete answer", () => {

@@ -207,12 +207,6 @@ describe("a task's row", () => {
     })
   })
 
-  test("a queued task's row says how long it has waited", () => {
-    const each = seen(task({ run: { startedAt: undefined } }), {})
-    expect(row(each, START + 65_000)).toMatchObject({ tone: "queued", icon: "○", facts: "1m 5s" })
-    expect(row(each, START + 65_000).detail).toBe("queued for a free slot")
-  })
-
   test("the row of a task that asks something shows the question", () => {
     const each = seen(task(), { asks: [permission], recentTools: ["bash"] })
     expect(row(each)).toMatchObject({
