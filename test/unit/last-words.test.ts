@@ -56,18 +56,6 @@ describe("the last word near a limit", () => {
     const figure = `and ${dollars(task.outcome?.usage.cost ?? 0)} by its end.`
     expect(task.outcome?.reason?.text).toContain(figure)
   })
-
-  test("the last word has the time of the lastWord option, at most a third of the limit", async () => {
-    expect((await ended({ taskTimeout: 9000, lastWord: 2000 }, WORKS, SAID)).lasted).toBeGreaterThanOrEqual(7000)
-    expect((await ended({ taskTimeout: 9000 }, WORKS, SAID)).lasted).toBeGreaterThanOrEqual(6000)
-    expect((await ended({ taskTimeout: 9000 }, WORKS, SAID)).lasted).toBeLessThan(7000)
-  })
-
-  test("a run is not asked for a last word when the option lastWord is 0", async () => {
-    const { words, task } = await ended({ taskTimeout: 9000, lastWord: 0 }, WORKS, SAID)
-    expect(words).toEqual([])
-    expect(task.outcome?.reason?.text).toBe("Stopped at its time limit of 9s (the option taskTimeout).")
-  })
 })
 
 describe("a run near its time limit", () => {

@@ -44,14 +44,6 @@ describe("an answer inside a notification", () => {
     expect(ids.every((id) => rig.task(id).retrievedAt !== undefined)).toBe(true)
   })
 
-  test("an answer that is too long for the notification is shortened and does not count as fetched", async () => {
-    const rig = new Rig({ options: { notifyAnswerChars: 10 } })
-    rig.onPrompt("FIND", { text: "x".repeat(11) })
-    const { id } = await rig.launch()
-    expect((await rig.ended(id)).retrievedAt).toBeUndefined()
-    expect(rig.notices()[0]?.hidden).toContain(`\nNot fetched yet: ${id} (find it)\n`)
-  })
-
   test("the notification of a stopped run contains the text that it had written so far", async () => {
     const rig = new Rig({ options: { taskTimeout: 5000 } })
     rig.onPrompt("FIND", { hang: true, text: "so far" })

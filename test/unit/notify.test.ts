@@ -137,22 +137,6 @@ describe("a notification", () => {
     expect(rig.answers()).toHaveLength(1)
   })
 
-  test("a notification is sent again with growing delays if OpenCode accepts but does not store it", async () => {
-    const rig = new Rig()
-    const { id } = await rig.launch()
-    const sends: number[] = []
-    rig.opencode.onCall = (method) => {
-      if (method !== "prompt") return undefined
-      sends.push(rig.clock.now())
-      return sends.length < 4 ? "forget" : undefined
-    }
-    await rig.ended(id)
-    const waits = sends.slice(1).map((at, index) => at - (sends[index] ?? 0))
-    expect(waits).toEqual(waits.toSorted((a, b) => a - b))
-    expect(new Set(waits).size).toBe(3)
-    expect(rig.notices()).toHaveLength(1)
-  })
-
   test("a notification falls back to the default agent only once the parent's agent is surely not configured", async () => {
     const rig = new Rig()
     const parent = rig.openParent({ agent: "gone" })
@@ -174,18 +158,6 @@ describe("a notification", () => {
     rig.opencode.database.sessions.delete(rig.parent)
     expect((await rig.ended(id)).delivery.state).toBe("abandoned")
     await rig.clock.advance(600_000)
-    expect(rig.timers.pending).toBe(0)
-  })
-
-  test("a notification is not sent any more once the plugin is stopped", async () => {
-    const rig = new Rig()
-    const { id } = await rig.launch()
-    rig.opencode.onCall = (method) => (method === "prompt" ? { fail: error } : undefined)
-    await rig.clock.until(() => rig.task(id).status === "completed")
-    rig.manager.stop()
-    rig.opencode.onCall = () => undefined
-    await rig.clock.advance(600_000)
-    expect(rig.notices()).toEqual([])
     expect(rig.timers.pending).toBe(0)
   })
 })
@@ -344,19 +316,5 @@ describe("a busy parent", () => {
     await rig.clock.advance(10_000)
     expect(rig.notices()).toHaveLength(1)
     expect(rig.answers()).toHaveLength(1)
-  })
-
-  test("a parent whose model does not answer is reminded only a few times", async () => {
-    const rig = new Rig()
-    const { id } = await rig.launch()
-    rig.opencode.onEvent = (event) => {
-      const { parent } = rig
-      if (event.type === "idle" && event.sessionID === parent) rig.opencode.stored(parent).messages.splice(3)
-      return undefined
-    }
-    await rig.ended(id)
-    await rig.clock.advance(60_000)
-    const sends = rig.opencode.calls.filter((method) => method === "prompt").length
-    expect(sends).toBeLessThanOrEqual(5)
   })
 })

@@ -267,16 +267,6 @@ describe("a session in which another process answers", () => {
 })
 
 describe("the wait for other tasks", () => {
-  test("a message stops waiting for other tasks once another task has ended too", async () => {
-    const { clock, world, outbox, told } = setUp()
-    world.isLast = false
-    outbox.post(cleanup(A))
-    await clock.advance(100)
-    outbox.post(cleanup(B))
-    await clock.advance(0)
-    expect(told()).toEqual([`${SAID_A} (no reply)`])
-  })
-
   test("a message stops waiting for other tasks although the clock is set back and the parent becomes idle", async () => {
     const { clock, world, outbox, told } = setUp()
     world.isLast = false

@@ -34,17 +34,6 @@ describe("a notification message", () => {
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb"])
   })
 
-  test("of several notifications that should wake the parent only the last one does so", async () => {
-    const { clock, outbox, told } = setUp()
-    outbox.post(cleanup("bg_aaaaaaaa", true))
-    outbox.post(cleanup("bg_bbbbbbbb", false))
-    await clock.advance(1000)
-    expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb"])
-    outbox.post(cleanup("bg_cccccccc", false))
-    await clock.advance(1000)
-    expect(told().at(-1)).toBe("visible bg_cccccccc (no reply)")
-  })
-
   test("a notification that does not wake waits for a busy parent, and goes once it is idle", async () => {
     const { clock, world, outbox, told } = setUp()
     world.busy = true
@@ -215,16 +204,6 @@ describe("a notification message", () => {
     expect(told().slice(1)).toEqual(["visible bg_bbbbbbbb (no reply)"])
   })
 
-  test("a notification that waits for other tasks is not sent once the plugin has ended", async () => {
-    const { clock, world, outbox, told, stop } = setUp()
-    world.isLast = false
-    outbox.post(cleanup("bg_aaaaaaaa"))
-    await clock.advance(100)
-    stop.abort()
-    await clock.advance(60_000)
-    expect(told()).toEqual([])
-  })
-
   test("a notification is not repeated after its task is forgotten, its parent deleted or the plugin ended", async () => {
     for (const end of ["forgotten", "gone", "ended"] as const) {
       const { clock, world, outbox, told, stop } = setUp()
@@ -284,17 +263,6 @@ describe("a notification that wakes the parent", () => {
     expect(new Set(all.sent.map(({ messageID }) => messageID)).size).toBe(1)
   })
 
-  test("an unread waking notification is sent again even if the parent became idle while it was being sent", async () => {
-    const { clock, world, outbox, told } = setUp()
-    world.stores = false
-    outbox.post(cleanup("bg_aaaaaaaa"))
-    await clock.advance(1)
-    outbox.parentIdle(PARENT)
-    world.stores = true
-    await clock.advance(10_000)
-    expect(told().length).toBeGreaterThan(1)
-  })
-
   test("a waking notification that the parent's user deleted is not sent again", async () => {
     const all = await woken()
     all.world.since = []
@@ -306,13 +274,6 @@ describe("a notification that wakes the parent", () => {
     const all = await woken()
     all.world.since = [all.question]
     all.world.reverted = true
-    await idle(all)
-    expect(all.told()).toHaveLength(1)
-  })
-
-  test("a waking notification is not repeated after its parent was deleted", async () => {
-    const all = await woken()
-    all.outbox.parentDeleted(PARENT)
     await idle(all)
     expect(all.told()).toHaveLength(1)
   })

@@ -166,15 +166,6 @@ describe("a task in a worktree", () => {
     expect(prompts()).toEqual([])
   })
 
-  test("a task whose worktree takes longer to prepare than its time limit ends by that limit", async () => {
-    places.onReady = ({ signal }) =>
-      new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(new Error("stopped"))))
-    const task = await rig.ended((await rig.launch({ ...IN_WORKTREE, timeout: 20_000 })).id)
-    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
-    expect(prompts()).toEqual([])
-    expect(places.calls.at(-1)).toContain("archive")
-  })
-
   test("a task whose worktree cannot be archived still notifies its parent, with a note about its changes", async () => {
     places.onPutAway = () => Promise.reject(new Error("No space left on device"))
     const { id, status } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
@@ -421,16 +412,6 @@ describe("tasks of a task in a worktree", () => {
 })
 
 describe("merges", () => {
-  test("an automatic merge happens only when the task completes", async () => {
-    const done = await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true })).id)
-    expect(done.outcome?.work?.merge).toEqual({ kind: "merged", files: ["a"] })
-    expect(rig.notices()[0]?.hidden).toContain("Merged into your files, uncommitted.")
-    places.calls.length = 0
-    rig.onPrompt("FAIL", { status: 400, body: { error: { message: "no credit" } } })
-    await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true, prompt: "FAIL" })).id)
-    expect(places.calls.join()).not.toContain("merge")
-  })
-
   test("a pending notification includes a merge and other ends that happen before it is written", async () => {
     rig = new Rig({ options: { wake: "never" }, worktrees: async () => places as never as Place })
     rig.onPrompt("BUSY", { text: "done", delay: 20_000 })

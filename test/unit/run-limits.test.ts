@@ -223,17 +223,6 @@ describe("the limit on silence", () => {
     expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeLessThan(610_000)
   })
 
-  test("silence is verified with OpenCode before it ends a run, since events may be lost", async () => {
-    const rig = new Rig({ options: { stallTimeout: 5000 } })
-    rig.opencode.onEvent = () => "lose"
-    rig.script(({ lastUser, toolResults }) => {
-      if (!lastUser.includes("FIND")) return undefined
-      return toolResults.length < 4 ? { tools: [{ name: "read", args: {} }], delay: 4000 } : { text: "found" }
-    })
-    const task = await rig.ended((await rig.launch()).id)
-    expect(task.status).toBe("completed")
-  })
-
   test("silence is verified only once at a time, however slow OpenCode is", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000 } })
     rig.opencode.onEvent = () => "lose"

@@ -93,13 +93,6 @@ describe("a run without contact", () => {
     expect(command(commands, "end")?.ending.reason?.code).toBe("timeout")
   })
 
-  test("a run without contact is sent no message, and the sender gets that answer", () => {
-    const answers: unknown[] = []
-    const reply = (answer: unknown) => void answers.push(answer)
-    const { commands } = at("working", gone).takes({ type: "tell", text: "MORE", reply })
-    expect(command(commands, "answer")?.with).toEqual({ away: "big" })
-  })
-
   test("a run without contact does not count the time in which this machine sleeps", () => {
     expect(at("working", gone).takes({ type: "slept", ms: 7000 }).run?.away?.since).toBe(away.since + 7000)
   })
