@@ -74,10 +74,6 @@ describe("an unmet dependency", () => {
     const found = stranded(tasks, among(tasks))
     expect(found.map((each) => each.wakes)).toEqual([wakes, wakes])
   })
-
-  test("tasks whose dependencies completed, or may still complete, are left alone", () => {
-    expect(strandedIn(ended("a", "completed"), taskOf({ id: "b" }), waiting("w", "a", "b"))).toEqual([])
-  })
 })
 
 describe("the answers of dependencies", () => {
@@ -100,10 +96,6 @@ describe("the answers of dependencies", () => {
     expect(text).toContain("(the first 7999 of 8101 characters)")
     expect(text).not.toContain("yy")
     expect(withAnswers("p", answered("x".repeat(MOST_ANSWER_CHARS)))).not.toContain("the first")
-  })
-
-  test("a dependency that ended without text is marked as such in the prompt", () => {
-    expect(withAnswers("p", answered(""))).toContain("bg_a (do bg_a):\n(it ended without any text)")
   })
 
   test("a dependency without an answer in its last message is marked, and earlier text is shown", () => {
@@ -137,9 +129,5 @@ describe("the answers of dependencies", () => {
     const merged = { ...work, merge: { kind: "merged", files: ["a"] } } as const
     const here = { ...task, outcome: { ...(outcome as Outcome), work: merged } }
     expect(withAnswers("p", [{ task: here, text: "x" }])).not.toContain("not merged")
-  })
-
-  test("a prompt without answers of dependencies stays as it is", () => {
-    expect(withAnswers("p", [])).toBe("p")
   })
 })

@@ -116,13 +116,6 @@ describe("a busy session", () => {
 })
 
 describe("an idle run without an answer", () => {
-  test("an idle run without an answer ends when the time for an answer is over", () => {
-    const first = looked(unanswered, seen)
-    expect(first).toMatchObject({ stage: "working", does: [], run: { stuckSince: NOW } })
-    const over = looked(unanswered, { ...seen, stuckSince: NOW - 10_000, urgedAfter: "msg_prompt" })
-    expect(over.run?.outcome?.reason).toMatchObject({ code: "host" })
-  })
-
   test("an idle run in its own worktree gets more time while no event has arrived", () => {
     const place = { kind: "worktree", folder: "/", merge: false } as const
     const scene = { task: { place } }
@@ -389,16 +382,5 @@ describe("an answer to be verified", () => {
     const { stage, does, run } = checking({ idle: false }).takes(by("schemas", passing({ value })))
     expect([stage, does]).toEqual(["working", ["look"]])
     expect(run).toMatchObject({ value, pendingEnding: undefined, lastSignAt: NOW })
-  })
-
-  test("a run whose verifier was stopped or whose answer is lost goes on without a new read", () => {
-    const stopped = checking({ check }).takes(by("checks"))
-    expect(stopped).toMatchObject({
-      stage: "working",
-      does: [],
-      run: { check, pendingEnding: undefined, lastSignAt: NOW },
-    })
-    const lost = checking({ pendingEnding: undefined }).takes(by("checks", passing({ check })))
-    expect(lost).toMatchObject({ stage: "working", does: [] })
   })
 })

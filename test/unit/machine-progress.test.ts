@@ -55,11 +55,6 @@ describe("a tool call", () => {
     expect([...two.calls.values()]).toEqual(["ended", "ended"])
   })
 
-  test("a tool call that is first reported at its end was never open", () => {
-    const observed = withTool(NOTHING_OBSERVED, call({ state: "ended" }))
-    expect([[...observed.calls.values()], observed.recentTools]).toEqual([["ended"], ["read"]])
-  })
-
   test("tool calls with the same id in different messages are counted separately", () => {
     const one = withTool(NOTHING_OBSERVED, call())
     const two = withTool(withTool(one, call({ messageID: "msg_b" })), call({ id: "call_2", tool: "bash" }))

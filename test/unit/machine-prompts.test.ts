@@ -210,13 +210,6 @@ describe("an agent that is asked again", () => {
     expect(near?.kind).toBe("last-word")
   })
 
-  test("an idle agent near a limit is asked for its last word without being stopped", () => {
-    const { commands, run } = working({ lastWord }).takes({ type: "idle" })
-    expect(commands).toEqual([{ do: "send", message: run?.sentMessages[0] }])
-    expect(saidTo(commands)).toMatchObject({ kind: "last-word", id: idOf("last-word"), ...FRESH })
-    expect(saidTo(commands)?.text).toMatch(/^You are near your time limit\. Stop working now/)
-  })
-
   test("asking for the last word during an open question refuses that question when the session is stopped", () => {
     const asks = [askOf({ kind: "question", askedAt: NOW })]
     const { commands } = working(

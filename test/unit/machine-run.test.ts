@@ -4,7 +4,7 @@ import { isClosing, isFinished, isWithoutAgent, newRun, progressOf } from "../..
 import { type Edge, edges, step, TABLE } from "../../src/core/run/machine.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import type { Input, InputType } from "../../src/core/run/steps.ts"
-import { answer, asked, at, BILLED, command, NOW, QUEUED, type Scene, wordOf } from "../support/machine.ts"
+import { answer, asked, at, BILLED, NOW, QUEUED, type Scene, wordOf } from "../support/machine.ts"
 import { askOf, taskOf } from "../support/tasks.ts"
 
 /** What is known of a run, what is seen of it, and what becomes of it at any input. */
@@ -266,11 +266,5 @@ describe("the transitions of a run", () => {
     at("working").takes(INPUTS.notified)
     at("notifying").takes(INPUTS.notified)
     expect(taken).toEqual(["working --end--> closing", "notifying --notified--> gone"])
-  })
-
-  test("a step works the same when no observer is set", () => {
-    edges.taken = undefined
-    expect(command(at("notifying").takes(INPUTS.notified).commands, "notify")).toBeUndefined()
-    expect(at("working").takes(INPUTS.end).stage).toBe("closing")
   })
 })

@@ -59,16 +59,6 @@ test("a notification knows of a merge before it was sent, but ignores the outcom
   expect(notificationFacts(task, storeOf(later)).task.outcome?.filesChanged).toEqual([])
 })
 
-test("a resume does not change the notification of the ended run, and is listed as running", () => {
-  const outcome = outcomeOf({ toolCalls: 4 })
-  const task = named("bg_1", { delivery: deliveryOf(), outcome })
-  const resumed = named("bg_1", { status: "resumed", outcome: undefined, run: { generation: 1 } })
-  const facts = notificationFacts(task, storeOf(resumed))
-  expect(facts.task).toEqual(task)
-  expect(facts.whole.toolCalls).toBe(4)
-  expect(idsOf(facts.running)).toEqual(["bg_1"])
-})
-
 test("the total in 'all tasks finished' counts the batch and all tasks since the session was idle", () => {
   const ran = (id: string, createdAt: number, endedAt: number | undefined, batch = `name:${id}`) =>
     named(id, { batch, delivery: told, run: { createdAt, endedAt } })

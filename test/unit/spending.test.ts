@@ -32,13 +32,6 @@ describe("a used-up limit", () => {
     )
   })
 
-  test("a launch is refused when the session's token limit is used up", () => {
-    const session = { ...NO_USAGE, input: 1200, atLeast: true } as const
-    expect(refused({ maxTokensPerSession: 1000 }, { session })).toBe(
-      "the session's tasks used at least 1200 tokens, the option maxTokensPerSession allows 1000",
-    )
-  })
-
   test("a launch is refused when the day's budget is used up", () => {
     expect(refused({ maxCostPerDay: 2 }, { day: cost(2.5) })).toBe(
       "the project's tasks of the last 24 hours spent $2.50 of $2.00 (option maxCostPerDay)",
@@ -95,10 +88,6 @@ describe("a run's allowance", () => {
       "$0.0000 of $20.00 left for the project's tasks within 24 hours",
     ])
     expect(told({ maxCostPerSession: 10 }, {}, taskOf())).toEqual(["$10.00 for this session's tasks"])
-  })
-
-  test("a run is told nothing about spending when no limit is on", () => {
-    expect(told({}, { session: cost(5) }, taskOf())).toEqual([])
   })
 })
 

@@ -7,7 +7,6 @@ import {
   billedTokens,
   elapsed,
   isActive,
-  isQueued,
   phaseOf,
   STATUSES,
   type Task,
@@ -19,12 +18,6 @@ const queued = taskOf({ run: { startedAt: undefined } })
 
 test("only running and resumed tasks are active", () => {
   expect(STATUSES.filter((status) => isActive(taskOf({ status })))).toEqual(["running", "resumed"])
-})
-
-test("a task is queued while it is active and has no slot", () => {
-  expect(isQueued(queued)).toBe(true)
-  expect(isQueued(taskOf())).toBe(false)
-  expect(isQueued(taskOf({ status: "cancelled", run: { startedAt: undefined } }))).toBe(false)
 })
 
 test("a task's time runs from its admission to its end, or to now", () => {

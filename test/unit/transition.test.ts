@@ -89,11 +89,6 @@ describe("a resume", () => {
     },
   )
 
-  test("a resume of a running task is dropped", () => {
-    const task = taskOf()
-    expect(transition(task, { type: "resumed", run })).toBe(task)
-  })
-
   test.each([0, 2])("a resume to generation %i of a task of generation 0 is dropped", (generation) => {
     const task = terminal("completed")
     expect(transition(task, { type: "resumed", run: runOf({ generation }) })).toBe(task)
@@ -105,11 +100,6 @@ describe("a first retrieval", () => {
     const task = transition(terminal("error"), { type: "retrieved", at: 9500 })
     expect(task.retrievedAt).toBe(9500)
     expect(transition(task, { type: "retrieved", at: 9900 })).toBe(task)
-  })
-
-  test("a retrieval of a running task changes nothing", () => {
-    const task = taskOf()
-    expect(transition(task, { type: "retrieved", at: 9500 })).toBe(task)
   })
 })
 

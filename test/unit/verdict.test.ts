@@ -175,10 +175,6 @@ describe("the answer", () => {
     ]
     expect(answerText([...messages, user("later")])).toBe("done")
   })
-
-  test("the answer is empty when the model wrote no text", () => {
-    expect(answerText([user()])).toBe("")
-  })
 })
 
 describe("a compaction", () => {

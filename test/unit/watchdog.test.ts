@@ -312,13 +312,6 @@ describe("a requested last word", () => {
     })
   const SPENT = { session: cost(0.11) }
 
-  test("a last word is requested only once, and the run goes on until its time for that ends", () => {
-    for (const state of ["requested", "speaking", "done"] as const) {
-      expect(asked({ state }, { now: 61_999 })).toBeUndefined()
-      expect(asked({ state }, { now: 62_000 })).toEqual({ action: "stop", reason })
-    }
-  })
-
   test.each([
     ["in a tool", { openCalls: 1 }],
     ["writing a call", { pendingCalls: 1 }],

@@ -121,15 +121,6 @@ describe("a probe", () => {
     expect(withoutUnheard(closed, 99_000)).toBe(closed)
   })
 
-  test("a probe whose answer begins allows two more requests, before it is complete", () => {
-    expect(freeRequests(begun(breaker, "bg_a", 9000), 9001)).toBe(2)
-  })
-
-  test("a probe that ends without an answer is replaced by another", () => {
-    expect(withdraw(breaker, "bg_b")).toBe(breaker)
-    expect(freeRequests(withdraw(breaker, "bg_a"), 9001)).toBe(1)
-  })
-
   test("an answered probe allows two requests, and no more until one of them is answered", () => {
     const opening = whole(breaker, "bg_a", 9000)
     expect(freeRequests(opening, 9001)).toBe(2)
