@@ -72,19 +72,7 @@ describe("a crash and a restart", () => {
     })
   })
 
-  test("after a crash, a task that had finished unnoticed is reported as finished", async () => {
-    const { rig, id, sessionID } = await running()
-    rig.crash()
-    const last = rig.opencode.stored(sessionID).messages.at(-1)
-    if (last)
-      Object.assign(last, { finish: "stop", parts: [{ type: "text", id: "p", text: "done", synthetic: false }] })
-    rig.restart()
-    await rig.manager.recover()
-    expect((await rig.ended(id)).status).toBe("completed")
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("done")
-  })
-
-  test("after a crash, a task ends at the time of its last message, however late that is found", async () => {
+  test("after a crash, a task that had finished unnoticed has ended at the time of its last message", async () => {
     const { rig, id, sessionID } = await running()
     await rig.clock.advance(60_000)
     const last = rig.opencode.stored(sessionID).messages.at(-1)
@@ -94,7 +82,8 @@ describe("a crash and a restart", () => {
     await rig.clock.advance(8 * 3_600_000)
     rig.restart()
     await rig.manager.recover()
-    expect((await rig.ended(id)).run.endedAt).toBe(last?.completedAt)
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", run: { endedAt: last?.completedAt } })
+    expect((await rig.manager.output(id, rig.caller)).answer).toMatch(/done$/)
     expect(rig.notices()[0]?.visible).toContain("finished in 1m")
   })
 
