@@ -115,6 +115,21 @@ describe.each(AT_WORK)("a run in the stage %s", (stage) => {
     expect(here({ run: { lastWord } }).takes({ type: "idle" })).toMatchObject({ stage, does: ["send"] })
     expect(here().takes({ type: "idle" })).toMatchObject({ stage, does: [] })
   })
+
+  test("a rejected request for the last word ends the run, while any other rejected message is only reported", () => {
+    const lastWord = { state: "requested", reason: timeout, at: 1000 } as const
+    const problem = "no"
+    const message = wordOf({ kind: "last-word" })
+    expect(here({ run: { lastWord, calls: 1 } }).takes({ type: "sent", message, problem }).stage).toBe("closing")
+    const reply = () => {}
+    const mine = wordOf({ reply })
+    const failed = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "sent", message: mine, problem })
+    expect(failed.run).toMatchObject({ stage, calls: 0, sentMessages: [] })
+    expect(command(failed.commands, "answer")).toEqual({ do: "answer", reply, with: { problem } })
+    const taken = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "sent", message: mine })
+    expect(taken.run?.sentMessages).toEqual([{ ...mine, taken: true }])
+    expect(command(taken.commands, "answer")?.with).toBe("accepted")
+  })
 })
 
 describe("a run before its prompt", () => {
@@ -205,6 +220,14 @@ describe.each(["prompting", "working"] as const)("a look in the stage %s", (stag
     const busy = { ...found, messages: [asked()], busy: true }
     const again = looking({ lookAgain: true, stuckSince: 1 }).takes({ type: "looked", waited: false, found: busy })
     expect(again).toMatchObject({ stage, does: ["look"], run: { stuckSince: undefined } })
+  })
+
+  test("a look ends an answered run unless it waits for its own tasks or has a check", () => {
+    expect(looking().takes({ type: "looked", waited: false, found }).stage).toBe("closing")
+    expect(looking().takes({ type: "looked", waited: true, found }).stage).toBe(stage)
+    const checked = at(stage, { run: { looking: true }, task: { run: { check: "true" } } })
+    const { stage: next, does } = checked.takes({ type: "looked", waited: false, found })
+    expect([next, does]).toEqual(["verifying", ["verify"]])
   })
 
   test("a look waits a grace period for unread messages before it ends the run", () => {
@@ -335,6 +358,13 @@ describe("a parked run", () => {
     expect(begins({ depth: 2 }).commands).toEqual([record, { do: "prepare", save: false }])
   })
 
+  test("a parked run ends when OpenCode rejects the request for its last word", () => {
+    const lastWord = { state: "requested", reason: timeout, at: 1000 } as const
+    const { takes } = at("parked", { ...scene, run: { lastWord, calls: 1 } })
+    const word = { ...wordOf(), kind: "last-word" } as const
+    expect(takes({ type: "sent", message: word, problem: "no" }).stage).toBe("closing")
+  })
+
   test("a parked run of an earlier process prepares its place again before it sends its old prompt", () => {
     const { takes } = at("parked", { ...scene, run: { prompt: "WORK", preface: "in /place", preparesAgain: true } })
     const on = takes({ type: "admitted" })
@@ -349,6 +379,12 @@ describe("a parked run", () => {
 })
 
 describe("an ended run", () => {
+  test.each(["closing", "finalizing"] as const)("a failure at %s does not prevent the notification", (stage) => {
+    const silent = { run: { closing: { options: { silent: true }, write: "never" } as never } }
+    expect(at(stage).takes({ type: "finalized" }).stage).toBe("notifying")
+    expect(at(stage, silent).takes({ type: "finalized" }).stage).toBeUndefined()
+  })
+
   test.each(["closing", "finalizing", "notifying"] as const)(
     "at stage %s, late replies are still counted and late messages are answered",
     (stage) => {
