@@ -169,13 +169,13 @@ const counting = ({ stillSince, ...run }: Run, at: number): Run =>
 
 /** The run with the time at which its clock stopped, and its start, in a system clock that was set back. */
 function stoppedEarlier(run: Run, ms: number): Run {
-  const { parked, stillSince, startedAt } = run
+  const { parked, stillSince } = run
   const moved: Run = {
     ...run,
     ...(parked && { parked: { ...parked, at: parked.at + ms } }),
     ...(stillSince !== undefined && { stillSince: stillSince + ms }),
   }
-  return startedAt === undefined ? moved : leavingOut(moved, ms)
+  return leavingOut(moved, ms)
 }
 
 const leavingOut = (run: Run, ms: number): Run => ({ ...run, stillMs: (run.stillMs ?? 0) + ms })
