@@ -33,6 +33,17 @@ describe("an open breaker", () => {
     expect(isClosedFor(undefined, "bg_a")).toBe(false)
   })
 
+  test("a breaker without a reset time probes after 5 s, then doubles its wait up to five minutes", () => {
+    let breaker = recordRefusal(undefined, LIMIT, 0)
+    const waits = [breaker.opensAt]
+    for (let tries = 0; tries < 8; tries++) {
+      const at = breaker.opensAt
+      breaker = recordRefusal(sentThrough(breaker, "bg_a", at), LIMIT, at + 100)
+      waits.push(breaker.opensAt - at - 100)
+    }
+    expect(waits).toEqual([5000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000, 300_000])
+  })
+
   test("a breaker waits only 5 s again after an answered probe, if an ordinary request is refused", () => {
     let breaker = recordRefusal(undefined, LIMIT, 0)
     for (const at of [5000, 20_000]) breaker = recordRefusal(sentThrough(breaker, "bg_a", at), LIMIT, at + 100)
