@@ -247,8 +247,8 @@ export const refuseFailed: Handler<"refuse failed"> = (run, { ask }) => stay({ .
 export const slept: Handler<"slept"> = (run, { ms }) => {
   const event = { type: "slept", generation: run.generation, ms } as const
   const commands = [{ do: "record", event, write: false }] as const
-  // A pause is left out as a whole, with any sleep in it.
-  if (run.stage === "parked") return ms < 0 ? { run, commands } : stay(run)
+  // None of these times counts while a run is parked.
+  if (run.stage === "parked") return { run, commands }
   const later = (time: number | undefined) => (time === undefined ? undefined : time + ms)
   const next: ActiveRun = {
     ...run,

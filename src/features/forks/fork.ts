@@ -4,17 +4,7 @@ import { sliced } from "../../lib/clock.ts"
 import { formatInteger, oneLine } from "../../lib/text.ts"
 import type { ForkApi, HistoryMessage, WeighedMessages } from "./ports.ts"
 import { digest, type PreambleFacts, paramsOf, preamble } from "./preamble.ts"
-import {
-  estimate,
-  guessText,
-  loadOf,
-  type Meter,
-  sumWeights,
-  tokensOf,
-  weighText,
-  weightOf,
-  type Yield,
-} from "./tokens.ts"
+import { estimate, type Meter, sumWeights, tokensOf, weighMessage, weighText, type Yield } from "./tokens.ts"
 import { type CutResult, type TrimLimits, type Trimmed, trim } from "./trim.ts"
 
 /** Share of a model's context that an inherited history may fill. */
@@ -109,7 +99,7 @@ async function inheritance({ forks, models, isThread }: ForkPorts, request: Fork
   const history = await forks.history(draft.parentID, draft.parentMessageID)
   const pause = sliced()
   if (!whole) return trimmed(models, request, history, pause)
-  const uncut = weighUncut(history, draft.model)
+  const uncut = await weighUncut(history, draft.model)
   const [why, prices] = await Promise.all([
     (await isThread?.(draft.parentID)) ? THREAD : wholeForkObstacle(models, draft, history, uncut),
     draft.model && models.prices(draft.model),
@@ -251,10 +241,10 @@ type UncutHistory = {
  * Tokens of a request with these messages: the provider's count of the last step plus an estimate of later messages.
  * Without such a count, all messages are estimated.
  */
-function weighUncut(messages: readonly HistoryMessage[], model: Model | undefined): UncutHistory {
+async function weighUncut(messages: readonly HistoryMessage[], model: Model | undefined): Promise<UncutHistory> {
   const last = messages.findLastIndex(({ counted }) => isOf(counted?.model, model))
   const counted = messages[last]?.counted
-  const weights = messages.map(loadOf).map((load) => weightOf(load, guessText(load.text).count))
+  const weights = await Promise.all(messages.map((message) => weighMessage(message, estimate)))
   const weigh = (some: typeof weights) => tokensOf(sumWeights(some))
   if (!counted) return { tokens: weigh(weights), before: 0 }
   const before = Math.max(0, counted.tokens - weigh(weights.slice(0, last)))
