@@ -71,7 +71,7 @@ export type Engine = ReturnType<typeof engineOf>
  */
 export function engineOf(ports: ManagerPorts, stopped: AbortSignal) {
   const services = servicesOf(ports, stopped, {
-    isTelling: (parentID) => outbox.isTelling(parentID),
+    isSending: (parentID) => outbox.isSending(parentID),
     isUnread: (task) => outbox.isUnread(task),
     tookOver: ({ parentID }) => lost(parentID, dispatcher, recovery),
   })
@@ -181,7 +181,7 @@ function lost(parentID: string, { announcing }: Dispatcher, recovery: Recovery):
 function servicesOf(
   { opencode, clock, options, features, commands, isTerminal }: ManagerPorts,
   stopped: AbortSignal,
-  { tookOver, ...mailbox }: Pick<JournalPorts, "isTelling" | "isUnread"> & { tookOver: (task: Task) => void },
+  { tookOver, ...mailbox }: Pick<JournalPorts, "isSending" | "isUnread"> & { tookOver: (task: Task) => void },
 ): Services {
   const logged: ConstructorParameters<typeof TaskStore>[0] = (before, after, { type }) =>
     opencode.log("info", "transition", {

@@ -97,8 +97,8 @@ export type JournalPorts = {
   readonly clock: Clock
   readonly stopped: AbortSignal
   readonly store: TaskStore
-  /** Whether OpenCode is storing a message for this parent. */
-  readonly isTelling: (parentID: string) => boolean
+  /** Whether notifications to this parent are being sent. */
+  readonly isSending: (parentID: string) => boolean
   /** Whether the task's parent holds the notification and is still to be woken with it. */
   readonly isUnread: (task: Task) => boolean
   /** Called when another process has taken the task over. */
@@ -154,8 +154,12 @@ export class Journal {
     if (this.#ports.store.parentState(task.parentID).cancelRecordWrite) this.#recordSoon(task.parentID)
   }
 
-  /** Performs pending writes now: all, or those of one parent's tasks. */
+  /**
+   * Performs pending writes now: all, or those of one parent's tasks. The latter wait while notifications are being sent
+   * to this parent: each would have its task's record written again.
+   */
   flush(parentID?: string): void {
+    if (parentID !== undefined && this.#ports.isSending(parentID)) return this.#recordSoon(parentID)
     for (const { task, cancelWrite } of [...this.#ports.store.entries()])
       if (cancelWrite && (parentID === undefined || task.parentID === parentID)) void this.save(task)
   }
@@ -169,14 +173,12 @@ export class Journal {
   }
 
   #recordSoon(parentID: string): void {
-    const { clock, store, isTelling } = this.#ports
+    const { clock, store } = this.#ports
     const parentState = store.parentState(parentID)
     parentState.cancelRecordWrite?.()
     parentState.cancelRecordWrite = clock.after(PROVEN_RECORD_MS, () => {
       parentState.cancelRecordWrite = undefined
-      // While OpenCode is still storing a message, wait: the records would soon have to be written again.
-      if (isTelling(parentID)) this.#recordSoon(parentID)
-      else this.flush(parentID)
+      this.flush(parentID)
     })
   }
 

@@ -92,17 +92,35 @@ describe("a notification", () => {
   })
 
   test.each([
-    [20, 150],
-    [8, 1200],
-  ])("when %i tasks end together and each send takes %i ms, every record is written once", async (many, slow) => {
+    [20, "prompt", 150],
+    [8, "prompt", 1200],
+    [8, "persona", 1200],
+  ])(
+    "when %i tasks end together and each %s takes %i ms, every record is written once",
+    async (many, slowest, slow) => {
+      const rig = new Rig({ options: { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 } })
+      const launched = await Promise.all(Array.from({ length: many }, () => rig.launch()))
+      rig.opencode.onCall = (method) => (method === slowest ? { slow } : undefined)
+      rig.opencode.calls.length = 0
+      await rig.clock.until(() => launched.every(({ id }) => rig.task(id).delivery.state === "confirmed"))
+      await rig.clock.advance(2 * LATER_MS)
+      expect(rig.opencode.calls.filter((method) => method === "saveRecord")).toHaveLength(many)
+      for (const { sessionID } of launched) expect(written(rig, sessionID)).toBe("completed confirmed")
+    },
+  )
+
+  test("records of tasks that end right after a wake are written once, with their deliveries", async () => {
     const rig = new Rig({ options: { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 } })
-    const launched = await Promise.all(Array.from({ length: many }, () => rig.launch()))
-    rig.opencode.onCall = (method) => (method === "prompt" ? { slow } : undefined)
+    rig.onPrompt("FIRST", { text: "done", delay: 100 })
+    rig.onPrompt("LATER", { text: "done", delay: 500 })
+    rig.opencode.onCall = (method) => (method === "prompt" ? { slow: 50 } : undefined)
+    const prompts = ["FIRST", ...Array.from({ length: 8 }, () => "LATER")]
+    const launched = await Promise.all(prompts.map((prompt) => rig.launch({ prompt })))
+    await rig.clock.until(() => launched.every(({ id }) => rig.task(id).status === "completed"))
+    expect(rig.task(launched[0]?.id ?? "").delivery.state).toBe("confirmed")
     rig.opencode.calls.length = 0
-    await rig.clock.until(() => launched.every(({ id }) => rig.task(id).delivery.state === "confirmed"))
     await rig.clock.advance(2 * LATER_MS)
-    expect(rig.opencode.calls.filter((method) => method === "saveRecord")).toHaveLength(many)
-    for (const { sessionID } of launched) expect(written(rig, sessionID)).toBe("completed confirmed")
+    expect(rig.opencode.calls.filter((method) => method === "saveRecord")).toHaveLength(launched.length)
   })
 
   test("a notification of an end that the child's messages do not prove is recorded before it is sent", async () => {

@@ -331,7 +331,7 @@ describe("record writes", () => {
       clock,
       stopped: stop.signal,
       store,
-      isTelling: () => false,
+      isSending: () => false,
       isUnread: () => false,
       takenOver: () => {},
     })
@@ -364,7 +364,7 @@ describe("record writes", () => {
       clock: timers,
       stopped: stop.signal,
       store,
-      isTelling: () => false,
+      isSending: () => false,
       isUnread: () => false,
       takenOver: () => {},
     })

@@ -151,9 +151,9 @@ export class Outbox {
     return this.#lanes.get(parentID)?.isWaking === true
   }
 
-  /** OpenCode is storing a message for this session. */
-  isTelling(parentID: string): boolean {
-    return this.#lanes.get(parentID)?.isTelling === true
+  /** Messages to this session are being sent, one after another. */
+  isSending(parentID: string): boolean {
+    return this.#lanes.get(parentID)?.state === "sending"
   }
 
   /** Whether a notification to this session is queued, or the session is to be woken later. Notes do not count. */
@@ -343,7 +343,7 @@ export class Outbox {
         break
       } catch (error) {
         if (error instanceof OpencodeError && error.notFound) break
-        await this.#pauses.for(delay)
+        await this.#beforeRetry(lane, delay)
       }
     }
     lane.pendingWake = undefined
@@ -378,9 +378,15 @@ export class Outbox {
         if (error instanceof OpencodeError && error.notFound) return recordDelivery(task, "abandoned", false)
         const fields = { task: task.id, session: task.parentID, attempt, error: String(error) }
         opencode.log("warn", "notification not accepted, trying again", fields)
-        await this.#pauses.for(RETRY_DELAYS_MS[Math.min(attempt, RETRY_DELAYS_MS.length - 1)] ?? 0)
+        await this.#beforeRetry(lane, RETRY_DELAYS_MS[Math.min(attempt, RETRY_DELAYS_MS.length - 1)] ?? 0)
       }
     }
+  }
+
+  async #beforeRetry(lane: Lane, ms: number): Promise<void> {
+    lane.state = "retrying"
+    await this.#pauses.for(ms)
+    lane.state = "sending"
   }
 
   /** Waits until a message may be sent: at once where one is meant to start the model, else when the session is idle. */

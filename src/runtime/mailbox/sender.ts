@@ -39,10 +39,11 @@ export type PendingNote = {
  * State of a parent's lane:
  * - `idle`: nothing to send; kept while a waking message may be unread.
  * - `sending`: messages are sent one at a time.
+ * - `retrying`: OpenCode did not accept the last one; it is sent again later.
  * - `until idle`: the parent works, and no waiting message may start its model.
  * - `until redone`: the parent's user has undone messages.
  */
-type LaneState = "idle" | "sending" | "until idle" | "until redone"
+type LaneState = "idle" | "sending" | "retrying" | "until idle" | "until redone"
 
 export type Lane = {
   state: LaneState
@@ -65,8 +66,6 @@ export type Lane = {
    * idle after it, perhaps without reading it.
    */
   waking?: Waking & { wakesAgain: number; isPassed: boolean }
-  /** OpenCode is storing a message. */
-  isTelling: boolean
   /** A message that starts the parent's model is being sent. */
   isWaking: boolean
 }
@@ -82,7 +81,6 @@ export const newLane = (): Lane => ({
   sentAt: Number.NEGATIVE_INFINITY,
   wakeRequests: new Set(),
   idled: false,
-  isTelling: false,
   isWaking: false,
   release: () => {},
 })
@@ -263,14 +261,9 @@ export class Sender {
 
   /** Resolves when the parent holds the message. `waking`: set if the message starts the parent's model. */
   async send(prompt: Prompt, lane: Lane, waking?: Waking): Promise<void> {
-    lane.isTelling = true
-    try {
-      if (waking) await this.start(waking, lane)
-      else await this.#ports.opencode.prompt({ ...prompt, lookedFor: true })
-      await this.#confirm(prompt)
-    } finally {
-      lane.isTelling = false
-    }
+    if (waking) await this.start(waking, lane)
+    else await this.#ports.opencode.prompt({ ...prompt, lookedFor: true })
+    await this.#confirm(prompt)
     // The parent may have been stopped after OpenCode accepted the message and before the turn began.
     if (waking) await this.#keepStopped(waking)
   }
