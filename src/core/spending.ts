@@ -266,33 +266,38 @@ export type Bill = {
 /** Usage of a task's own session as far as it is known now: the last run, and all runs before it. */
 export type OwnUsage = { readonly lastRun: Usage; readonly before: Usage }
 
-/** Makes the bill of the given tasks. For the cost of the day, a run counts until 24 hours after its end. */
-export function billOf(tasks: readonly Task[], summaryOf: (task: Task) => OwnUsage, now: number): Bill {
-  const byID = new Map(tasks.map((task) => [task.id, task]))
+/** Tasks that a bill counts, each once. Only `all` may take long. */
+export type BilledTasks = {
+  get(id: string): Task | undefined
+  /** Tasks that this session launched. */
+  ofParent(sessionID: string): readonly Task[]
+  all(): readonly Task[]
+}
+
+/**
+ * Makes a bill, which reads a task when it first counts it, so that a session's bill costs nothing for other sessions.
+ * For the cost of the day, a run counts until 24 hours after its end.
+ */
+export function billOf(tasks: BilledTasks, summaryOf: (task: Task) => OwnUsage, now: number): Bill {
+  const usages = new Map<string, OwnUsage>()
   // `summaryOf` is called only once for each task: its result changes when a caller ends runs because of this bill.
-  const usages = new Map(tasks.map((task) => [task, summaryOf(task)]))
-  const byParent = new Map<string, Task[]>()
-  for (const task of tasks) {
-    const siblings = byParent.get(task.parentID)
-    if (siblings) siblings.push(task)
-    else byParent.set(task.parentID, [task])
+  const usageOf = (task: Task): OwnUsage => {
+    const usage = usages.get(task.id) ?? summaryOf(task)
+    usages.set(task.id, usage)
+    return usage
   }
-  const session = (sessionID: string): Usage => {
-    const below = byParent.get(sessionID)
-    return below ? below.map(whole).reduce(addUsage, NO_USAGE) : NO_USAGE
-  }
+  const session = (sessionID: string): Usage => tasks.ofParent(sessionID).map(whole).reduce(addUsage, NO_USAGE)
   const whole = (task: Task): Usage => {
-    const { lastRun, before } = usages.get(task) as OwnUsage
-    const own = addUsage(lastRun, before)
-    return byParent.has(task.sessionID) ? addUsage(own, session(task.sessionID)) : own
+    const { lastRun, before } = usageOf(task)
+    return addUsage(addUsage(lastRun, before), session(task.sessionID))
   }
   return {
     task: (id) => {
-      const task = byID.get(id)
+      const task = tasks.get(id)
       return task ? whole(task) : NO_USAGE
     },
     session,
-    day: () => [...usages].map(([task, { lastRun }]) => costOfDay(task, lastRun, now)).reduce(addUsage, NO_USAGE),
+    day: () => tasks.all().reduce((sum, task) => addUsage(sum, costOfDay(task, usageOf(task).lastRun, now)), NO_USAGE),
   }
 }
 

@@ -52,7 +52,7 @@ const KNOWN_MS = 30_000
 export class CostLedger {
   readonly #services: Services
   /** Tasks of other processes. `cost`: cost of the current run of an active task. */
-  #foreignTasks: readonly ForeignTask[] = []
+  #foreignTasks: ReadonlyMap<string, ForeignTask> = new Map()
   #foreignLookedAt = Number.NEGATIVE_INFINITY
   #lookingAtForeign: Promise<void> = Promise.resolve()
   #purse: LedgerPurse | undefined
@@ -165,10 +165,12 @@ export class CostLedger {
       const records = await opencode.recordsSince(now - DAY_MS, "project")
       const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))
       // A record lacks the cost of the current run: compute it from the cost of the session.
-      this.#foreignTasks = others.map(({ task, cost = 0 }) => ({
-        task,
-        ...(isActive(task) && { cost: cost - task.earlier.usage.cost }),
-      }))
+      this.#foreignTasks = new Map(
+        others.map(({ task, cost = 0 }) => [
+          task.id,
+          { task, ...(isActive(task) && { cost: cost - task.earlier.usage.cost }) },
+        ]),
+      )
     } catch (error) {
       opencode.log("warn", "could not read what other tasks have cost", { error: String(error) })
     }
@@ -216,10 +218,20 @@ export class CostLedger {
 
   #bill(): Bill {
     const { store, clock } = this.#services
-    const foreignTasks = this.#foreignTasks.map(({ task }) => task)
-    const tasks = [...foreignTasks, ...store.forgotten(), ...store.all()]
-    const known = new Map(tasks.map((task) => [task.id, task]))
-    return billOf([...known.values()], (task) => this.#summaryOf(task), clock.now())
+    const others = [...[...this.#foreignTasks.values()].map(({ task }) => task), ...store.forgotten()]
+    const byID = new Map(others.flatMap((task) => (store.get(task.id) ? [] : [[task.id, task] as const])))
+    const byParent = new Map<string, Task[]>()
+    for (const task of byID.values()) {
+      const siblings = byParent.get(task.parentID)
+      if (siblings) siblings.push(task)
+      else byParent.set(task.parentID, [task])
+    }
+    const tasks = {
+      get: (id: string) => store.get(id) ?? byID.get(id),
+      ofParent: (sessionID: string) => [...(byParent.get(sessionID) ?? []), ...store.ofParent(sessionID)],
+      all: () => [...byID.values(), ...store.all()],
+    }
+    return billOf(tasks, (task) => this.#summaryOf(task), clock.now())
   }
 
   /**
@@ -236,8 +248,7 @@ export class CostLedger {
 
   #summaryOf(task: Task): OwnUsage {
     const { usage } = (isActive(task) ? this.#services.store.run(task.id)?.observed : task.outcome) ?? NO_FIGURES
-    const { cost = 0 } =
-      this.#foreignTasks.length === 0 ? {} : (this.#foreignTasks.find((other) => other.task.id === task.id) ?? {})
+    const { cost = 0 } = this.#foreignTasks.get(task.id) ?? {}
     const lastRun = isActive(task) ? { ...usage, cost: Math.max(usage.cost, cost) } : usage
     return { lastRun, before: task.earlier.usage }
   }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { billOf, payer, recentRuns, remainsOf } from "../../src/core/spending.ts"
+import { type BilledTasks, billOf, payer, recentRuns, remainsOf } from "../../src/core/spending.ts"
 import { NO_USAGE, type Task } from "../../src/core/task.ts"
 import { DAY_MS } from "../../src/lib/format.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
@@ -20,10 +20,15 @@ const spent = (cost: number, atLeast = false) => ({
   input: 10,
   ...(atLeast && ({ atLeast } as const)),
 })
+const billed = (tasks: readonly Task[]): BilledTasks => ({
+  get: (id) => tasks.find((each) => each.id === id),
+  ofParent: (sessionID) => tasks.filter(({ parentID }) => parentID === sessionID),
+  all: () => tasks,
+})
 /** Of tasks and what their last run cost, and the runs before it. */
 const bill = (costs: readonly (readonly [Task, number, number?])[]) =>
   billOf(
-    costs.map(([each]) => each),
+    billed(costs.map(([each]) => each)),
     ({ id }) => {
       const [, lastRun = 0, before] = costs.find(([each]) => each.id === id) ?? []
       return { lastRun: spent(lastRun), before: before === undefined ? NO_USAGE : spent(before) }
@@ -56,6 +61,21 @@ describe("a bill", () => {
     expect(all.session("nobody")).toEqual(NO_USAGE)
   })
 
+  test("the bills of a session and of a task read no other session's tasks", () => {
+    const read: string[] = []
+    const tasks = { ...billed([top, child, grandchild, other]), all: () => expect.fail("reads all tasks") }
+    const lazy = billOf(
+      tasks,
+      ({ id }) => {
+        read.push(id)
+        return { lastRun: spent(1), before: NO_USAGE }
+      },
+      NOW,
+    )
+    expect([lazy.session("root").cost, lazy.task("child").cost]).toEqual([3, 2])
+    expect(read).toEqual(["top", "child", "grand"])
+  })
+
   test("a task's bill includes all of its runs", () => {
     expect(bill([[top, 1, 0.5]]).task("top")).toMatchObject({ cost: 1.5, input: 20 })
   })
@@ -86,7 +106,7 @@ describe("the bill of a day", () => {
   test("the bill of the day is marked as a minimum when OpenCode does not know all costs", () => {
     const one = (hoursAgo: number) => {
       const tasks = [task("a", "p", { run: ended(hoursAgo) })]
-      return billOf(tasks, () => ({ lastRun: spent(1, true), before: NO_USAGE }), NOW).day()
+      return billOf(billed(tasks), () => ({ lastRun: spent(1, true), before: NO_USAGE }), NOW).day()
     }
     expect(one(1)).toEqual({ ...NO_USAGE, cost: 1, atLeast: true })
     expect(one(25)).toEqual(NO_USAGE)
@@ -157,7 +177,11 @@ test("a day lasts 24 hours even when the clocks change", () => {
   // In central Europe the clocks go forward in the night of 2026-03-29 and back in that of 2026-10-25.
   for (const noon of ["2026-03-29T12:00:00+02:00", "2026-10-25T12:00:00+01:00"].map((each) => Date.parse(each))) {
     const dayAt = (endedAt: number) =>
-      billOf([task("a", "p", { run: { endedAt } })], () => ({ lastRun: spent(1), before: NO_USAGE }), noon).day().cost
+      billOf(
+        billed([task("a", "p", { run: { endedAt } })]),
+        () => ({ lastRun: spent(1), before: NO_USAGE }),
+        noon,
+      ).day().cost
     expect(dayAt(noon - DAY_MS + 1)).toBe(1)
     expect(dayAt(noon - DAY_MS)).toBe(0)
   }

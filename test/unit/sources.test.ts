@@ -33,6 +33,8 @@ describe("core and runtime", () => {
       // By agent and model: where a cache is known to be, and since when it is warm.
       "src/features/shared-cache/feature.ts #began",
       "src/features/shared-cache/feature.ts #cached",
+      // Tasks of other processes, as they were last read for the day's budget.
+      "src/runtime/budgets.ts #foreignTasks",
       // Launches under way.
       "src/runtime/launch/dependencies.ts #underWay",
       // By session that is told: what waits for it, and whether it may be woken.
