@@ -19,8 +19,8 @@ export const stubOpencode = () => {
     tokens: { input: 100, output: 20, reasoning: 0, cache: { read: 0, write: 0 } },
   })
   const model = { providerID: "scripted", modelID: "alpha" }
-  const userMessage = (id: string, sessionID: string) => ({
-    info: { id, sessionID, role: "user", time: { created: Date.now() }, agent: "build", model },
+  const userMessage = (id: string, sessionID: string, created = Date.now()) => ({
+    info: { id, sessionID, role: "user", time: { created }, agent: "build", model },
     parts: [],
   })
   const answer = (parentID: string, sessionID: string) => ({
@@ -34,7 +34,8 @@ export const stubOpencode = () => {
 
   const messagesOf = (sessionID: string) => {
     const promptID = prompts.get(sessionID)
-    if (!promptID) return [userMessage("msg_000000000001aaaaaaaaaaaaaa", sessionID)]
+    // The parent's turn began long ago, so no other process seems to begin one.
+    if (!promptID) return [userMessage("msg_000000000001aaaaaaaaaaaaaa", sessionID, 1)]
     return [userMessage(promptID, sessionID), answer(promptID, sessionID)]
   }
 

@@ -128,8 +128,8 @@ export class Dispatcher {
     const { store, clock, journal } = this.#services
     const handle = store.handle(id)
     if (!handle || this.isClosing(id)) return
-    if (handle.counted.has(messageID) || handle.run?.observed.answers.has(messageID)) return
-    handle.counted.add(messageID)
+    if (handle.counted.includes(messageID) || handle.run?.observed.answers.has(messageID)) return
+    handle.counted.push(messageID)
     const at = clock.now()
     const change = store.apply(id, { type: "answered later", generation: run.generation, at, usage }, at)
     if (!change) return
@@ -195,7 +195,7 @@ export class Dispatcher {
   }
 
   #commit(handle: TaskHandle, { run, commands }: MachineStep): void {
-    if (!run) for (const id of handle.run?.observed.answers.keys() ?? []) handle.counted.add(id)
+    if (!run) for (const id of handle.run?.observed.answers.keys() ?? []) handle.counted.push(id)
     handle.run = run
     for (const command of commands) this.#perform(handle, command)
     if (run?.closing) this.announcing.inOrder(handle.task.parentID)

@@ -26,7 +26,7 @@ export class TaskHandle {
   readonly inputs: (() => void)[] = []
   isBusy = false
   /** Ids of messages whose usage the task already contains: messages of ended runs, and of turns after them. */
-  readonly counted = new Set<string>()
+  readonly counted: string[] = []
   /** Number of the task's end in the order in which tasks ended in this process. */
   endIndex = 0
   /** Stops the task's check or preparation. `preparation` resolves when the stopped work has ended. */
