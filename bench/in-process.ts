@@ -21,7 +21,10 @@ const tasks = Number(count)
 const start = async () => {
   const remote = stubOpencode()
   const options = { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0, pollInterval: 0, toasts: false }
-  const hooks = await plugin.server({ client: remote.client, directory: "/", worktree: "/" } as unknown as PluginInput, options)
+  const hooks = await plugin.server(
+    { client: remote.client, directory: "/", worktree: "/" } as unknown as PluginInput,
+    options,
+  )
   const tell = (type: string, properties: unknown) => hooks.event?.({ event: { type, properties } as never })
   return { remote, hooks, tell }
 }
