@@ -96,11 +96,13 @@ export type Around = {
   readonly ownTasks: boolean
   readonly limitOf: (task: Task) => PauseView | undefined
   readonly block?: Block | undefined
+  /** One of a group's members, where all that have begun are paused. */
+  readonly pausedMember?: Task | undefined
 }
 
 /** Phase of an active task, with times for a reader at `now`. */
 export function phaseAmong(task: Task, progress: PhaseFacts, around: Around, now: number): Phase | undefined {
-  const pause = pauseAmong(task, around.active)
+  const pause = pauseAmong(around.pausedMember ?? task, around.active)
   return phaseOf(task, progress, around.ownTasks, queuedAs(task, around, now), pause && pausedAs(pause, around, now))
 }
 

@@ -88,7 +88,13 @@ function aroundOf(task: Task, store: TaskStore, { limitOf, blockOf }: Waits, cou
     ownTasks: store.hasOpen(task.sessionID),
     limitOf,
     block: isWaiting ? blockOf(task) : undefined,
+    pausedMember: task.group && pausedMemberOf(task, store),
   }
+}
+
+function pausedMemberOf(group: Task, store: TaskStore): Task | undefined {
+  const begun = store.membersOf(group).flatMap(({ task }) => (isActive(task) && !isQueued(task) ? task : []))
+  return begun.every(isPaused) ? begun[0] : undefined
 }
 
 const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import { isPaused } from "../../../src/core/task.ts"
 import { Unattended } from "../../../src/features/board/unattended.ts"
 import { MINUTE_MS } from "../../../src/lib/format.ts"
 import { toolsFor } from "../../../src/tools/index.ts"
@@ -96,6 +97,16 @@ describe("an overloaded model", () => {
     const { id } = await rig.launch({ prompt: "MAP {{item}}", each: ["a"] })
     await rig.clock.until(() => rig.notices().some(({ visible }) => visible.startsWith("⏸")))
     expect(rig.notices()[0]?.hidden).toMatch(/It goes on by itself: nothing to do; do not launch it again\.$/)
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+  })
+
+  test("a map whose items are all parked says so, and when they are tried again", async () => {
+    const { rig } = failing(1000)
+    const { id } = await rig.launch({ prompt: "MAP {{item}}", each: ["a", "b"] })
+    const phase = () => rig.manager.overview.get(id)?.phase
+    const parked = () => rig.manager.list(rig.task(id).sessionID).filter(({ task }) => isPaused(task))
+    await rig.clock.until(() => parked().length > 0)
+    expect(phase()).toMatch(/^parked, next try \d\d:\d\d$/)
     await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   })
 
