@@ -45,11 +45,11 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
     const all = before.owner !== "" && !names.includes(before.owner) ? [before.owner, ...names] : names
     return all.map((name) => [name, name] as const)
   }
-  const keep = () => props.onDone?.()
+  const close = () => props.onDone?.()
   const send = async (now: FormData, first: FormData) => {
     if (!props.task) return create(now)
     await save(props.task.id, fieldsIn(now), fieldsIn(first))
-    return keep
+    return close
   }
   return (
     <Form
@@ -57,7 +57,7 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
       send={send}
       buttons={
         <Show when={props.task}>
-          <Button onClick={keep}>Keep it</Button>
+          <Button onClick={close}>Cancel</Button>
         </Show>
       }
     >
