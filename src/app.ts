@@ -11,14 +11,10 @@ import { ResultFolder } from "./runtime/answers.ts"
 import type { Connection } from "./runtime/connection.ts"
 import { COMMANDS, hereKind, type PlaceKind, type PlacePorts } from "./runtime/places/place.ts"
 import { ownerNow, ownershipOf, processLives, processMark } from "./runtime/record/identity.ts"
+import { untilAtRest } from "./runtime/recovery/recovery.ts"
 import { TaskManager } from "./runtime/task-manager.ts"
 import { toolsFor } from "./tools/index.ts"
 import type { Tool } from "./tools/tool.ts"
-
-/**
- * Delay after the start before earlier tasks are searched. A session that is used sooner reads its own tasks itself.
- */
-const RECOVERY_DELAY_MS = 1000
 
 const PROCESSES = { self: processMark, isAlive: processLives }
 const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
@@ -124,7 +120,7 @@ export async function openApp(given: Connection, options: Options, features: rea
     isTerminal: async () => (await connection.pages()) === undefined,
   })
   for (const own of between) own.start(manager)
-  const recovered = lookBackLater(connection, manager)
+  const recovered = lookBack(connection, manager)
   const failed = (error: unknown) => opencode.log("error", "a feature failed", { error: String(error) })
   const setup = { connection, options, clock, kinds, manager, recovered, threads }
   for (const feature of features) {
@@ -156,16 +152,11 @@ async function isThreadIn(threads: readonly FeatureThreads[], sessionID: string)
   return texts.some((text) => text !== undefined)
 }
 
-/** Looks for earlier tasks after a delay, because OpenCode loads plugins during its user's first request. */
-const lookBackLater = (connection: Connection, manager: TaskManager): Promise<void> =>
-  new Promise((resolve) => {
-    systemClock.after(RECOVERY_DELAY_MS, () => void lookBack(connection, manager).then(resolve))
-  })
-
 /**
  * Recovers tasks of earlier processes. In a task's own folder nothing is done: the instance that owns the task does it.
  */
 async function lookBack(connection: Connection, manager: TaskManager): Promise<void> {
+  await untilAtRest(connection.opencode, systemClock)
   if (connection.hasOtherOwner()) return
   await endCommands(connection)
   await manager.recover()

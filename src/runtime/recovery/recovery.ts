@@ -1,4 +1,4 @@
-import type { TaskRecord } from "../../core/ports.ts"
+import type { Clock, OpencodeApi, TaskRecord } from "../../core/ports.ts"
 import { isActive, NOBODY, parentSessionOf, type Task } from "../../core/task.ts"
 import { retry, sleepFor } from "../../lib/clock.ts"
 import { DAY_MS } from "../../lib/format.ts"
@@ -11,6 +11,22 @@ const LOOK_BACK_MS = 7 * DAY_MS
 
 /** Longest time for which a call waits until the tasks of a dead process are settled, in ms. */
 const SETTLED_MS = 3000
+
+const REST_LOOK_MS = 1000
+const MOST_REST_LOOKS = 5
+
+/**
+ * Waits for a second, and for a few more while a session is at work: OpenCode loads plugins during its user's first
+ * request, and the search for earlier tasks would slow down the answer. A session that is used meanwhile reads its own
+ * tasks itself. Never rejects.
+ */
+export async function untilAtRest(opencode: Pick<OpencodeApi, "activity">, clock: Clock): Promise<void> {
+  for (let look = 1; look <= MOST_REST_LOOKS; look++) {
+    await sleepFor(clock, REST_LOOK_MS)
+    const working = await opencode.activity().catch(() => new Map())
+    if (working.size === 0) return
+  }
+}
 
 export type RecoveryPorts = SettlingPorts & {
   readonly ledger: CostLedger
