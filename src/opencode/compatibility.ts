@@ -133,19 +133,18 @@ export class Suitability {
   }
 
   async examine(): Promise<void> {
-    const { opencode, transport, notices } = this.#connection
+    const { opencode, transport } = this.#connection
     const { refusal, note, version } = await examineOpencode(transport)
     if (refusal) opencode.log("error", refusal)
     this.refusal = refusal
     if (!note || !version || !isNews(`OpenCode ${version}`, note)) return
-    opencode.log("warn", note)
-    notices.push({ title: UNTRIED_VERSION, message: note })
+    this.#connection.warn({ title: UNTRIED_VERSION, message: note })
   }
 
   /** Shows pending warnings. Called when a screen is available. */
   show(): void {
-    const { opencode, notices } = this.#connection
-    for (const notice of notices.splice(0)) opencode.toast({ ...notice, variant: "warning" })
+    const { opencode } = this.#connection
+    this.#connection.showWarnings()
     if (this.refusal === undefined || this.#isTold) return
     opencode.toast({ title: WRONG_VERSION, message: this.refusal, variant: "error" })
     this.#isTold = true

@@ -69,8 +69,8 @@ const counter = new TokenCounter(systemClock, () => startWorker(TOKENIZER))
 export type OpencodeConnection = Connection & {
   readonly opencode: OpencodeHttpApi
   readonly transport: Transport
-  /** Warnings that are not shown yet. */
-  readonly notices: Notice[]
+  /** Shows the user all warnings until now. Called when there is a screen: later ones are shown at once. */
+  showWarnings(): void
   /** From now on, instances of tasks' own folders report to `peer`. */
   listen(peer: Peer): void
   /** Ends the instances of tasks' own folders. */
@@ -85,10 +85,13 @@ export function connect(input: PluginInput, options: Options, kinds: readonly Gr
   const instance = registerInstance()
   const isNewKey = !existsSync(keyFile())
   const signer = installationSigner()
-  const notices: Notice[] = []
+  /** Warnings that wait for a screen; undefined once there is one. */
+  let waiting: Notice[] | undefined = []
+  const show = (notice: Notice) => opencode.toast({ ...notice, variant: "warning" })
   const warn = (notice: Notice) => {
     opencode.log("warn", notice.message)
-    notices.push(notice)
+    if (waiting) waiting.push(notice)
+    else show(notice)
   }
   const tell = (fields: LogFields) => opencode.log("info", "call", fields)
   const client = clientOn(input.client, options.verbose ? tell : undefined)
@@ -107,7 +110,10 @@ export function connect(input: PluginInput, options: Options, kinds: readonly Gr
     models: new OpencodeModels(opencode.providers, counter),
     signer,
     warn,
-    notices,
+    showWarnings() {
+      waiting?.forEach(show)
+      waiting = undefined
+    },
     lost() {
       const message = signer.problem ? undefined : lossText(opencode.unverified(), keyFile(), isNewKey)
       return message === undefined ? undefined : { title: KEY_TITLE, message }
