@@ -36,13 +36,14 @@ export function viewOf(
   const now = clock.now()
   const until = (ask: Ask) => presence.refusedAt(ask)
   const seen = progressOf(task, store)
-  const asks = asksOf(task, seen, store)
+  const members = task.group ? store.membersOf(task).map(({ task: member }) => member) : undefined
+  const asks = asksOf(seen, members, store)
   const progress = seen && { ...seen, asks }
   const pause = pauseAmong(task, store.active())
-  const counts = countsOf(task, store)
+  const counts = countsOf(task, members, store)
   return Object.freeze({
     task: Object.freeze({ ...task }),
-    phase: progress && phaseAmong(task, progress, aroundOf(task, store, waits, counts), now),
+    phase: progress && phaseAmong(task, progress, aroundOf(task, store, waits, counts, members), now),
     ...(store.isMerging(task.id) && { merging: true }),
     ...(machineOf(task) !== undefined && store.run(task.id)?.stage === "closing" && { fetching: true }),
     elapsed: elapsed(task, now),
@@ -64,23 +65,29 @@ export function viewOf(
   })
 }
 
-function asksOf(task: Task, seen: Progress | undefined, store: TaskStore): readonly Ask[] {
-  if (!task.group || !seen) return seen?.asks ?? []
-  return store.membersOf(task).flatMap(({ task: member }) => progressOf(member, store)?.asks ?? [])
+/** A group's members, of all its runs; undefined for a task that is no group. */
+type Members = readonly Task[] | undefined
+
+function asksOf(seen: Progress | undefined, members: Members, store: TaskStore): readonly Ask[] {
+  if (!members || !seen) return seen?.asks ?? []
+  return members.flatMap((member) => progressOf(member, store)?.asks ?? [])
 }
 
-function countsOf(task: Task, store: TaskStore): MemberCounts | undefined {
-  if (!task.group) return undefined
-  const own = store.membersOf(task).filter(({ task: { member } }) => member?.run === task.run.generation)
-  return countMembers(
-    sizeOf(task.group),
-    own.map((member) => member.task),
-    store.run(task.id)?.done.length ?? 0,
-  )
+function countsOf({ id, group, run }: Task, members: Members, store: TaskStore): MemberCounts | undefined {
+  if (!group || !members) return undefined
+  const own = members.filter(({ member }) => member?.run === run.generation)
+  return countMembers(sizeOf(group), own, store.run(id)?.done.length ?? 0)
 }
 
-function aroundOf(task: Task, store: TaskStore, { limitOf, blockOf }: Waits, counts: MemberCounts | undefined): Around {
+function aroundOf(
+  task: Task,
+  store: TaskStore,
+  { limitOf, blockOf }: Waits,
+  counts: MemberCounts | undefined,
+  members: Members,
+): Around {
   const isStalled = counts?.running === 0 && counts.notBegun > 0
+  const begun = members?.filter((member) => isActive(member) && !isQueued(member))
   const isWaiting = (isQueued(task) || isPaused(task) || isStalled) && !store.isForeign(task.id)
   return {
     get: (id) => store.get(id),
@@ -88,13 +95,8 @@ function aroundOf(task: Task, store: TaskStore, { limitOf, blockOf }: Waits, cou
     ownTasks: store.hasOpen(task.sessionID),
     limitOf,
     block: isWaiting ? blockOf(task) : undefined,
-    pausedMember: task.group && pausedMemberOf(task, store),
+    pausedMember: begun?.every(isPaused) ? begun[0] : undefined,
   }
-}
-
-function pausedMemberOf(group: Task, store: TaskStore): Task | undefined {
-  const begun = store.membersOf(group).flatMap(({ task }) => (isActive(task) && !isQueued(task) ? task : []))
-  return begun.every(isPaused) ? begun[0] : undefined
 }
 
 const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))
