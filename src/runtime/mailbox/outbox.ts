@@ -369,7 +369,8 @@ export class Outbox {
   /** Retries the notification until it is delivered, the parent or the task is gone, or the lane is closed. */
   async #persist(task: Task, lane: Lane, tell: (attempt: number) => Promise<boolean>): Promise<void> {
     const { opencode, isKnown, recordDelivery } = this.#ports
-    for (let attempt = 0; ; attempt++) {
+    let attempt = 0
+    for (const delay of retryDelays()) {
       await this.#untilFree(task.parentID, lane)
       if (!this.#isOpen(task.parentID, lane) || !isKnown(task.id)) return
       try {
@@ -378,8 +379,9 @@ export class Outbox {
         if (error instanceof OpencodeError && error.notFound) return recordDelivery(task, "abandoned", false)
         const fields = { task: task.id, session: task.parentID, attempt, error: String(error) }
         opencode.log("warn", "notification not accepted, trying again", fields)
-        await this.#beforeRetry(lane, RETRY_DELAYS_MS[Math.min(attempt, RETRY_DELAYS_MS.length - 1)] ?? 0)
+        await this.#beforeRetry(lane, delay)
       }
+      attempt++
     }
   }
 
