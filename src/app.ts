@@ -156,7 +156,9 @@ async function isThreadIn(threads: readonly FeatureThreads[], sessionID: string)
  * Recovers tasks of earlier processes. In a task's own folder nothing is done: the instance that owns the task does it.
  */
 async function lookBack(connection: Connection, manager: TaskManager): Promise<void> {
+  if (connection.hasOtherOwner()) return
   await untilAtRest(connection.opencode, systemClock)
+  // The instance that owns the task may have come meanwhile.
   if (connection.hasOtherOwner()) return
   await endCommands(connection)
   await manager.recover()
