@@ -275,7 +275,7 @@ export type BilledTasks = {
 }
 
 /**
- * Makes a bill, which reads a task when it first counts it, so that a session's bill costs nothing for other sessions.
+ * Makes a bill. It reads a task when it first counts it, so a session's bill reads no other session's tasks.
  * For the cost of the day, a run counts until 24 hours after its end.
  */
 export function billOf(tasks: BilledTasks, summaryOf: (task: Task) => OwnUsage, now: number): Bill {

@@ -143,10 +143,9 @@ export class Suitability {
 
   /** Shows pending warnings. Called when a screen is available. */
   show(): void {
-    const { opencode } = this.#connection
     this.#connection.showWarnings()
     if (this.refusal === undefined || this.#isTold) return
-    opencode.toast({ title: WRONG_VERSION, message: this.refusal, variant: "error" })
+    this.#connection.opencode.toast({ title: WRONG_VERSION, message: this.refusal, variant: "error" })
     this.#isTold = true
   }
 }
