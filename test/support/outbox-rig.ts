@@ -45,6 +45,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
   const world = {
     busy: false,
     reverted: false,
+    deleted: false,
     parentFailures: [] as OpencodeError[],
     agent: "build",
     agents: [BUILD],
@@ -78,7 +79,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     parent: async () => {
       const failure = world.parentFailures.shift()
       if (failure) throw failure
-      return { id: PARENT, rules: [], reverted: world.reverted }
+      return world.deleted ? undefined : { id: PARENT, rules: [], reverted: world.reverted }
     },
     activity: async () => {
       world.looks++

@@ -476,6 +476,17 @@ describe("a deleted session", () => {
     expect(states).toEqual([`${A} abandoned`, "drained"])
   })
 
+  test("a notification does not wait for a session that was deleted and still counts as at work", async () => {
+    const { clock, world, outbox, states } = setUp()
+    world.busy = true
+    outbox.post(cleanup(A, false))
+    await clock.advance(0)
+    world.deleted = true
+    world.failures = [GONE]
+    await clock.advance(10_000)
+    expect(states).toEqual([`${A} abandoned`, "drained"])
+  })
+
   test("messages of tasks that end after their parent session was deleted are given up too", async () => {
     const { clock, world, outbox, states } = setUp()
     const { promise, resolve } = held()

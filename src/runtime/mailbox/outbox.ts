@@ -413,11 +413,14 @@ export class Outbox {
   /**
    * Decides whether the session may get a message now; returns until when it must wait. Every message deletes for good
    * what the session's user has undone. A message stored during a turn causes another step, so only one that is meant to
-   * start the model does not wait for the end of the turn.
+   * start the model does not wait for the end of the turn. Nothing waits for a session that is gone: the end of its turn
+   * may never be reported, and OpenCode refuses the message.
    */
   async #obstacle(sessionID: string, wakes: () => boolean): Promise<"until idle" | "until redone" | undefined> {
-    if (await this.#sender.isReverted(sessionID)) return "until redone"
-    return wakes() || !(await this.#ports.opencode.activity()).has(sessionID) ? undefined : "until idle"
+    const { opencode } = this.#ports
+    const session = await opencode.parent(sessionID)
+    if (session?.reverted) return "until redone"
+    return !session || wakes() || !(await opencode.activity()).has(sessionID) ? undefined : "until idle"
   }
 
   /**
