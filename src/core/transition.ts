@@ -22,6 +22,8 @@ import {
 type Ended = {
   readonly generation: number
   readonly at: number
+  /** Sleep after `at` that the run's time has left out, because it was noticed before the end was. */
+  readonly sleptMs?: number
   readonly outcome: Outcome
   /** Notification owed for the end, or `{state: "none"}`. */
   readonly delivery: Delivery
@@ -204,13 +206,11 @@ function ofParent(task: Task, isStopped: boolean): Task {
   return { ...task, run: isStopped ? { ...run, parentStopped: true } : run }
 }
 
-const end = (task: Task, status: "completed" | "error" | "cancelled", { at, outcome, delivery }: Ended): Task => ({
-  ...task,
-  status,
-  run: { ...counting(unpaused(task.run, at), at), endedAt: at },
-  outcome,
-  delivery,
-})
+function end(task: Task, status: "completed" | "error" | "cancelled", event: Ended): Task {
+  const { at, sleptMs, outcome, delivery } = event
+  const run = { ...counting(unpaused(task.run, at), at), endedAt: at }
+  return { ...task, status, run: sleptMs === undefined ? run : leavingOut(run, -sleptMs), outcome, delivery }
+}
 
 function resume(task: Task, { run, by }: Extract<TaskEvent, { type: "resumed" }>): Task {
   const { outcome = NO_FIGURES, retrievedAt: _retrievedAt, ...rest } = task

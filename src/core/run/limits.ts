@@ -1,7 +1,7 @@
 import { classify } from "../outcome.ts"
 import type { Message } from "../ports.ts"
 import { NOTHING_SPENT, needsBill } from "../spending.ts"
-import { type Ask, elapsed, type LostContact, NOBODY, type Reason, slotSessionOf } from "../task.ts"
+import { type Ask, elapsed, type LostContact, NOBODY, type Reason, slotSessionOf, stoppedSince } from "../task.ts"
 import { transition } from "../transition.ts"
 import {
   askTimeoutAt,
@@ -244,7 +244,7 @@ export const refuseFailed: Handler<"refuse failed"> = (run, { ask }) => stay({ .
  * Leaves a sleep of this process out of the run's time, and moves the deadlines that run on while the run's clock is
  * stopped. `ms` is negative where this process's clock was set back.
  */
-export const slept: Handler<"slept"> = (run, { ms }) => {
+export const slept: Handler<"slept"> = (run, { ms }, { now, task }) => {
   const event = { type: "slept", generation: run.generation, ms } as const
   const commands = [{ do: "record", event, write: false }] as const
   // None of these times counts while a run is parked.
@@ -252,6 +252,7 @@ export const slept: Handler<"slept"> = (run, { ms }) => {
   const later = (time: number | undefined) => (time === undefined ? undefined : time + ms)
   const next: ActiveRun = {
     ...run,
+    ...(ms > 0 && stoppedSince(task.run) === undefined && { sleep: { since: now - ms, ms } }),
     lastSignAt: run.lastSignAt + ms,
     stuckSince: later(run.stuckSince),
     todosSince: later(run.todosSince),
