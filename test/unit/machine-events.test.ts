@@ -245,6 +245,12 @@ describe("events after the end", () => {
     expect(at("notifying", { run: { calls: 0 } }).takes(event).commands).toEqual([])
     expect(at("notifying", { run: { calls: 1 } }).takes(event).does).toEqual(["refuse"])
   })
+
+  test("a question of a parked run is refused until its session is stopped", () => {
+    const event = { type: "event", event: { type: "asked", ask: askOf() } } as never
+    expect(at("parked", { run: { calls: 1 } }).takes(event).does).toEqual(["refuse"])
+    expect(at("parked", { run: { calls: 0 } }).takes(event).does).toEqual([])
+  })
 })
 
 describe("unreported open questions", () => {

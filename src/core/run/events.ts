@@ -63,8 +63,9 @@ type SessionEvent = Extract<Input, { type: "event" }>["event"]
 export const event: Handler<"event"> = (given, { event }, context) => {
   // The plugin's own write of a record updates the session, so this event is no sign of life.
   if (event.type === "updated") return stay(given)
-  // Questions that come between the end of the run and the stop of its session are refused. Later ones are its user's.
-  if (given.closing) {
+  // Questions that come between the end or pause of the run and the stop of its session are refused. Later ones are its
+  // user's.
+  if (given.closing || given.stage === "parked") {
     const isStopping = given.stage === "closing" || given.calls > 0
     return {
       run: given,

@@ -97,6 +97,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     end: ["supervising", "closing"],
   },
   parked: {
+    event: ["parked"],
     pause: ["parked"],
     tell: ["parked"],
     slept: ["parked"],
