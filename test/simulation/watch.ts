@@ -111,8 +111,12 @@ export class Watch {
     this.#silenced.set(sessionID, this.#world.clock.now())
   }
 
-  /** Its model calls a tool: what stands in the session by now it reads in that turn. */
+  /**
+   * Its model calls a tool: what stands in the session by now it reads in that turn. A turn that was stopped before a
+   * crash is no more, so whoever calls since then does so at its user's word.
+   */
   called(sessionID: string): void {
+    if ((this.#silenced.get(sessionID) ?? Number.POSITIVE_INFINITY) < this.restartedAt) this.#silenced.delete(sessionID)
     const last = this.#world.opencode.database.sessions.get(sessionID)?.messages.at(-1)
     if (last) this.#read.set(sessionID, last.id)
   }
