@@ -69,6 +69,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     handsOver: false,
     /** Until when another process answers in the session. */
     answeredUntil: 0,
+    askingElsewhere: Promise.resolve(),
     isLast: true,
     mayWake: true,
   }
@@ -95,7 +96,10 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
       if (failure) throw failure
     },
     hasMessage: async (_session: string, id: string) => world.shows && stored.has(id),
-    isAnsweredElsewhere: async () => timers.now() < world.answeredUntil,
+    isAnsweredElsewhere: async () => {
+      await world.askingElsewhere
+      return timers.now() < world.answeredUntil
+    },
     messagesSince: async () => {
       world.reads++
       const { since } = world

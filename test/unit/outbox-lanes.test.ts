@@ -142,6 +142,19 @@ describe("a message to a parent whose model must not be asked", () => {
     expect(outbox.defersWake).toBe(false)
   })
 
+  test("a parent that ends while OpenCode is asked who answers in it is not woken", async () => {
+    const { clock, world, outbox, told, limits } = await blocked()
+    const { promise, resolve } = held()
+    world.askingElsewhere = promise
+    limits.isBlocked = false
+    outbox.review()
+    await clock.advance(1000)
+    world.mayWake = false
+    resolve()
+    await clock.advance(60_000)
+    expect({ told: told(), owes: outbox.hasPending(PARENT) }).toEqual({ told: [`${SAID_A} (no reply)`], owes: false })
+  })
+
   test("a parent is woken whose model may be asked again while the message to it is being stored", async () => {
     const limits = { isBlocked: true }
     const { clock, world, outbox, told } = setUp({ isBlocked: () => limits.isBlocked })

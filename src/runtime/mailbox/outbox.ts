@@ -338,6 +338,8 @@ export class Outbox {
       if (!this.#ports.mayWake(pendingWake.task)) break
       try {
         if (await this.#isAnsweredElsewhere(parentID, lane)) continue
+        // The parent may have been stopped, deleted or ended while OpenCode was asked.
+        if (!this.#isOpen(parentID, lane) || !this.#ports.mayWake(pendingWake.task)) continue
         await this.#sender.start(waking, lane)
         lane.waking = { ...waking, wakesAgain: pendingWake.wakesAgain ?? 0, isPassed: lane.idled }
         break
