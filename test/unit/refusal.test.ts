@@ -99,6 +99,11 @@ describe("the kind of a refusal", () => {
       { status: 429, message: "Extra usage is required for long context requests." },
       "other",
     ],
+    [
+      "nothing of the kind: a 413, though its code names a limit",
+      { status: 413, body: '{"error":{"message":"Request too large: Requested 41233","code":"rate_limit_exceeded"}}' },
+      "other",
+    ],
     ["nothing of the kind: an overflow", { status: 400, message: "maximum context length is 8192 tokens" }, "other"],
   ])("a provider's refusal is classified as %s", (_what, refusal, kind) => {
     expect(sort(refusal).kind).toBe(kind)

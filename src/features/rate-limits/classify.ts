@@ -53,7 +53,7 @@ const WRONG_REQUEST =
 const QUOTED = /(['"`])[\w.-]{1,64}\1/g
 
 /** Statuses of wrong requests: waiting never helps, whatever the text. */
-const WRONG_STATUSES = [401, 404]
+const WRONG_STATUSES = [401, 404, 413]
 /**
  * 4xx statuses whose whole text is searched. The text of any other 4xx status may quote anything from the request: tool
  * names, prompt, pictures.
