@@ -141,12 +141,19 @@ export async function answerBeforeNotice(
   const before = messages.filter(
     ({ createdAt, completedAt = createdAt }) => createdAt < notice.createdAt && completedAt < notice.createdAt,
   )
+  const told = endIn(task, notice)
+  // The user's turn may have been answered, too, while the notification was sent: the end is the one that it tells.
+  const isEnd = (type?: Ending["type"]) => (_message: Message, index: number) => {
+    const ending = classify(before.slice(0, index + 1), "idle")
+    return ending.proven === true && (type === undefined || ending.type === type)
+  }
+  const asTold = before.findLastIndex(isEnd(told?.type))
+  const end = asTold < 0 ? before.findLastIndex(isEnd()) : asTold
   // If no message proves how the run ended, take the end from the notification.
-  const end = before.findLastIndex((_message, index) => classify(before.slice(0, index + 1), "idle").proven)
-  return end < 0 ? { messages: before, reportedEnding: endIn(task, notice) } : { messages: before.slice(0, end + 1) }
+  return end < 0 ? { messages: before, reportedEnding: told } : { messages: before.slice(0, end + 1) }
 }
 
-/** Reads a run's end from its notification, for a run whose user has replaced the messages that proved the end. */
+/** Reads a run's end from its notification. */
 function endIn(task: Task, { parts, createdAt: at }: Message): Ending | undefined {
   const status = parts.flatMap((part) => (part.type === "text" ? [toldStatus(task, part.text)] : [])).find(Boolean)
   if (status === "completed") return { type: "completed", at }
