@@ -71,7 +71,7 @@ const options = {
   maxRepeats: option(
     count,
     12,
-    "Equal calls of an agent in a row with equal results: after so many it is told so, after twice as many it is asked for its last word and ended. A call that took over 10 s does not count.",
+    "Equal calls of an agent in a row with equal results: after so many it is told so, after twice as many it is asked for its last word (see lastWord) and ended. A call that took over 10 s does not count.",
     stricter,
   ),
   maxTokensPerTask: option(
@@ -107,7 +107,7 @@ const options = {
   lastWord: option(
     milliseconds,
     60_000,
-    "How long before its time limit an agent is asked for its last word; a third of that limit at most.",
+    "How long before its time limit an agent is asked for its last word, a final answer without tools; a third of that limit at most. 0: never, near any limit.",
     projectWins,
   ),
   permissionTimeout: option(
@@ -139,7 +139,7 @@ const options = {
   resumable: option(
     () => z.array(z.enum(["completed", "error", "cancelled"])),
     ["completed"],
-    'Statuses that can be resumed; also "error" and "cancelled".',
+    'Statuses that can be resumed; also "error" and "cancelled". Tries and maps that are not done always can.',
     projectWins,
   ),
   nativeTask: option(
