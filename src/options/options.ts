@@ -51,7 +51,7 @@ const options = {
         }),
       ),
     {},
-    'What holds for single agents where a call does not say: {"explore": {"model", "timeout", "maxCost", "place", "maxConcurrent"}}, each of them optional.',
+    'Defaults of single agents, for what a call does not say: {"explore": {"model", "timeout", "maxCost", "place", "maxConcurrent"}}, each of them optional.',
     stricterOfEachAgent,
   ),
   maxDepth: option(count, 1, "How deep tasks may launch tasks of their own. 1: they may not; 0: any depth.", stricter),

@@ -11,7 +11,7 @@ const options = {
     maxTokens: option(
       () => zeroOrFrom(1000),
       100_000,
-      "Most tokens that a fork begins with, preamble included, as o200k counts them; never more than 60 % of its model's context.",
+      "Most tokens that a fork begins with, preamble included, counted by the tokenizer o200k; never more than 60 % of its model's context.",
       stricter,
     ),
     maxToolResultChars: option(

@@ -8,7 +8,7 @@ const options = {
   gate: option(
     () => z.boolean(),
     true,
-    "Park tasks whose provider is at its limit, and let them go on when it opens. false: they end as failed.",
+    "Park tasks whose provider is at its limit, overloaded or not reached: they wait, and go on by themselves. false: OpenCode retries for about a minute, then they end as failed.",
     projectWins,
   ),
   fallbackModels: option(

@@ -6,7 +6,7 @@ const options = {
   osNotifications: option(
     () => z.boolean(),
     false,
-    "A desktop notification when an agent ends, asks or needs you; the sound is OpenCode's own.",
+    "A desktop notification when an agent ends, asks or needs you while the terminal is in the background; the sound is OpenCode's own.",
     projectWins,
   ),
 }
