@@ -338,28 +338,25 @@ export function alsoRecent(recent: Recent = [], cost: Recent[number]): Recent {
 export function remainsOf(task: Task): Task | undefined {
   const { usage } = addFigures(task.earlier, task.outcome ?? NO_FIGURES)
   if (usage.cost === 0 && billedTokens(usage) === 0) return undefined
-  const { outcome, retrievedAt: _retrieved, fork: _fork, place: _place, ...rest } = task
+  const { id, sessionID, parentID, parentMessageID, agent, model, depth, createdAt, earlier, status, run, outcome } =
+    task
+  const { generation, promptID, startedAt, endedAt, recent } = run
+  const whose = { id, sessionID, parentID, parentMessageID, agent, model, depth, createdAt, status }
+  // Each field is named, so that no field added later keeps what a user wanted to forget.
   return {
-    ...rest,
+    ...whose,
     description: "",
     fingerprint: "",
+    batch: `auto:${id}`,
     delivery: { state: "none" },
-    outcome: outcome && { ...outcome, ...NO_WORK },
     forgotten: true,
+    earlier,
+    run: { generation, promptID, createdAt: run.createdAt, startedAt, endedAt, timeout: 0, recent },
+    outcome: outcome && { ...NO_WORK, toolCalls: outcome.toolCalls, usage: outcome.usage },
   }
 }
 
-const NO_WORK = {
-  reason: undefined,
-  note: undefined,
-  recentTools: [],
-  filesChanged: [],
-  moreFiles: 0,
-  meanwhile: undefined,
-  unanswered: undefined,
-  receipt: undefined,
-  work: undefined,
-} as const
+const NO_WORK = { recentTools: [], openTodos: 0, filesChanged: [], moreFiles: 0 } as const
 
 /** Returns the topmost session above a task. All tasks below that session share the session's budget. */
 export function payer(parentID: string, taskIn: (sessionID: string) => Task | undefined): string {

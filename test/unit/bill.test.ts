@@ -150,7 +150,17 @@ describe("the bill of a forgotten task", () => {
       recentTools: ["secret"],
       note: "secret",
     })
-    const remains = remainsOf(taskOf({ ...secret, outcome }))
+    const told = { ...outcome, thought: "secret", group: { kind: "tries", cost: 1, rows: [{ why: "secret" }] } }
+    const group = { kind: "map", prompt: "secret", timeout: 0 }
+    const model = { provider: "mock", id: "secret" }
+    const run = {
+      ...secret.run,
+      ...{ check: "secret", files: ["secret"], guard: ["secret"], schema: { title: "secret" }, after: ["secret"] },
+      lastWordFor: reason,
+      switches: [{ model: "secret", step: 1, why: "secret" }],
+      model,
+    }
+    const remains = remainsOf(taskOf({ ...secret, batch: "name:secret", group, run, outcome: told }))
     expect(remains).toMatchObject({ forgotten: true, outcome: { usage }, delivery: { state: "none" } })
     expect(JSON.stringify(remains)).not.toContain("secret")
   })
