@@ -1,5 +1,6 @@
 import { z } from "zod"
 import { MAX_TIMER_MS } from "../core/ports.ts"
+import { HOUR_MS } from "../lib/format.ts"
 
 /** How the user's and the project's value of an option are combined. */
 export type MergeRule = {
@@ -43,13 +44,17 @@ export const projectSwitch: MergeRule = {
 /** The lower limit counts. 0 means no limit. */
 export const stricter: MergeRule = { merge: lower, widens: (theirs, byDefault) => lower(byDefault, theirs) !== theirs }
 
-/** The lower limit counts. If one of the values is null, the other counts. */
+/** The lower limit counts. If one of the values is null, the other counts. null stands for an hour at most. */
 export const stricterIfSet: MergeRule = {
   merge: (own, theirs) => (own === null || theirs === null ? (own ?? theirs) : lower(own, theirs)),
+  widens: (theirs) => theirs !== null && lower(HOUR_MS, theirs) !== theirs,
 }
 
 /** The lower number counts. 0 is the lowest. */
-export const fewer: MergeRule = { merge: (own, theirs) => Math.min(own as number, theirs as number) }
+export const fewer: MergeRule = {
+  merge: (own, theirs) => Math.min(own as number, theirs as number),
+  widens: (theirs, byDefault) => (theirs as number) > (byDefault as number),
+}
 
 /** Limits by name. Of two limits with one name, the lower counts. */
 export const stricterOfEach: MergeRule = {

@@ -165,6 +165,11 @@ describe("the options of user and project", () => {
     expect(widened({ maxCostPerSession: 1 }, { maxCostPerSession: 0 })).toEqual([])
     expect(widened(undefined, { maxCostPerSession: 1, maxTokensPerTask: 5, maxCostPerDay: 3 })).toEqual([])
     expect(widened({ maxCostPerSession: 0 }, undefined)).toEqual([])
+    const longer = { permissionTimeout: 0, checkRetries: 50, schemaRetries: 9 }
+    expect(widened(undefined, longer)).toEqual(["permissionTimeout 0", "schemaRetries 9", "checkRetries 50"])
+    expect(widened(undefined, { permissionTimeout: 60_000, checkRetries: 0, schemaRetries: 2 })).toEqual([])
+    expect(widened(undefined, { permissionTimeout: null })).toEqual([])
+    expect(widened({ checkRetries: 1 }, longer)).toEqual(["permissionTimeout 0", "schemaRetries 9"])
   })
 
   test("invalid options of the user and the project are each reported with the value used instead", () => {
@@ -318,4 +323,18 @@ test("a project's turned-on features are reported once, and again if they change
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
+})
+
+test("only the user may have unmerged work dropped: a project may keep it longer, not shorter", () => {
+  const drops = (own: unknown, project: unknown) => {
+    const { options, refused } = meet({ worktree: { dropUnmerged: own } }, { worktree: { dropUnmerged: project } })
+    return [options.worktree.dropUnmerged, refused.length]
+  }
+  expect(drops(undefined, true)).toEqual([false, 1])
+  expect(drops(false, true)).toEqual([false, 1])
+  expect(drops(true, true)).toEqual([true, 0])
+  expect(drops(true, false)).toEqual([false, 0])
+  expect(meet(undefined, { worktree: { dropUnmerged: true } }).refused).toEqual([
+    expect.stringContaining("worktree.dropUnmerged"),
+  ])
 })

@@ -1,7 +1,7 @@
 import { z } from "zod"
 import type { AppFeature } from "../../app.ts"
 import type { Options } from "../../options/options.ts"
-import { count, group, type MergeRule, option, projectWins, type ValuesOf } from "../../options/spec.ts"
+import { count, group, type MergeRule, option, projectWins, TO_ALLOW, type ValuesOf } from "../../options/spec.ts"
 import { hasWorktrees, type PlaceKind, type PlacePorts, WORKTREES } from "../../runtime/places/place.ts"
 
 /** Git worktrees of the parent's repository on this machine. */
@@ -45,6 +45,15 @@ const command: MergeRule = {
   turnsOn: (own, theirs, name) => (theirs !== "" && theirs !== own ? name : undefined),
 }
 
+/** A project may only have work kept: to have unmerged work dropped is for the user to decide. */
+const dropping: MergeRule = {
+  ...projectWins,
+  restrict: (own, theirs) =>
+    theirs === true && own !== true ? { allowed: undefined, refused: [NO_DROPPING] } : { allowed: theirs, refused: [] },
+}
+
+const NO_DROPPING = `This project's configuration has agents' work deleted that was never merged (option "worktree.dropUnmerged"). It is left out: only your own configuration can do that. ${TO_ALLOW}`
+
 const options = {
   worktree: group("Tasks that work in a git worktree of their own.", {
     setup: option(
@@ -71,7 +80,7 @@ const options = {
       "How long a task's work is kept under its ref when it is merged or empty, in days. 0: for ever.",
       projectWins,
     ),
-    dropUnmerged: option(() => z.boolean(), false, "Drop work that was never merged after keepDays, too.", projectWins),
+    dropUnmerged: option(() => z.boolean(), false, "Drop work that was never merged after keepDays, too.", dropping),
   }),
 }
 
