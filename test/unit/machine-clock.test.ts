@@ -67,17 +67,22 @@ describe("the time limit of a run", () => {
     expect([life.due(NOW - HOUR_MS), life.elapsed(NOW - HOUR_MS)]).toEqual([NOW - HOUR_MS + LEFT_MS, 1000])
   })
 
-  test("a sleep that came after a run's answer leaves nothing out of the time that the run took", () => {
+  test("sleeps that came after a run's answer leave nothing out of the time that the run took", () => {
     const life = follow("working")
-    life.take(NOW + 2 * HOUR_MS, slept(HOUR_MS))
-    life.take(NOW + 2 * HOUR_MS, { type: "end", ending: { type: "completed", at: NOW + 5000 }, options: {} })
+    life.take(NOW + HOUR_MS + 6000, slept(HOUR_MS))
+    life.take(NOW + 2 * HOUR_MS + 7000, slept(HOUR_MS))
+    life.take(NOW + 2 * HOUR_MS + 7000, { type: "end", ending: { type: "completed", at: NOW + 5000 }, options: {} })
     expect(life.elapsed(NOW + 3 * HOUR_MS)).toBe(6000)
   })
 
   test("a sleep that came before a run's answer is left out of the time that the run took", () => {
     const life = follow("working")
     life.take(NOW + HOUR_MS, slept(HOUR_MS))
-    life.take(NOW + HOUR_MS + 9000, { type: "end", ending: { type: "completed", at: NOW + HOUR_MS + 5000 }, options: {} })
+    life.take(NOW + HOUR_MS + 9000, {
+      type: "end",
+      ending: { type: "completed", at: NOW + HOUR_MS + 5000 },
+      options: {},
+    })
     expect(life.elapsed(NOW + 3 * HOUR_MS)).toBe(6000)
   })
 

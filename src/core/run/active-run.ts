@@ -123,8 +123,8 @@ export type ActiveRun = {
   readonly warmUpUntil?: number
   readonly observed: Observed
   readonly lastSignAt: number
-  /** Last sleep of this process that the run's time leaves out. */
-  readonly sleep?: { readonly since: number; readonly ms: number }
+  /** Sleeps of this process that the run's time leaves out. */
+  readonly sleeps?: readonly { readonly since: number; readonly ms: number }[]
   readonly idle: boolean
   /** The last event closed a text: the run may be about to end. */
   readonly endsText: boolean

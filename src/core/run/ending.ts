@@ -26,13 +26,20 @@ const MOST_KEPT_CHARS = 4000
  */
 export function end(run: ActiveRun, ending: Ending, options: EndOptions, context: RunContext): MachineStep {
   const { task, now } = context
-  const { generation, asks, sleep } = run
+  const { generation, asks, sleeps = [] } = run
   // Where the system clock was set back, the run began later than it ends.
   const at = Math.max(ending.at ?? now, (task.run.startedAt ?? 0) + Math.min(0, uncounted(task.run)))
   // The check's result is recorded now: messages do not show it, and a crash may come before the end is closed.
   const outcome = withCheck(outcomeOf(run, ending, options), run)
-  const sleptMs = sleep && at <= sleep.since ? sleep.ms : undefined
-  const event: TaskEvent = { type: ending.type, generation, at, sleptMs, outcome, delivery: context.delivery(options) }
+  const sleptMs = sleeps.reduce((sum, { since, ms }) => (at <= since ? sum + ms : sum), 0)
+  const event: TaskEvent = {
+    type: ending.type,
+    generation,
+    at,
+    ...(sleptMs > 0 && { sleptMs }),
+    outcome,
+    delivery: context.delivery(options),
+  }
   const began = !BEFORE_MODEL.includes(run.stage)
   const write = options.silent ? "never" : ending.proven ? "soon" : "now"
   const stops = began && (!ending.proven || asks.length > 0)

@@ -252,7 +252,7 @@ export const slept: Handler<"slept"> = (run, { ms }, { now, task }) => {
   const later = (time: number | undefined) => (time === undefined ? undefined : time + ms)
   const next: ActiveRun = {
     ...run,
-    ...(ms > 0 && stoppedSince(task.run) === undefined && { sleep: { since: now - ms, ms } }),
+    ...(ms > 0 && stoppedSince(task.run) === undefined && { sleeps: [...(run.sleeps ?? []), { since: now - ms, ms }] }),
     lastSignAt: run.lastSignAt + ms,
     stuckSince: later(run.stuckSince),
     todosSince: later(run.todosSince),
