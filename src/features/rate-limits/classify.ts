@@ -65,7 +65,9 @@ export function classifyRefusal(given: Refusal, now: number, hasAnswered: boolea
   const refusal = { ...given, body: given.body?.slice(0, MOST_BODY_CHARS) }
   const until = timeOf(refusal, now)
   const kind = kindOf(refusal, until !== undefined, hasAnswered, now)
-  return until === undefined || kind === "money" || kind === "other" ? { kind } : { kind, until }
+  if (kind === "money" || kind === "other") return { kind }
+  const at = until ?? (kind === "limit" ? soonInHost(refusal, now) : undefined)
+  return at === undefined ? { kind } : { kind, until: at }
 }
 
 function kindOf(refusal: Refusal, hasTime: boolean, hasAnswered: boolean, now: number): RefusalKind {
@@ -248,6 +250,15 @@ function inHost({ next, attempt = 1 }: Refusal, now: number): number | undefined
   if (next === undefined) return undefined
   const own = OPENCODE_FIRST_MS * 2 ** (Math.max(1, attempt) - 1) * OPENCODE_JITTER + OPENCODE_SLACK_MS
   return next - now > own ? next : undefined
+}
+
+/**
+ * Time of OpenCode's next attempt if it is sooner than OpenCode's own schedule: then the provider stated the time. A
+ * refusal that is read late looks alike, so this counts for a limit only: a limit trips the breaker in any case.
+ */
+function soonInHost({ next = Number.NEGATIVE_INFINITY, attempt = 1 }: Refusal, now: number): number | undefined {
+  const isSoon = next - now < OPENCODE_FIRST_MS * 2 ** (attempt - 1) - OPENCODE_SLACK_MS
+  return isSoon && next > now - OPENCODE_SLACK_MS ? Math.max(next, now + SOONEST_MS) : undefined
 }
 
 /** Refusal in an event; undefined for other events. */
