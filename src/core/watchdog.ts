@@ -144,7 +144,8 @@ const EMPTY: Rule = {
   gauge: ({ progress }) => gaugeOf(progress.emptyAnswers, MOST_EMPTY_ANSWERS),
   passed: "at",
   byClock: false,
-  text: ({ used }) => `Stopped because the model sent ${used} empty answers in a row.`,
+  text: ({ used }) =>
+    `Stopped because the model sent ${used} empty answers in a row, or answers without a known finish reason.`,
 }
 
 /**

@@ -219,7 +219,7 @@ describe("a run over its limit", () => {
     expect(demand({ progress: { emptyAnswers: MOST_EMPTY_ANSWERS - 1 } })).toBeUndefined()
     expect(demand({ progress: { emptyAnswers: MOST_EMPTY_ANSWERS } })?.reason).toEqual({
       code: "empty",
-      text: "Stopped because the model sent 3 empty answers in a row.",
+      text: "Stopped because the model sent 3 empty answers in a row, or answers without a known finish reason.",
     })
   })
 
