@@ -122,7 +122,7 @@ function endingOf(answer: Message, session: SessionState, hasText: () => boolean
     return { type: "failed", at: answer.completedAt, reason: { code: "interrupted", text: error.message } }
   if (error && !error.refused) return { ...shared, type: "failed", reason: { code: "provider", text: error.message } }
   if ((finish === undefined && !error) || answer.summary) return undefined
-  if (finish === "cut short") return { ...shared, type: "completed", note: CUT_SHORT }
+  if (finish === "cut short") return { ...shared, type: "completed", note: CUT_SHORT, ...cutThoughtIn(answer) }
   if (finish === "done") return { ...shared, type: "completed", ...thoughtIn(answer) }
   if (finish && isFinalFinish(finish))
     return { ...shared, type: "failed", reason: { code: "provider", text: failedStep(finish) } }
@@ -151,6 +151,10 @@ function thoughtIn(answer: Message): Pick<Ending, "thought"> {
   return { thought: tail(thoughts.join("\n").trim(), MOST_THOUGHT_CHARS) }
 }
 
+/** An answer that is cut short before its first text: the model used all its output for thoughts, shown or not. */
+const cutThoughtIn = (answer: Message): Pick<Ending, "thought" | "note"> =>
+  textOf(answer) === "" ? { note: CUT_BEFORE, thought: "", ...thoughtIn(answer) } : {}
+
 /** How a run ends whose session stays idle without an answer although OpenCode works. */
 function abandoned(last: Message | undefined, ending: Ending | undefined, errorEvent?: AnswerError): Ending {
   // Stopped before it had read the last message to it: what it answered before that was not its end.
@@ -174,6 +178,7 @@ const aborted: Ending = {
 }
 
 const CUT_SHORT = "The answer reached the model's output limit and may be cut short."
+const CUT_BEFORE = "The model reached its output limit before it wrote an answer."
 const REFUSED = "The agent stopped at a refused permission."
 const DISMISSED = "The agent asked the user a question, which was dismissed; its turn ended there."
 const failedStep = (finish: Finish): string =>

@@ -247,6 +247,19 @@ describe("a last message without a text", () => {
     expect([thought.length, thought.endsWith(" the end")]).toEqual([500, true])
   })
 
+  test("a last message that is cut short in its thoughts has no answer either", () => {
+    const cut = answer({ finish: "cut short", parts: [thinking] })
+    const note = "The model reached its output limit before it wrote an answer."
+    expect(classify([user(), step, cut], "working")).toMatchObject({
+      type: "completed",
+      thought: "I should stop",
+      note,
+    })
+    const unseen = answer({ finish: "cut short", parts: [] })
+    expect(classify([user(), step, unseen], "working")).toMatchObject({ type: "completed", thought: "", note })
+    expect(classify([user(), step, answer({ finish: "cut short" })], "working")).not.toHaveProperty("thought")
+  })
+
   test("hidden thoughts count as a last message without text, but an empty message after an answer does not", () => {
     const hidden: MessagePart = { type: "reasoning", text: "" }
     const ending = classify([user(), step, answer({ parts: [hidden] })], "working")
