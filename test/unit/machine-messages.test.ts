@@ -55,6 +55,15 @@ describe("an undone prompt", () => {
     expect(run?.error).toBeUndefined()
   })
 
+  test("a run whose user undoes its prompt and writes no other was stopped by its user", () => {
+    const undone = { messages: cut({ completedAt: NOW - 60_000 }), undone: true }
+    const patience = { options: { stallTimeout: 60_000 } }
+    expect(looked(undone, { lastSignAt: NOW - 50_000 }, patience).stage).toBe("working")
+    const { run } = looked(undone, { lastSignAt: NOW - 57_000 }, patience)
+    expect(run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "aborted" } })
+    expect(looked(undone, { lastSignAt: 0 }, { options: { stallTimeout: 0 } }).stage).toBe("working")
+  })
+
   test("a run follows a corrected prompt of the user and does not send the first one again", () => {
     const better = [asked("msg_better"), answer({ parentID: "msg_better" })]
     const replaced = { messages: better, replacementID: "msg_better" }

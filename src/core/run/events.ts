@@ -239,7 +239,7 @@ function classified(run: ActiveRun, found: SessionRead, waited: boolean, context
 function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, context: RunContext): MachineStep {
   const { messages, gone, busy } = found
   const proven = endingIn(run, found)
-  const replacedAt = proven && replacementDueAt(proven, found, context)
+  const replacedAt = proven && replacementDueAt(run, proven, found, context)
   if (replacedAt !== undefined) return stay({ ...run, stuckSince: undefined, error: undefined, lookAt: replacedAt })
   if (proven) return concluded(arrived(withReadMessages(run, messages), messages), proven, found, waited, context)
   if (gone) return end(run, DELETED, {}, context)
@@ -275,15 +275,18 @@ function endingIn({ continuedAt = NEVER }: ActiveRun, { messages, busy, undone }
 
 /**
  * When to read a stopped session again. A user who replaces the prompt of a working agent stops the agent first, and
- * then undoes the prompt and writes another. Undefined where the agent was only stopped.
+ * then undoes the prompt and writes another. Undefined where the agent was only stopped, or where its user wrote no
+ * other prompt for nearly as long as a run may be silent.
  */
 function replacementDueAt(
+  { lastSignAt }: ActiveRun,
   { reason, at = NEVER }: Ending,
   { undone }: SessionRead,
-  { now }: RunContext,
+  { now, options: { stallTimeout } }: RunContext,
 ): number | undefined {
   if (reason?.code !== "aborted") return undefined
-  if (undone) return now + LOOK_AGAIN_MS
+  const silentAt = stallTimeout > 0 ? lastSignAt + stallTimeout : Number.POSITIVE_INFINITY
+  if (undone) return now + 2 * LOOK_AGAIN_MS < silentAt ? now + LOOK_AGAIN_MS : undefined
   return now < at + UNDO_GRACE_MS ? at + UNDO_GRACE_MS : undefined
 }
 
