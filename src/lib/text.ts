@@ -91,17 +91,23 @@ const marked = (text: string): string =>
 const UNSEEN = "\\p{DI}\\p{Cf}\\p{Mn}"
 
 /**
- * Pattern for all spellings that a model may read as this word: also with full-width letters and invisible characters.
+ * Pattern for all spellings that a model may read as this word: also with full-width letters, other hyphens and low
+ * lines, and invisible characters.
  */
 const spelled = (word: string): string =>
-  Array.from(word, (letter) => `[${letter === "-" ? "\\-" : letter}${wide(letter)}]`).join(`[${UNSEEN}\\p{Cc}]*`)
+  Array.from(word, (letter) => `[${KINDS[letter] ?? letter}${wide(letter)}]`).join(`[${UNSEEN}\\p{Cc}\\p{Zl}\\p{Zp}]*`)
+
+/** Characters that look like a hyphen or a low line. */
+const KINDS: Readonly<Record<string, string>> = { "-": "\\p{Pd}", _: "\\p{Pc}" }
 
 const wide = (letter: string): string => String.fromCharCode(letter.charCodeAt(0) + 0xfee0)
+
+const SLASHES = "[/／\\u2044\\u2215]"
 
 /** Start of an opening or closing tag. Each pattern is made once, because that takes 6 ms. */
 const tagStart = (tag: string): RegExp => {
   const space = `[\\s${UNSEEN}\\p{Cc}]*`
-  const pattern = tagStarts.get(tag) ?? new RegExp(`[<＜﹤](?=${space}(?:[/／]${space})?${spelled(tag)})`, "giu")
+  const pattern = tagStarts.get(tag) ?? new RegExp(`[<＜﹤](?=${space}(?:${SLASHES}${space})?${spelled(tag)})`, "giu")
   tagStarts.set(tag, pattern)
   return pattern
 }
