@@ -34,9 +34,10 @@ const TOO_MUCH = /request too large|extra usage is required/i
 /** Messages of context overflow. A number of tokens in a period of time is a rate limit instead. */
 const OVERFLOW =
   /context.{0,3}length|context window|maximum context|prompt is too long|too many (input )?tokens(?!.{0,40}\b(wait|per (second|min|minute|hour|day))\b)/i
-const MONEY = /insufficient[_ ]quota|credit balance|insufficient (credits?|funds|balance)|billing|payment required/i
+const MONEY =
+  /insufficient[_ ]quota|credit balance|insufficient (credits?|funds|balance)|billing|payment required|available credits|purchase (more )?credits|spending limit/i
 const LIMIT =
-  /rate.?limit|usage.?limit|too many requests|(?<!disk |storage )quota|resource.?exhausted|too many (input )?tokens|(?<!\b(size|length|depth|count|memory|file|context) )limit (has been |was )?(reached|exceeded)|reached (your|the) .{0,40}limit/i
+  /rate.?limit|usage.?limit|usage exceeded|too many requests|(?<!disk |storage )quota|resource.?exhausted|too many (input )?tokens|(?<!\b(size|length|depth|count|memory|file|context|tokens?|call) )limit (has been |was )?(reached|exceeded)|reached (your|the) .{0,40}limit/i
 const OVERLOAD = /overloaded|at capacity|over capacity|no capacity|temporarily unavailable/i
 /** OpenCode's messages for a request without any answer. */
 const UNREACHABLE = /unable to connect|econn|fetch failed|socket|connection (was |has been )?(closed|reset|refused)/i
