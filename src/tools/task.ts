@@ -221,13 +221,13 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     return { view, allowance, results, place: placeOf(view), closed: manager.limitOf(view.task) }
   }
   const toldLimits = new Map<string, string>()
-  /** Limits of a launched task. Empty where its parent has just been given the same limits. */
-  const newLimits = ({ task }: TaskView): readonly string[] => {
+  /** Limits of a launched task: the time its call gave, and the others where they are news to its parent. */
+  const newLimits = ({ task }: TaskView, timeout = 0): readonly string[] => {
     const limits = manager.allowance(task)
     const isKnown = toldLimits.get(task.parentID) === limits.join()
     addBounded(toldLimits, task.parentID, limits.join(), MOST_SESSIONS)
     if (task.group) return [...groupLimits(task.group, options), ...limits]
-    return isKnown ? [] : limits
+    return [...(timeout > 0 ? [`${duration(timeout)} to run`] : []), ...(isKnown ? [] : limits)]
   }
   /** Adds the agent's default place to a call with `merge` and without `place`. */
   const withPlace = (args: Given): Given => {
@@ -266,7 +266,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const asked = { description, prompt, agent, model, batch, timeout, maxCost, after, place, merge }
       const request = { ...own, ...asked }
       const launched = await manager.launch(request, caller)
-      const constraints = begun(launched.view, newLimits(launched.view))
+      const constraints = begun(launched.view, newLimits(launched.view, timeout))
       return renderLaunch({ ...launched, ...constraints }, model !== undefined)
     },
   })

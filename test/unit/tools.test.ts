@@ -335,6 +335,15 @@ test("max_cost must be a positive number of dollars that the option allows", asy
   )
 })
 
+test("a launch says how long its task may run where the call gave a time, so that a wrong unit is seen", async () => {
+  const { call } = rigged()
+  const limitsOf = async (more: object) =>
+    /\nLimits: (.*)\./.exec((await call("task", { ...find, ...more })).output)?.[1]
+  expect(await limitsOf({})).not.toContain("to run")
+  expect(await limitsOf({ timeout: 60 })).toBe("60ms to run")
+  expect(await limitsOf({ timeout: 90_000 })).toBe("1m 30s to run")
+})
+
 test("a launch tells the limits only when they differ from those last told", async () => {
   const { call } = rigged()
   const told = async (more: object = {}) => (await call("task", { ...find, ...more })).output.includes("\nLimits: ")
