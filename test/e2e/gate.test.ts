@@ -161,6 +161,14 @@ describe("a provider's refusal", () => {
     expect(answered?.endsWith).toBe("user")
   })
 
+  test.concurrent("a task is asked again at once where its provider says so", async () => {
+    const atOnce = { ...refusal(429, LIMITED), headers: { "retry-after": "0" } } as Reply
+    const { sessionID, requests, tasks } = await launchSome((number) => (number === 0 ? atOnce : { text: "done" }))
+    expect(await ends(sessionID, tasks)).toEqual([["✓"]])
+    const [first, second] = requests
+    expect((second?.at ?? 0) - (first?.at ?? 0)).toBeLessThan(UNTOLD_MS - 500)
+  })
+
   test.concurrent.each<[string, Reply]>([
     [
       "400, a tool's name",
