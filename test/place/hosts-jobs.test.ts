@@ -1,14 +1,14 @@
-import { spawnSync } from "node:child_process"
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { afterEach, beforeEach, expect, test } from "vitest"
-import type { Machine } from "../../src/features/hosts/hosts.ts"
+import { afterEach, beforeEach, expect, test, vi } from "vitest"
+import type { FilesOrder, JobOrder } from "../../src/features/hosts/orders.ts"
 import { runJob } from "../../src/features/hosts/remote-run.ts"
 import { eventually } from "../support/eventually.ts"
+import { askIn } from "../support/far-files.ts"
 import { pidIn } from "../support/process-id.ts"
 
-/** A job on a host, with this machine's shell for the host; what it would kill is written down instead. */
+/** A job on a host, with this machine for the host. */
 
 let root: string
 let folder: string
@@ -17,44 +17,38 @@ beforeEach(() => {
   folder = join(root, "work")
   mkdirSync(folder)
 })
-afterEach(() => rmSync(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 }))
+afterEach(() => {
+  vi.restoreAllMocks()
+  rmSync(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
+})
 
-const kills = () => (existsSync(join(root, "kills")) ? readFileSync(join(root, "kills"), "utf8") : "")
-const machineThat = (begins: () => string) =>
-  ({
-    name: "big",
-    run: async (line: string) => {
-      const script = `${begins()}\n${line}`
-      const { stdout, stderr, status } = spawnSync("sh", ["-c", script], { stdio: ["ignore", "pipe", "pipe"] })
-      return { out: stdout, errors: String(stderr), code: status }
-    },
-  }) as unknown as Machine
-const machine = machineThat(
-  () => `kill() { [ "$1" = -0 ] && { command kill "$@"; return; }; echo "$*" >>'${root}/kills'; }`,
-)
-/** A machine on which jobs are killed indeed. */
-const killing = machineThat(() => "")
+const machine = { name: "big", ask: (order: JobOrder | FilesOrder) => askIn(root, order) }
 
-/** Runs a command that works until its folder is gone, and stops it once it has begun. */
-async function stopped(begin: string): Promise<void> {
+/** Runs a command that works until its folder is gone, and stops it once it has begun. Returns what would be killed. */
+async function stopped(begin: string): Promise<readonly unknown[]> {
+  const kill = vi.spyOn(process, "kill").mockReturnValue(true)
   const stop = new AbortController()
   const command = `${begin}; touch ready; while [ -e ready ]; do sleep 0.02; done`
   const ends = runJob(machine, { taskID: "bg_1", command, folder, timeLimit: 0, signal: stop.signal })
   await eventually(() => existsSync(join(folder, "ready")))
   stop.abort()
   expect(await ends).toMatchObject({ why: "stopped" })
+  return kill.mock.calls
 }
 
 test("a job on a host is stopped together with its process group", async () => {
-  await stopped(`cp '${folder}.job/pid' pid`)
-  expect(kills()).toContain(`-- -${pidIn(join(folder, "pid"))}\n`)
+  const kills = await stopped(`cp '${folder}.job/pid' pid`)
+  const group = -(pidIn(join(folder, "pid")) ?? 0)
+  expect(kills).toEqual([
+    [group, "SIGTERM"],
+    [group, "SIGKILL"],
+  ])
 })
 
 test.each(["", "0", "1", "-1", "1 2"])(
   "a stop with the job's process number changed to %j kills nothing",
   async (number) => {
-    await stopped(`printf '%s\\n' '${number}' >'${folder}.job/pid'`)
-    expect(kills()).toBe("")
+    expect(await stopped(`printf '%s\\n' '${number}' >'${folder}.job/pid'`)).toEqual([])
   },
 )
 
@@ -78,7 +72,7 @@ test("a job in a folder that is gone ends at once and says so", async () => {
 
 test("a job that was killed on the host with all that it began ends, and has not passed", async () => {
   const command = `kill -s KILL -- -$(cat '${folder}.job/pid')`
-  const ends = runJob(killing, {
+  const ends = runJob(machine, {
     taskID: "bg_1",
     command,
     folder,
@@ -91,7 +85,7 @@ test("a job that was killed on the host with all that it began ends, and has not
 test("a job that ignores being asked to end is killed at its time limit", async () => {
   const command = "trap '' TERM; echo $$ >pid; while [ -e pid ]; do sleep 0.02; done"
   const limits = { timeLimit: 600, signal: AbortSignal.timeout(30_000) }
-  expect(await runJob(killing, { taskID: "bg_1", command, folder, ...limits })).toMatchObject({ why: "time" })
+  expect(await runJob(machine, { taskID: "bg_1", command, folder, ...limits })).toMatchObject({ why: "time" })
   const pid = pidIn(join(folder, "pid"))
   await eventually(() => !existsSync(`/proc/${pid}`))
 })

@@ -4,14 +4,13 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
 import { NoContact } from "../../src/features/hosts/connection.ts"
-import type { HostCommandResult, OrderResult, RunOptions } from "../../src/features/hosts/fetching.ts"
+import type { OrderResult, RunOptions } from "../../src/features/hosts/fetching.ts"
 import { HostPlace } from "../../src/features/hosts/host-place.ts"
 import type { Hosts, Machine } from "../../src/features/hosts/hosts.ts"
-import { type FilesOrder, folderIn, hostRepositoryFolders } from "../../src/features/hosts/orders.ts"
+import { type FilesOrder, folderIn, hostRepositoryFolders, type JobOrder } from "../../src/features/hosts/orders.ts"
 import { type RemoteSession, remoteSessionOf } from "../../src/features/hosts/remote-session.ts"
 import type { PlaceEvent } from "../../src/runtime/places/place.ts"
 import { askIn } from "../support/far-files.ts"
-import { runIn } from "../support/far-shell.ts"
 import { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 
@@ -51,8 +50,7 @@ let made: number
 /** What the screen is told of its work's way home. */
 let fetching: boolean[]
 
-const run = (line: string, options?: RunOptions): Promise<HostCommandResult> => runIn(far, line, options)
-const ask = (order: FilesOrder, options?: RunOptions): Promise<OrderResult> => {
+const ask = (order: FilesOrder | JobOrder, options?: RunOptions): Promise<OrderResult> => {
   if (fails !== order.do) return askIn(far, order, options)
   if (loses) reaches = false
   return Promise.reject(loses ? new NoContact("cut") : new Error("cut"))
@@ -128,7 +126,6 @@ beforeEach(() => {
     settings,
     link,
     server,
-    run,
     ask,
     inTurn: (work: () => unknown) => work(),
   } as unknown as Machine

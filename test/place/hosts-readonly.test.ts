@@ -21,7 +21,7 @@ beforeEach(() => {
 afterEach(() => rmSync(far, { recursive: true, force: true }))
 
 const run = async (line: string) => {
-  const { code, out, errors } = await runIn(far, line, {}, {}, NOBODY)
+  const { code, out, errors } = await runIn(far, line, NOBODY)
   expect(code, errors).toBe(0)
   return Buffer.from(out).toString().trim()
 }

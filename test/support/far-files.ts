@@ -1,17 +1,18 @@
 import { messageOf } from "../../src/core/errors.ts"
 import type { OrderResult, RunOptions } from "../../src/features/hosts/fetching.ts"
-import type { FilesOrder } from "../../src/features/hosts/orders.ts"
+import type { FilesOrder, JobOrder } from "../../src/features/hosts/orders.ts"
 import { runFilesOrder } from "../../src/features/hosts/relay/files.ts"
+import { job } from "../../src/features/hosts/relay/jobs.ts"
 import { processLives, processMark } from "../../src/runtime/record/identity.ts"
 
 export const PROCESSES = { self: processMark, isAlive: processLives }
 
 async function* nothing(): AsyncIterable<Uint8Array> {}
 
-/** Carries out an order about files as the relay of a host does whose home is `home`. */
+/** Carries out an order about files or jobs as the relay of a host does whose home is `home`. */
 export async function askIn(
   home: string,
-  order: FilesOrder,
+  order: FilesOrder | JobOrder,
   { input, take, signal = new AbortController().signal }: RunOptions = {},
   env: Record<string, string> = {},
 ): Promise<OrderResult> {
@@ -27,7 +28,8 @@ export async function askIn(
     },
   }
   try {
-    await runFilesOrder(order, call, PROCESSES)
+    if (order.do === "job") out.push(Buffer.from(JSON.stringify(await job(order))))
+    else await runFilesOrder(order, call, PROCESSES)
     return { out: Buffer.concat(out) }
   } catch (error) {
     return { out: Buffer.concat(out), problem: messageOf(error) }

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
 import { killGroup } from "../../runtime/places/process.ts"
-import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, textOf } from "./frames.ts"
+import { bytesOf, encode, Flow, type Frame, Frames, textOf } from "./frames.ts"
 import { type CallEnd, endIn, type Hint, hintIn, type Order, type PingReply, type RelayHello } from "./orders.ts"
 
 /**
@@ -68,7 +68,6 @@ type Receiver = {
    * Takes a chunk. If `data` returns a promise, the chunk's credit goes back to the host once this promise resolves.
    */
   readonly data?: (body: Uint8Array) => void | Promise<void>
-  readonly errors?: (body: Uint8Array) => void
 }
 
 /** Error of a call without a connection, or of one whose connection was lost during the call. */
@@ -77,7 +76,7 @@ export class ConnectionLost extends Error {
 }
 
 export type CallOptions = {
-  /** Data sent after the order, such as a request's body or a command's stdin. */
+  /** Data sent after the order, such as a request's body. */
   readonly input?: Uint8Array | AsyncIterable<Uint8Array>
   readonly receiver?: Receiver
   readonly signal?: AbortSignal
@@ -88,8 +87,7 @@ type Closed = { readonly complaint: string; readonly byItself: boolean }
 
 type Waiting = {
   readonly receiver: Receiver
-  readonly intake: Intake
-  readonly credit: Credit
+  readonly flow: Flow
   readonly settle: (end: CallEnd | ConnectionLost) => void
 }
 
@@ -150,22 +148,21 @@ export class Channel {
   call(order: Order, { input, receiver = {}, signal }: CallOptions = {}): Promise<CallEnd> {
     const number = ++this.#calls
     if (!this.isOpen) return Promise.reject(new ConnectionLost("there is no connection"))
-    const credit = new Credit()
-    const intake = new Intake((body) => void this.#write(encode("more", number, body)))
+    const flow = new Flow(number, (frame) => this.#write(frame))
     const ended = new Promise<CallEnd>((resolve, reject) => {
       const cancel = () => this.#write(encode("cancel", number))
       signal?.addEventListener("abort", cancel, { once: true })
       const settle = (end: CallEnd | ConnectionLost) => {
         this.#waiting.delete(number)
-        credit.end()
+        flow.end()
         signal?.removeEventListener("abort", cancel)
         if (end instanceof ConnectionLost) reject(end)
         else resolve(end)
       }
-      this.#waiting.set(number, { receiver, intake, credit, settle })
+      this.#waiting.set(number, { receiver, flow, settle })
     })
     this.#write(encode("open", number, bytesOf(JSON.stringify(order))))
-    this.#send(number, credit, input).catch((error) => {
+    this.#send(number, flow, input).catch((error) => {
       // The host reads to the end of what was sent, and then finds it incomplete.
       void this.#write(encode("cancel", number))
       void this.#write(encode("end", number))
@@ -188,14 +185,12 @@ export class Channel {
     this.#close("")
   }
 
-  async #send(number: number, credit: Credit, input: CallOptions["input"]): Promise<void> {
+  async #send(number: number, flow: Flow, input: CallOptions["input"]): Promise<void> {
     const bodies = input instanceof Uint8Array ? [input] : (input ?? [])
-    for await (const body of bodies)
-      for (const frame of inFrames("data", number, body)) {
-        await credit.spend(frame.length - HEAD_BYTES)
-        if (!this.#waiting.has(number)) return
-        await this.#write(frame)
-      }
+    for await (const body of bodies) {
+      await flow.send(body)
+      if (!this.#waiting.has(number)) return
+    }
     await this.#write(encode("end", number))
   }
 
@@ -234,16 +229,16 @@ export class Channel {
     }
     if (kind === "pong") this.#pong?.(JSON.parse(textOf(body)) as PingReply)
     if (kind === "head") waiting?.receiver.head?.(textOf(body))
-    if (kind === "more") waiting?.credit.give(body)
-    if (waiting && (kind === "data" || kind === "errors")) this.#receive(waiting, kind, body)
+    if (kind === "more") waiting?.flow.give(body)
+    if (kind === "data" && waiting) this.#receive(waiting, body)
     if (kind === "end") waiting?.settle(endIn(textOf(body)))
   }
 
-  #receive({ receiver, intake }: Waiting, kind: "data" | "errors", body: Uint8Array): void {
-    intake.arrive(body.length)
-    const taking = receiver[kind]?.(body)
-    if (taking) void taking.then(() => intake.take(body.length))
-    else intake.take(body.length)
+  #receive({ receiver, flow }: Waiting, body: Uint8Array): void {
+    flow.arrive(body.length)
+    const taking = receiver.data?.(body)
+    if (taking) void taking.then(() => flow.take(body.length))
+    else flow.take(body.length)
   }
 
   #close(why: string): void {

@@ -1,5 +1,4 @@
 import type { HostConnection } from "./connection.ts"
-import { textOf } from "./frames.ts"
 import type { CallHead, Order } from "./orders.ts"
 
 /** Placeholder address for OpenCode's client, which sends all its requests over the connection. */
@@ -50,65 +49,35 @@ export const fetchOver =
     const headers = Object.fromEntries(request.headers)
     const input = request.body ? new Uint8Array(await request.arrayBuffer()) : undefined
     const stop = new AbortController()
-    signal.addEventListener("abort", () => stop.abort(), { once: true })
+    const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>()
+    const writer = writable.getWriter()
+    // Rejects if the reader has cancelled, or the call has failed.
+    writer.closed.catch(() => stop.abort())
     return new Promise<Response>((resolve, reject) => {
-      let body: ReadableStreamDefaultController<Uint8Array> | undefined
-      let wants = () => {}
-      const stream = new ReadableStream<Uint8Array>({
-        start: (controller) => {
-          body = controller
-        },
-        pull: () => wants(),
-        cancel: () => stop.abort(),
-      })
-      let isWanted: Promise<void> | undefined
-      // The promise resolves when the reader wants more. Until then, the host gets no new credit.
-      const enqueue = (chunk: Uint8Array): Promise<void> | undefined => {
-        body?.enqueue(chunk)
-        if ((body?.desiredSize ?? 1) > 0) return undefined
-        isWanted ??= new Promise<void>((resolve) => {
-          wants = resolve
-        }).then(() => {
-          isWanted = undefined
-        })
-        return isWanted
-      }
       const head = (text: string) => {
         const { status, headers: hostHeaders } = JSON.parse(text) as CallHead
         // Drop headers that no longer apply: the body arrives decoded.
         const { "content-encoding": _encoding, "content-length": _length, ...rest } = hostHeaders
         const empty = status === 204 || status === 304
-        resolve(new Response(empty ? null : stream, { status, headers: rest }))
+        resolve(new Response(empty ? null : readable, { status, headers: rest }))
       }
-      // `take` throws if the reader has cancelled, or the body is too long.
-      const { take, over } = within(link, MOST_ANSWER_BYTES, enqueue)
-      const data = untilRefused(take, (error) => {
-        ended(() => body?.error(error))
-        stop.abort()
-      })
-      const order = { do: "request", method, path: `${pathname}${search}`, headers } as const
       const failed = (error: unknown) => {
         reject(error)
-        ended(() => body?.error(error))
+        void writer.abort(error).catch(() => {})
       }
+      // A chunk counts as taken once it is read. Until then, the host gets no new credit.
+      const { take, over } = within(link, MOST_ANSWER_BYTES, (chunk) => writer.write(chunk).catch(() => {}))
+      const order = { do: "request", method, path: `${pathname}${search}`, headers } as const
+      const receiver = { head, data: untilRefused(take, failed) }
       link
-        .call(order, { input, signal: stop.signal, receiver: { head, data } })
+        .call(order, { input, signal: AbortSignal.any([signal, stop.signal]), receiver })
         .finally(over)
         .then(
-          ({ problem }) => (problem === undefined ? ended(() => body?.close()) : failed(new Error(problem))),
+          ({ problem }) => (problem === undefined ? writer.close().catch(() => {}) : failed(new Error(problem))),
           failed,
         )
     })
   }
-
-/** Calls `close`, and ignores the error if the stream was closed before. */
-function ended(close: () => void): void {
-  try {
-    close()
-  } catch {
-    // The stream was closed before.
-  }
-}
 
 /** Passes chunks on until `take` throws; `refused` gets the error, and later chunks are dropped. */
 function untilRefused(take: Take, refused: (error: unknown) => void): Take {
@@ -124,55 +93,32 @@ function untilRefused(take: Take, refused: (error: unknown) => void): Take {
   }
 }
 
-/** Output and exit of a command on a host. */
-export type HostCommandResult = { readonly code: number | null; readonly out: Uint8Array; readonly errors: string }
-
 export type RunOptions = {
-  /** Receives the output in chunks, which are not collected then. If `take` throws, the command is stopped. */
+  /** Receives the output in chunks, which are not collected then. If `take` throws, the order is stopped. */
   readonly take?: Take
   readonly input?: Uint8Array | AsyncIterable<Uint8Array>
   readonly signal?: AbortSignal
 }
 
-/** Runs a shell line on a host. Rejects with `NoContact` without contact, also during the run. */
-export async function runOnHost(
-  link: Pick<HostConnection, "call">,
-  line: string,
-  options: RunOptions = {},
-): Promise<HostCommandResult> {
-  const { code, out, errors, problem } = await callOver(link, { do: "run", line }, options)
-  if (problem !== undefined) throw new Error(problem)
-  return { code, out, errors }
-}
-
 /** Result of an order: output, or its error on the host. */
 export type OrderResult = { readonly out: Uint8Array; readonly problem?: string }
 
-/** Sends an order to a host and collects what it prints. Rejects as `runOnHost` does. */
+/** Sends an order to a host and collects what it prints. Rejects with `NoContact` without contact, also during it. */
 export async function callOver(
   link: Pick<HostConnection, "call">,
   order: Order,
-  options: RunOptions = {},
-): Promise<HostCommandResult & { readonly problem?: string }> {
-  const { input, signal } = options
+  { input, signal, take }: RunOptions = {},
+): Promise<OrderResult> {
   const out: Uint8Array[] = []
   const kept = within(link, MOST_OUTPUT_BYTES, (body) => void out.push(body))
-  const { take = kept.take } = options
-  let errors = ""
   const stop = new AbortController()
   let refused: unknown
-  const data = untilRefused(take, (error) => {
+  const data = untilRefused(take ?? kept.take, (error) => {
     refused = error
     stop.abort()
   })
-  const receiver = {
-    data,
-    errors: (body: Uint8Array) => {
-      errors = (errors + textOf(body)).slice(-4000)
-    },
-  }
   const both = signal ? AbortSignal.any([signal, stop.signal]) : stop.signal
-  const { code = null, problem } = await link.call(order, { input, signal: both, receiver }).finally(kept.over)
+  const { problem } = await link.call(order, { input, signal: both, receiver: { data } }).finally(kept.over)
   if (refused) throw refused
-  return { code, out: Buffer.concat(out), errors, ...(problem !== undefined && { problem }) }
+  return { out: Buffer.concat(out), ...(problem !== undefined && { problem }) }
 }

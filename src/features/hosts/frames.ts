@@ -1,6 +1,6 @@
 /** Frames on the single stream between this machine and a host: kind, call number, body. Both ends use this file. */
 
-const KINDS = ["open", "data", "errors", "head", "end", "cancel", "ping", "pong", "hello", "more"] as const
+const KINDS = ["open", "data", "head", "end", "cancel", "ping", "pong", "hello", "more"] as const
 
 export type Kind = (typeof KINDS)[number]
 
@@ -43,60 +43,66 @@ export function* inFrames(kind: Kind, call: number, body: Uint8Array): Iterable<
     yield encode(kind, call, body.subarray(from, from + MOST_BODY_BYTES))
 }
 
-/** Credit of a call's sender. Each sent byte uses credit, which the reader gives back after it has taken the byte. */
-export class Credit {
-  #left = WINDOW_BYTES
+/**
+ * Flow control of one call, the same at both ends: each sent byte uses credit, which the other end gives back after its
+ * reader has taken the byte.
+ */
+export class Flow {
+  readonly #call: number
+  readonly #write: (frame: Uint8Array) => Promise<void> | undefined
+  #credit = WINDOW_BYTES
   #isOver = false
   readonly #waiting = new Set<() => void>()
+  /** Bytes that have arrived and were not taken yet, and those that were taken and not given back yet. */
+  #open = 0
+  #taken = 0
 
-  /** Waits until there is credit, then uses it for these bytes. */
-  async spend(bytes: number): Promise<void> {
-    while (this.#left <= 0 && !this.#isOver) await new Promise<void>((resolve) => this.#waiting.add(resolve))
-    this.#left -= bytes
+  /** `write`: writes to the connection; a returned promise delays the next frame. */
+  constructor(call: number, write: (frame: Uint8Array) => Promise<void> | undefined) {
+    this.#call = call
+    this.#write = write
+  }
+
+  /** Sends data, as fast as there is credit. Resolves when more may be sent, or nothing more can be. */
+  async send(body: Uint8Array): Promise<void> {
+    for (const frame of inFrames("data", this.#call, body)) {
+      while (this.#credit <= 0 && !this.#isOver) await new Promise<void>((resolve) => this.#waiting.add(resolve))
+      if (this.#isOver) return
+      this.#credit -= frame.length - HEAD_BYTES
+      await this.#write(frame)
+    }
   }
 
   /** Adds the credit of a `more` frame. */
   give(body: Uint8Array): void {
-    this.#left = Math.min(WINDOW_BYTES, this.#left + (Number.parseInt(textOf(body), 10) || 0))
+    this.#credit = Math.min(WINDOW_BYTES, this.#credit + (Number.parseInt(textOf(body), 10) || 0))
     this.#wake()
   }
 
-  /** Called when the reader is gone: ends the wait of all senders. */
+  /** Called when the call is over: ends the wait of all senders. */
   end(): void {
     this.#isOver = true
     this.#wake()
   }
 
-  #wake(): void {
-    for (const go of this.#waiting) go()
-    this.#waiting.clear()
-  }
-}
-
-/** Counts the bytes of a call that have arrived and that the reader has not taken yet. */
-export class Intake {
-  #open = 0
-  #taken = 0
-  readonly #more: (body: Uint8Array) => void
-
-  /** `more`: returns credit to the sender. */
-  constructor(more: (body: Uint8Array) => void) {
-    this.#more = more
-  }
-
   /** Throws where the sender exceeds its credit. */
   arrive(bytes: number): void {
     this.#open += bytes
-    // Each of a call's two streams may have sent a whole frame when only one byte of credit was left.
-    if (this.#open > WINDOW_BYTES + 2 * MOST_BODY_BYTES) throw new Error("more was sent than was asked for")
+    // The sender may have sent a whole frame when only one byte of credit was left.
+    if (this.#open > WINDOW_BYTES + MOST_BODY_BYTES) throw new Error("more was sent than was asked for")
   }
 
   take(bytes: number): void {
     this.#open -= bytes
     this.#taken += bytes
     if (this.#taken < WINDOW_BYTES / 4) return
-    this.#more(bytesOf(String(this.#taken)))
+    void this.#write(encode("more", this.#call, bytesOf(String(this.#taken))))
     this.#taken = 0
+  }
+
+  #wake(): void {
+    for (const go of this.#waiting) go()
+    this.#waiting.clear()
   }
 }
 

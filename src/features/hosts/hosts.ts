@@ -10,9 +10,9 @@ import { requireCheckout } from "../worktrees/repository.ts"
 import { Cleanup, type CleanupPorts } from "./cleanup.ts"
 import { HostConnection } from "./connection.ts"
 import type { ConnectionState } from "./connection-state.ts"
-import { BASE_URL, callOver, fetchOver, type OrderResult, type RunOptions, runOnHost } from "./fetching.ts"
+import { BASE_URL, callOver, fetchOver, type OrderResult, type RunOptions } from "./fetching.ts"
 import type { HostSettings } from "./options.ts"
-import { type FilesOrder, folderIn, type Hint, hostRepositoryFolders } from "./orders.ts"
+import { type FilesOrder, folderIn, type Hint, hostRepositoryFolders, type JobOrder } from "./orders.ts"
 import {
   NO_SESSION,
   type OpenRemote,
@@ -144,8 +144,7 @@ export type Machine = {
   readonly settings: HostSettings
   readonly link: HostConnection
   readonly server: RemoteServer
-  run(line: string, options?: RunOptions): ReturnType<typeof runOnHost>
-  ask(order: FilesOrder, options?: RunOptions): Promise<OrderResult>
+  ask(order: FilesOrder | JobOrder, options?: RunOptions): Promise<OrderResult>
   /** Runs `work` after all earlier calls have ended, because git's list of worktrees allows no concurrent changes. */
   inTurn<Value>(work: () => Promise<Value>): Promise<Value>
 }
@@ -309,7 +308,6 @@ export class Hosts {
       settings,
       link,
       server: openRemote(fetchOver(link), BASE_URL),
-      run: (line, options) => runOnHost(link, line, options),
       ask: (order, options) => callOver(link, order, options),
       inTurn: (work) => queue.take(work),
     }

@@ -5,8 +5,6 @@ import { oneLine } from "../../lib/text.ts"
 /** Orders to a relay and their results: an order is the JSON body of an `open` frame. */
 
 export type Order =
-  /** Runs a line in `sh`. The `data` frames that follow, up to `end`, are the stdin of the line. */
-  | { readonly do: "run"; readonly line: string }
   /** A request to OpenCode's server. Its body follows in `data` frames, until `end`. */
   | {
       readonly do: "request"
@@ -21,7 +19,19 @@ export type Order =
   | { readonly do: "listen" }
   /** Tells the relay that this client has no task left: the server may end soon. */
   | { readonly do: "rest" }
+  | JobOrder
   | FilesOrder
+
+/** Begins a command in a task's folder, unless it has begun, and asks for its state. */
+export type JobOrder = {
+  readonly do: "job"
+  readonly folder: string
+  /** Names this run of the command: another one has other files. */
+  readonly id: string
+  readonly command: string
+  /** Kills the job, and removes its files. */
+  readonly stop: boolean
+}
 
 /** Orders on a task's files. `folders`: the host's folders for the task's repository. */
 export type FilesOrder = {
@@ -112,15 +122,20 @@ export type Hint = z.infer<typeof HintSchema>
 /** Reads a hint; undefined if the text is invalid. */
 export const hintIn = (text: string): Hint | undefined => parsed(HintSchema, text)
 
-/** End of a call. `code`: exit code, null after a signal; `isServerGone`: OpenCode's server no longer answers. */
+/** End of a call. `isServerGone`: OpenCode's server no longer answers. */
 const EndSchema = z.object({
-  code: optional(z.number().nullable()),
   problem: optional(z.string().transform((text) => text.slice(0, MOST_PROBLEM_CHARS))),
   isServerGone: optional(z.literal(true)),
 })
 export type CallEnd = z.infer<typeof EndSchema>
 
 export const endIn = (text: string): CallEnd => parsed(EndSchema, text) ?? {}
+
+/** State of a job. `code`: once it is over, the text of its exit code, or another one where none was stored. */
+const Job = z.object({ output: optional(z.string()), code: optional(z.string()) })
+export type JobState = z.infer<typeof Job>
+
+export const parseJobState = (text: string): JobState => parsed(Job, text) ?? {}
 
 /** Result of `look`: the host's git version and commits; empty where git is missing. */
 const Look = z.object({

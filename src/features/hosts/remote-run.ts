@@ -14,7 +14,7 @@ import { quoted } from "./channel.ts"
 import { type Contact, NoContact } from "./connection.ts"
 import { textOf } from "./frames.ts"
 import type { Machine } from "./hosts.ts"
-import { jobIn } from "./orders.ts"
+import { type JobState, parseJobState } from "./orders.ts"
 import { type RemoteSession, type RemoteSessionInfo, skewOfIDs } from "./remote-session.ts"
 
 /**
@@ -187,56 +187,39 @@ type Job = {
 }
 
 const LOOK_MS = 300
-const NO_OUTPUT = new Uint8Array(0)
-/** Most bytes that are read from the end of a job's output. */
-const MOST_OUTPUT_BYTES = 65_536
+/** Most characters that are kept of a job's output, from its end. */
+const MOST_OUTPUT_CHARS = 65_536
 
 /**
- * Runs a command on a host so that a lost connection does not end it: its output and exit code go into files, which are
- * read later. Rejects only if the host cannot run the command.
+ * Runs a command on a host so that a lost connection does not end it: each look gives the job's state, and begins a job
+ * that has not begun. Rejects only if the host cannot be asked for another reason than contact.
  */
 export async function runJob(
-  machine: Machine,
+  { name, ask }: Pick<Machine, "name" | "ask">,
   { taskID, command, folder, timeLimit, signal }: Job,
 ): Promise<CommandResult> {
-  const files = quoted(jobIn(folder))
   const id = `${taskID}-${Date.now().toString(36)}`
-  const line = [
-    `f=${files}; rm -rf "$f"; cd ${quoted(folder)} && mkdir -p "$f" && echo ${quoted(id)} >"$f/id" || exit 1`,
-    `setsid=$(command -v setsid); nohup $setsid sh -c 'echo $$ >"$0/pid"; sh -c "$1" >"$0/out" 2>&1 </dev/null; echo $? >"$0/code.new"; mv "$0/code.new" "$0/code"' "$f" ${quoted(command)} >/dev/null 2>&1 </dev/null &`,
-  ].join("\n")
   const deadline = timeLimit > 0 ? Date.now() + timeLimit : Number.POSITIVE_INFINITY
-  // A job that was killed, or whose machine was restarted, leaves no exit code.
-  const look = [
-    `f=${files}; [ "$(cat "$f/id" 2>/dev/null)" = ${quoted(id)} ] || { echo none; exit 0; }`,
-    `dead=; p=$(cat "$f/pid" 2>/dev/null); [ "$p" -gt 1 ] 2>/dev/null && { kill -0 "$p" 2>/dev/null || dead=1; }`,
-    `if [ -n "$dead" ] || [ -e "$f/code" ]; then echo "ended $(cat "$f/code" 2>/dev/null)"; tail -c ${MOST_OUTPUT_BYTES} "$f/out"; else echo running; fi`,
-  ].join("\n")
-  // Debian's shell knows no `kill -9` of a group.
-  const kill = `f=${files}; p=$(cat "$f/pid" 2>/dev/null); [ "$p" -gt 1 ] 2>/dev/null && { kill -- -"$p" 2>/dev/null || kill "$p"; sleep 1; kill -s KILL -- -"$p" 2>/dev/null; }; tail -c ${MOST_OUTPUT_BYTES} "$f/out" 2>/dev/null; rm -rf "$f"`
-  const runRemote = (what: string) =>
-    machine.run(what).catch((error) => {
-      if (error instanceof NoContact) return undefined
+  const look = async (stop: boolean): Promise<JobState & { readonly problem?: string }> => {
+    try {
+      const { out, problem } = await ask({ do: "job", folder, id, command, stop })
+      return problem === undefined ? parseJobState(textOf(out)) : { problem }
+    } catch (error) {
+      if (error instanceof NoContact) return {}
       throw error
-    })
-  const outputOf = async (what: string) => textOf((await runRemote(what))?.out ?? NO_OUTPUT)
-  const notStarted = (output: string): CommandResult => ({ why: "not started", output })
+    }
+  }
   for (;;) {
-    const said = await outputOf(look)
-    const [first = "", ...rest] = said.split("\n")
-    if (first.startsWith("ended ")) {
-      await runRemote(`rm -rf ${files}`)
-      const code = first.slice("ended ".length)
-      // A full disk leaves the file empty.
-      if (!/^\d+$/.test(code)) return notStarted(`its exit code could not be stored on ${machine.name}`)
-      return { exitCode: Number(code), output: tail(rest.join("\n"), MOST_OUTPUT_BYTES) }
+    const stop = signal.aborted || Date.now() >= deadline
+    const { problem, code, output = "" } = await look(stop)
+    if (problem !== undefined) return { why: "not started", output: oneLine(problem) }
+    if (code !== undefined) {
+      if (!stop) await look(true)
+      // A full disk leaves no code.
+      if (!/^\d+$/.test(code)) return { why: "not started", output: `its exit code could not be stored on ${name}` }
+      return { exitCode: Number(code), output: tail(output, MOST_OUTPUT_CHARS) }
     }
-    if (signal.aborted || Date.now() >= deadline) {
-      const output = await outputOf(kill)
-      return { why: signal.aborted ? "stopped" : "time", output }
-    }
-    const begun = first === "none" ? await runRemote(line) : undefined
-    if (begun && begun.code !== 0) return notStarted(oneLine(begun.errors))
+    if (stop) return { why: signal.aborted ? "stopped" : "time", output }
     await sleep(LOOK_MS, undefined, { ref: false })
   }
 }

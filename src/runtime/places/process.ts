@@ -6,7 +6,7 @@ import type { CommandResult } from "../../core/ports.ts"
 import { jsonFile, jsonNames, type OwnerMark, type Ownership, readJson, writeJson } from "../../lib/atomic-file.ts"
 
 /** Kills the process and its group: children of a shell or a wrapper would survive otherwise. */
-export function killGroup(child: ChildProcess, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): void {
+export function killGroup(child: Pick<ChildProcess, "pid">, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): void {
   if (child.pid !== undefined) kill(-child.pid, signal)
 }
 

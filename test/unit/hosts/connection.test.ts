@@ -1,5 +1,10 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { createServer, type Server as HttpServer } from "node:http"
+import type { AddressInfo } from "node:net"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { PassThrough } from "node:stream"
-import { describe, expect, test, vi } from "vitest"
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import {
   bootstrapLines,
   type CallOptions,
@@ -18,10 +23,9 @@ import {
 } from "../../../src/features/hosts/connection-state.ts"
 import {
   bytesOf,
-  Credit,
   encode,
+  Flow,
   Frames,
-  Intake,
   inFrames,
   MARKER,
   MOST_BODY_BYTES,
@@ -30,7 +34,7 @@ import {
 } from "../../../src/features/hosts/frames.ts"
 import { versionProblem } from "../../../src/features/hosts/host-place.ts"
 import { commandOf } from "../../../src/features/hosts/hosts.ts"
-import type { CallEnd, Hint, PingReply, RemoteServerState } from "../../../src/features/hosts/orders.ts"
+import type { CallEnd, Hint, Order, PingReply, RemoteServerState } from "../../../src/features/hosts/orders.ts"
 import { serve } from "../../../src/features/hosts/relay/serve.ts"
 import { movedID, movedMessage, skewOfIDs } from "../../../src/features/hosts/remote-session.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
@@ -73,41 +77,49 @@ describe("frames", () => {
 
 describe("credit", () => {
   const STEP = 1000
+  const body = new Uint8Array(STEP)
+  const spent = async () => {
+    const flow = new Flow(1, () => undefined)
+    await flow.send(new Uint8Array(WINDOW_BYTES))
+    return flow
+  }
 
   test("a sender spends credit for what it sends and regains it when the reader takes it", async () => {
-    const credit = new Credit()
-    const intake = new Intake((body) => credit.give(body))
+    const sender = new Flow(1, () => undefined)
+    const reader = new Flow(1, (frame) => {
+      for (const { kind, body } of new Frames(false).take(frame)) if (kind === "more") sender.give(body)
+      return undefined
+    })
     let sent = 0
     const sending = (async () => {
-      for (; sent < 10 * WINDOW_BYTES; sent += STEP) await credit.spend(STEP)
+      for (; sent < 10 * WINDOW_BYTES; sent += STEP) await sender.send(body)
     })()
     for (let taken = 0; taken < 10 * WINDOW_BYTES; taken += STEP) {
-      await Promise.resolve()
-      if (sent > taken) intake.arrive(STEP)
+      for (let turn = 0; turn < 5; turn++) await Promise.resolve()
+      if (sent > taken) reader.arrive(STEP)
       expect(sent - taken).toBeLessThanOrEqual(WINDOW_BYTES + STEP)
-      intake.take(STEP)
+      reader.take(STEP)
     }
     await sending
   })
 
   test("a sender without credit waits until the reader takes more or ends", async () => {
-    const credit = new Credit()
-    await credit.spend(WINDOW_BYTES)
+    const flow = await spent()
     let isSent = false
-    const sending = credit.spend(1).then(() => {
+    const sending = flow.send(body).then(() => {
       isSent = true
     })
     await new Promise((resolve) => setImmediate(resolve))
     expect(isSent).toBe(false)
-    credit.end()
+    flow.end()
     await sending
   })
 
   test("credit that is invalid or exceeds what was sent is ignored", async () => {
-    const credit = new Credit()
-    for (const given of ["1e300", "99999999999999999999", "-5", "x", ""]) credit.give(bytesOf(given))
-    await credit.spend(WINDOW_BYTES)
-    const more = credit.spend(1).then(() => "sent")
+    const flow = new Flow(1, () => undefined)
+    for (const given of ["1e300", "99999999999999999999", "-5", "x", ""]) flow.give(bytesOf(given))
+    await flow.send(new Uint8Array(WINDOW_BYTES))
+    const more = flow.send(body).then(() => "sent")
     expect(await Promise.race([more, new Promise((resolve) => setImmediate(() => resolve("waits")))])).toBe("waits")
   })
 })
@@ -601,7 +613,7 @@ test("a connection is closed when the relay sends more than was asked for", asyn
       onActivity: () => {},
       opened: () => {
         const receiver = { data: () => new Promise<void>(() => {}) }
-        channel.call({ do: "run", line: "yes" }, { receiver }).catch(() => {})
+        channel.call({ do: "serve" }, { receiver }).catch(() => {})
       },
       closed: resolve,
     })
@@ -624,7 +636,7 @@ test("a call whose input cannot be read ends with that reason", async () => {
       opening: "begin",
       onActivity: () => {},
       opened: () => {
-        const ended = channel.call({ do: "run", line: "cat" }, { input: broken() })
+        const ended = channel.call({ do: "serve" }, { input: broken() })
         void ended.then(resolve, resolve).then(() => channel.close())
       },
       closed: () => {},
@@ -646,57 +658,87 @@ describe("the relay", () => {
       for (const { kind, call, body } of taken) if (kind === "data") bytes.set(call, came(call) + body.length)
       for (const hear of waiting) hear(taken)
     })
-    const run = (call: number, line: string, body = "") =>
-      new Promise<{ out: string; errors: string; end: object }>((resolve) => {
-        let [out, errors] = ["", ""]
+    const request = (call: number, path: string, body = "") =>
+      ask(call, { do: "request", method: "POST", path, headers: {} }, body)
+    const ask = (call: number, order: Order, body = "") =>
+      new Promise<{ out: string; end: object }>((resolve) => {
+        let out = ""
         waiting.push((taken) => {
           for (const frame of taken.filter((each) => each.call === call)) {
             if (frame.kind === "data") out += textOf(frame.body)
-            if (frame.kind === "errors") errors += textOf(frame.body)
-            if (frame.kind === "end") resolve({ out, errors, end: JSON.parse(textOf(frame.body)) })
+            if (frame.kind === "end") resolve({ out, end: JSON.parse(textOf(frame.body)) })
           }
         })
-        input.write(encode("open", call, bytesOf(JSON.stringify({ do: "run", line }))))
+        input.write(encode("open", call, bytesOf(JSON.stringify(order))))
         for (const frame of inFrames("data", call, bytesOf(body))) input.write(frame)
         input.write(encode("end", call))
       })
-    return { input, over, run, came }
+    return { input, over, ask, request, came }
   }
 
-  test("the relay runs shell commands in parallel and passes on their streams", async () => {
-    const { input, over, run } = start()
-    const body = "x".repeat(200_000)
-    const [one, two] = await Promise.all([run(1, "cat | wc -c; echo no >&2; exit 3", body), run(2, "echo two")])
-    expect(one).toMatchObject({ errors: "no\n", end: { code: 3 } })
-    expect(one.out.trim()).toBe("200000")
-    expect(two).toEqual({ out: "two\n", errors: "", end: { code: 0 } })
+  let root: string
+  let server: HttpServer
+  beforeEach(async () => {
+    root = mkdtempSync(join(tmpdir(), "superagents-relay-"))
+    vi.stubEnv("XDG_STATE_HOME", root)
+    server = createServer(async (request, response) => {
+      if (request.url === "/hang") return
+      if (request.url === "/much") return void response.end(Buffer.alloc(4_000_000))
+      if (request.url === "/global/health") return void response.end('{"version":"1.18.33"}')
+      let came = 0
+      for await (const chunk of request) came += chunk.length
+      response.end(String(came))
+    })
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
+    const { port } = server.address() as AddressInfo
+    const folder = join(root, "opencode-superagents/serve")
+    mkdirSync(folder, { recursive: true })
+    writeFileSync(join(folder, "password"), "secret")
+    writeFileSync(join(folder, "server.json"), JSON.stringify({ id: "one", port, pid: process.pid }))
+  })
+  afterEach(() => {
+    vi.unstubAllEnvs()
+    server.closeAllConnections()
+    server.close()
+    rmSync(root, { recursive: true, force: true })
+  })
+
+  test("the relay carries out orders in parallel and passes on requests with their bodies", async () => {
+    const { input, over, ask, request } = start()
+    expect(JSON.parse((await ask(1, { do: "serve" })).out)).toEqual({ id: "one", version: "1.18.33" })
+    const [two, three] = await Promise.all([request(2, "/x", "x".repeat(200_000)), request(3, "/x", "two")])
+    expect([two, three]).toEqual([
+      { out: "200000", end: {} },
+      { out: "3", end: {} },
+    ])
     input.end()
     await over
   })
 
   test("the relay sends no more of an answer than its reader has taken", async () => {
-    const { input, over, run, came } = start()
-    void run(1, "head -c 4000000 /dev/zero")
-    await run(2, "sleep 0.1; echo two")
-    await vi.waitFor(() => expect(came(1)).toBeGreaterThanOrEqual(WINDOW_BYTES))
-    await run(3, "echo three")
-    expect(came(1)).toBeLessThanOrEqual(WINDOW_BYTES + MOST_BODY_BYTES)
+    const { input, over, ask, request, came } = start()
+    await ask(1, { do: "serve" })
+    void request(2, "/much")
+    await vi.waitFor(() => expect(came(2)).toBeGreaterThanOrEqual(WINDOW_BYTES))
+    await request(3, "/x")
+    expect(came(2)).toBeLessThanOrEqual(WINDOW_BYTES + MOST_BODY_BYTES)
     for (let given = 0; given < 4; given++) {
-      input.write(encode("more", 1, bytesOf(String(WINDOW_BYTES))))
+      input.write(encode("more", 2, bytesOf(String(WINDOW_BYTES))))
       await vi.waitFor(() =>
-        expect(came(1)).toBeGreaterThanOrEqual(Math.min(4_000_000, (given + 2) * WINDOW_BYTES - 2 * MOST_BODY_BYTES)),
+        expect(came(2)).toBeGreaterThanOrEqual(Math.min(4_000_000, (given + 2) * WINDOW_BYTES - 2 * MOST_BODY_BYTES)),
       )
     }
-    expect(came(1)).toBe(4_000_000)
+    expect(came(2)).toBe(4_000_000)
     input.end()
     await over
   })
 
-  test("the relay stops a running command when its call is cancelled", async () => {
-    const { input, over, run } = start()
-    const ended = run(1, "sleep 600 & echo $!; wait")
-    input.write(encode("cancel", 1))
-    expect((await ended).end).toEqual({ code: null })
+  test("the relay ends a request when its call is cancelled", async () => {
+    const { input, over, ask, request } = start()
+    await ask(1, { do: "serve" })
+    const ended = request(2, "/hang")
+    input.write(encode("cancel", 2))
+    expect((await ended).end).toMatchObject({ problem: expect.stringContaining("abort") })
     input.end()
     await over
   })

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../../src/core/ports.ts"
 import type { CallOptions } from "../../../src/features/hosts/channel.ts"
-import { BASE_URL, fetchOver, runOnHost } from "../../../src/features/hosts/fetching.ts"
+import { BASE_URL, callOver, fetchOver } from "../../../src/features/hosts/fetching.ts"
 import { bytesOf } from "../../../src/features/hosts/frames.ts"
 import { openRemote } from "../../../src/features/hosts/opencode/remote.ts"
 import type { CallEnd } from "../../../src/features/hosts/orders.ts"
@@ -91,6 +91,8 @@ describe("invalid answers of a host", () => {
   })
 })
 
+const SERVE = { do: "serve" } as const
+
 describe("endless output of a host", () => {
   /** A link whose far end sends so many megabytes. */
   const sending = (megabytes: number, head?: object) => {
@@ -106,25 +108,25 @@ describe("endless output of a host", () => {
         receiver?.data?.(body)
         await Promise.resolve()
       }
-      return { code: 0 }
+      return {}
     }
     return { link: { call }, wasStopped: () => stopped }
   }
 
-  test("endless output of a command on a host is stopped at 16 MB", async () => {
+  test("endless output of an order on a host is stopped at 16 MB", async () => {
     const { link, wasStopped } = sending(10_000)
-    await expect(runOnHost(link, "yes")).rejects.toThrow("more than 16 MB came for one answer")
+    await expect(callOver(link, SERVE)).rejects.toThrow("more than 16 MB came for one answer")
     expect(wasStopped()).toBe(true)
-    expect((await runOnHost(sending(2).link, "x")).out.length).toBe(2 * 1_048_576)
+    expect((await callOver(sending(2).link, SERVE)).out.length).toBe(2 * 1_048_576)
   })
 
-  test("endless output of a command on a host is stopped when its receiver refuses more", async () => {
+  test("endless output of an order on a host is stopped when its receiver refuses more", async () => {
     const { link, wasStopped } = sending(10_000)
     let taken = 0
     const take = () => {
       if (++taken > 3) throw new Error("enough")
     }
-    await expect(runOnHost(link, "yes", { take })).rejects.toThrow("enough")
+    await expect(callOver(link, SERVE, { take })).rejects.toThrow("enough")
     expect([taken, wasStopped()]).toEqual([4, true])
   })
 
@@ -141,7 +143,7 @@ describe("endless output of a host", () => {
     const call = async (_order: unknown, { receiver }: CallOptions = {}): Promise<CallEnd> => {
       receiver?.data?.(body)
       await opened
-      return { code: 0 }
+      return {}
     }
     const link = { call }
     for (const many of [17, 18, 17]) {
@@ -149,7 +151,7 @@ describe("endless output of a host", () => {
       opened = new Promise((resolve) => {
         open = resolve
       })
-      const calls = Array.from({ length: many }, () => runOnHost(link, "x").then(() => "done", String))
+      const calls = Array.from({ length: many }, () => callOver(link, SERVE).then(() => "done", String))
       open()
       const refused = (await Promise.all(calls)).filter((each) => each !== "done")
       expect(refused).toEqual(many === 18 ? ["Error: more than 256 MB came for all answers together"] : [])

@@ -29,6 +29,7 @@ import {
   jobIn,
   type LookResult,
 } from "../orders.ts"
+import { endJob } from "./jobs.ts"
 import type { Call } from "./server.ts"
 
 /** Commits kept under refs of the store, so that a later launch sends only differences. */
@@ -38,7 +39,6 @@ const KEPT = 20
  * copied last may seem as young as the marker.
  */
 const TICK_MS = 20
-const PS_LIMIT_MS = 10_000
 
 /**
  * Git settings of the store and of agents in it. LFS files stay pointers, because their content would not be fetched;
@@ -186,27 +186,9 @@ async function folderOf(
   return { checkout: { top, gitDir: notes ?? commonDir, commonDir }, hasNotes: notes !== undefined }
 }
 
-/** Kills a job that still runs for a folder: without contact nobody could stop it, and it would go on for ever. */
-async function endJob(folder: string): Promise<void> {
-  const job = jobIn(folder)
-  const pid = Number(await readFile(join(job, "pid"), "utf8").catch(() => ""))
-  if (!(pid > 1)) return
-  // Another process may have the number by now.
-  const shown = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() =>
-    outputOf("ps", ["-o", "args=", "-p", String(pid)], { cwd: "/", timeLimit: PS_LIMIT_MS }).catch(() => ""),
-  )
-  if (!shown.includes(job)) return
-  for (const each of [-pid, pid])
-    try {
-      process.kill(each, "SIGKILL")
-    } catch {
-      // It has no group of its own, or has ended.
-    }
-}
-
 /** Commits the state of a task's folder; undefined without one. The agent's index and branches do not change. */
 async function commit({ folders, taskID }: Extract<FilesOrder, { do: "commit" }>): Promise<CommitResult | undefined> {
-  await endJob(folderIn(folders, taskID))
+  endJob(folderIn(folders, taskID))
   const found = await folderOf(folders, taskID)
   if (!found) return undefined
   const { checkout, hasNotes } = found
@@ -285,6 +267,6 @@ async function remove(
  */
 async function takeAway(folders: HostRepositoryFolders, taskID: string, processes: Processes): Promise<void> {
   await rm(completeMarkerPath(folders, taskID), { force: true })
-  await endJob(folderIn(folders, taskID))
+  endJob(folderIn(folders, taskID))
   await removeWorktree({ processes }, storeOf(folders), folderIn(folders, taskID))
 }

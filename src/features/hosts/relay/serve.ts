@@ -1,21 +1,17 @@
-import { spawn } from "node:child_process"
 import { homedir } from "node:os"
 import { join } from "node:path"
+import { Readable } from "node:stream"
 import { messageOf } from "../../../core/errors.ts"
 import type { Processes } from "../../../lib/lock.ts"
-import { killGroup } from "../../../runtime/places/process.ts"
-import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, MARKER, textOf } from "../frames.ts"
+import { bytesOf, encode, Flow, type Frame, Frames, MARKER, textOf } from "../frames.ts"
 import type { CallEnd, CallHead, Order, PingReply, RelayHello, RelaySettings } from "../orders.ts"
 import { runFilesOrder } from "./files.ts"
+import { job } from "./jobs.ts"
 import { type Call, listen, Server } from "./server.ts"
 
 type Streams = { readonly input: NodeJS.ReadableStream; readonly output: NodeJS.WritableStream }
 
-type Open = {
-  readonly stop: AbortController
-  readonly feed: (body: Uint8Array | undefined) => void
-  readonly credit: Credit
-}
+type Open = { readonly stop: AbortController; readonly input: Readable; readonly flow: Flow }
 
 /** Creates the state of a call. `over`: aborted when the connection ends. */
 function opened(
@@ -25,18 +21,20 @@ function opened(
 ): Open & { readonly call: Call } {
   const stop = new AbortController()
   const signal = AbortSignal.any([stop.signal, over])
-  const credit = new Credit()
-  signal.addEventListener("abort", () => credit.end())
-  const { feed, iterable } = feeding(new Intake((body) => void write(encode("more", number, body))))
-  const send: Call["send"] = async (kind, body) => {
-    for (const frame of inFrames(kind, number, body)) {
-      if (kind !== "head") await credit.spend(frame.length - HEAD_BYTES)
-      // The caller has cancelled the call, or the connection has ended.
-      if (signal.aborted) return
-      await write(frame)
-    }
+  const flow = new Flow(number, write)
+  signal.addEventListener("abort", () => flow.end())
+  const input = new Readable({ objectMode: true, read() {} })
+  // A caller may send more after the end, which nobody reads.
+  input.on("error", () => {})
+  const send: Call["send"] = (kind, body) => (kind === "data" ? flow.send(body) : write(encode(kind, number, body)))
+  return { stop, input, flow, call: { signal, input: taken(input, flow), send } }
+}
+
+async function* taken(input: AsyncIterable<Uint8Array>, flow: Flow): AsyncIterable<Uint8Array> {
+  for await (const body of input) {
+    yield body
+    flow.take(body.length)
   }
-  return { stop, feed, credit, call: { signal, input: iterable, send } }
 }
 
 const hello = (): RelayHello => ({
@@ -67,9 +65,10 @@ export async function serve({ input, output }: Streams, settings: RelaySettings,
   const take = ({ kind, call, body }: Frame) => {
     lastMessageAt = Date.now()
     if (kind === "open") void perform(call, JSON.parse(textOf(body)) as Order)
-    if (kind === "data") calls.get(call)?.feed(body)
-    if (kind === "end") calls.get(call)?.feed(undefined)
-    if (kind === "more") calls.get(call)?.credit.give(body)
+    if (kind === "data") calls.get(call)?.flow.arrive(body.length)
+    if (kind === "data") calls.get(call)?.input.push(body)
+    if (kind === "end") calls.get(call)?.input.push(null)
+    if (kind === "more") calls.get(call)?.flow.give(body)
     if (kind === "cancel") calls.get(call)?.stop.abort()
     if (kind === "ping") {
       server.seen()
@@ -107,8 +106,9 @@ const mayBeGone = ({ do: what }: Order, { problem }: CallEnd): boolean =>
 
 async function carryOut(order: Order, call: Call, server: Server, processes: Processes): Promise<CallEnd> {
   switch (order.do) {
-    case "run":
-      return run(order, call)
+    case "job":
+      await call.send("data", bytesOf(JSON.stringify(await job(order))))
+      return {}
     case "request":
       return request(order, call, server)
     case "serve":
@@ -131,30 +131,6 @@ function drained(output: NodeJS.WritableStream, over: AbortSignal): Promise<void
   })
 }
 
-/** Creates an iterable of the chunks that are passed to `feed`, up to the first `undefined`. */
-function feeding(intake: Intake) {
-  const waiting: (Uint8Array | undefined)[] = []
-  let wake = () => {}
-  const feed = (body: Uint8Array | undefined) => {
-    intake.arrive(body?.length ?? 0)
-    waiting.push(body)
-    wake()
-  }
-  async function* iterate() {
-    for (;;) {
-      if (waiting.length === 0)
-        await new Promise<void>((resolve) => {
-          wake = resolve
-        })
-      const body = waiting.shift()
-      if (!body) return
-      yield body
-      intake.take(body.length)
-    }
-  }
-  return { feed, iterable: iterate() }
-}
-
 /** Forwards a request to OpenCode's server and streams its answer. */
 async function request(order: Extract<Order, { do: "request" }>, call: Call, server: Server): Promise<CallEnd> {
   const chunks: Uint8Array[] = []
@@ -166,41 +142,4 @@ async function request(order: Extract<Order, { do: "request" }>, call: Call, ser
   await call.send("head", bytesOf(JSON.stringify(head)))
   if (answer.body) for await (const chunk of answer.body as AsyncIterable<Uint8Array>) await call.send("data", chunk)
   return {}
-}
-
-/** Time between SIGTERM and SIGKILL, in ms. */
-const GRACE_MS = 2000
-
-/**
- * Runs a shell line, and streams its input and output. Cancelling the call ends all processes that the line has
- * started.
- */
-function run({ line }: Extract<Order, { do: "run" }>, call: Call): Promise<CallEnd> {
-  return new Promise((resolve) => {
-    const child = spawn("/bin/sh", ["-c", line], { detached: true, stdio: ["pipe", "pipe", "pipe"] })
-    const stop = () => {
-      killGroup(child, "SIGTERM")
-      setTimeout(() => killGroup(child), GRACE_MS).unref()
-    }
-    call.signal.addEventListener("abort", stop, { once: true })
-    // Ignore the error: the command may close stdin before all data is written.
-    child.stdin.on("error", () => {})
-    void feed(child.stdin, call)
-    const passed = [pass(child.stdout, "data", call), pass(child.stderr, "errors", call)]
-    child.on("error", (error) => resolve({ problem: error.message }))
-    child.on("close", (code) => {
-      call.signal.removeEventListener("abort", stop)
-      void Promise.all(passed).then(() => resolve({ code }))
-    })
-  })
-}
-
-async function feed(stdin: NodeJS.WritableStream, { input }: Call): Promise<void> {
-  for await (const body of input)
-    if (!stdin.write(body)) await new Promise<void>((resolve) => void stdin.once("drain", resolve))
-  stdin.end()
-}
-
-async function pass(stream: AsyncIterable<Uint8Array>, kind: "data" | "errors", call: Call): Promise<void> {
-  for await (const chunk of stream) await call.send(kind, chunk)
 }

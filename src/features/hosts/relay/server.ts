@@ -8,17 +8,17 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { replaceFileSync } from "../../../lib/atomic-file.ts"
 import { eventReader, fetchDirectly } from "../../../lib/http.ts"
 import { Lock, type Processes } from "../../../lib/lock.ts"
-import { bytesOf, type Kind } from "../frames.ts"
+import { bytesOf } from "../frames.ts"
 import type { CallEnd, CallHead, Hint, RelaySettings, RemoteServerState } from "../orders.ts"
 
 /** A call as the relay's handlers see it. */
 export type Call = {
   /** Aborted when the caller has cancelled. */
   readonly signal: AbortSignal
-  /** Data sent after the order, such as a request's body or a command's stdin. */
+  /** Data sent after the order, such as a request's body. */
   readonly input: AsyncIterable<Uint8Array>
   /** Sends data to the caller. Resolves when more may be sent. */
-  send(kind: Kind, body: Uint8Array): Promise<void>
+  send(kind: "head" | "data", body: Uint8Array): Promise<void>
 }
 
 /** Stored state of a running server. */
@@ -215,7 +215,8 @@ export class Server {
   }
 }
 
-function textIn(file: string): string {
+/** A file's text; "" where it cannot be read. */
+export function textIn(file: string): string {
   try {
     return readFileSync(file, "utf8")
   } catch {
@@ -238,9 +239,13 @@ function exists(pid: number): boolean {
  */
 function lives({ pid, port }: Running): boolean {
   if (!exists(pid)) return false
-  const shown = textIn(`/proc/${pid}/cmdline`) || spawnSync("ps", ["-o", "args=", "-p", String(pid)]).stdout?.toString()
-  return !shown || shown.includes(String(port))
+  const shown = commandLineOf(pid)
+  return shown === "" || shown.includes(String(port))
 }
+
+/** Program and arguments of a process; "" where they cannot be had. */
+export const commandLineOf = (pid: number): string =>
+  textIn(`/proc/${pid}/cmdline`) || String(spawnSync("ps", ["-o", "args=", "-p", String(pid)]).stdout ?? "")
 
 function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {

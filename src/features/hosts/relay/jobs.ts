@@ -1,0 +1,74 @@
+import { spawn } from "node:child_process"
+import { once } from "node:events"
+import { mkdir, stat, writeFile } from "node:fs/promises"
+import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
+import { killGroup } from "../../../runtime/places/process.ts"
+import { outputOf } from "../../worktrees/process.ts"
+import { removeFolder } from "../../worktrees/worktree.ts"
+import { type JobOrder, type JobState, jobIn } from "../orders.ts"
+import { commandLineOf, textIn } from "./server.ts"
+
+/** Time between SIGTERM and SIGKILL, in ms. */
+const GRACE_MS = 1000
+/** Most bytes that are sent of a job's output, from its end. */
+const MOST_OUTPUT_BYTES = 65_536
+const TAIL_LIMIT_MS = 10_000
+
+/** Runs the command `$1`, and stores process number, output and exit code in the folder `$0`. */
+const RUN = `echo $$ >"$0/pid"; sh -c "$1" >"$0/out" 2>&1 </dev/null; echo $? >"$0/code.new"; mv "$0/code.new" "$0/code"`
+
+/**
+ * Begins a job, unless it has begun, and returns its state. No lost connection ends it, because all that is known of it
+ * is in files. With `stop`, it is killed and its files are removed.
+ */
+export async function job({ folder, id, command, stop }: JobOrder): Promise<JobState> {
+  const files = jobIn(folder)
+  if (textIn(join(files, "id")) !== id) {
+    if (!stop) await begin(folder, id, command)
+    return {}
+  }
+  const pid = pidOf(folder)
+  const isAlive = pid !== undefined && isJobOf(folder, pid)
+  // The exit code is read after the process was looked for. A job that was killed, or whose machine was restarted,
+  // leaves none.
+  const code = textIn(join(files, "code"))
+  const isOver = code !== "" || (pid !== undefined && !isAlive)
+  if (stop && isAlive) {
+    killGroup({ pid }, "SIGTERM")
+    await sleep(GRACE_MS)
+    killGroup({ pid })
+  }
+  const tail = ["-c", String(MOST_OUTPUT_BYTES), join(files, "out")]
+  const output =
+    stop || isOver ? await outputOf("tail", tail, { cwd: "/", timeLimit: TAIL_LIMIT_MS }).catch(() => "") : ""
+  if (stop) await removeFolder(files)
+  return { output, ...(isOver && { code: code.trim() }) }
+}
+
+async function begin(folder: string, id: string, command: string): Promise<void> {
+  const files = jobIn(folder)
+  // The error of a missing folder names it, which that of `spawn` does not.
+  await stat(folder)
+  await removeFolder(files)
+  await mkdir(files)
+  await writeFile(join(files, "id"), id)
+  const child = spawn("/bin/sh", ["-c", RUN, files, command], { cwd: folder, detached: true, stdio: "ignore" })
+  child.unref()
+  await once(child, "spawn")
+}
+
+/** Number of the process that runs, or ran, a folder's job. The agent may have changed it: 0 and -1 would kill many. */
+function pidOf(folder: string): number | undefined {
+  const pid = Number(textIn(join(jobIn(folder), "pid")))
+  return pid > 1 ? pid : undefined
+}
+
+/** Whether the process still runs the folder's job. Another process may have the number by now. */
+const isJobOf = (folder: string, pid: number): boolean => commandLineOf(pid).includes(jobIn(folder))
+
+/** Kills a job that still runs for a folder: without contact nobody could stop it, and it would go on for ever. */
+export function endJob(folder: string): void {
+  const pid = pidOf(folder)
+  if (pid !== undefined && isJobOf(folder, pid)) killGroup({ pid })
+}
