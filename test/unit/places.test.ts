@@ -22,10 +22,18 @@ import { Rig } from "../support/rig.ts"
 
 const CHANGED: ArchiveResult = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
 
+const READY: PreparedWorktree = {
+  directory: "/place",
+  conflicts: [],
+  unreadable: [],
+  stashed: [],
+  ignored: { present: [], absent: [] },
+}
+
 class FakeWorktrees {
   readonly calls: string[] = []
   onCapture = async () => {}
-  onReady = async (_request: EnterRequest): Promise<PreparedWorktree> => ({ directory: "/place", conflicts: [] })
+  onReady = async (_request: EnterRequest): Promise<PreparedWorktree> => READY
   onPutAway = async (): Promise<ArchiveResult> => CHANGED
   onMerge = async (): Promise<MergeResult> => ({ kind: "merged", files: ["a"], submodules: [] })
   kept: string[] = []
@@ -137,7 +145,7 @@ describe("a task in a worktree", () => {
       await new Promise<void>((resolve) => {
         go = resolve
       })
-      return { directory: "/place", conflicts: ["a <b>"] }
+      return { ...READY, conflicts: ["a <b>"] }
     }
     const { id } = await rig.launch(IN_WORKTREE)
     await rig.clock.advance(700_000)
@@ -326,7 +334,7 @@ describe("tasks of a task in a worktree", () => {
       worktrees: async () => places as never as Place,
       options: { maxDepth: 3, resumable: ["completed", "error"] },
     })
-    places.onReady = async ({ taskID }) => ({ directory: `/place/${taskID}`, conflicts: [] })
+    places.onReady = async ({ taskID }) => ({ ...READY, directory: `/place/${taskID}` })
   })
   const placed = (request: Partial<Parameters<Rig["launch"]>[0]> = {}, parent = rig.parent) =>
     rig.launch({ ...IN_WORKTREE, ...request }, parent)
@@ -711,7 +719,7 @@ test("a run whose place is not ready at its time limit is stopped without a last
   let made = () => {}
   places.onReady = () =>
     new Promise((resolve) => {
-      made = () => resolve({ directory: "/place", conflicts: [] })
+      made = () => resolve(READY)
     })
   const { id, sessionID } = await rig.launch(IN_WORKTREE)
   await rig.clock.advance(8000)
@@ -727,11 +735,11 @@ test("a run whose place is not ready at its time limit is stopped without a last
 
 test("the prompt in a worktree describes the place, and names the folder not to write to", () => {
   const request = { taskID: "bg_aaaaaaaa", folder: "/project", timeLimit: 0 }
-  const told = prefaceOf(request, { directory: "/trees/a", conflicts: [] })
+  const told = prefaceOf(request, { ...READY, directory: "/trees/a" })
   expect(told).toMatch(/^# Where you work\n\nYou work in a git worktree of your own, \/trees\/a\. /)
   expect(told).toContain("Work in it alone: the agent that asks you works in /project; do not write there.")
   const read = (there: readonly string[], absent: readonly string[]) =>
-    prefaceOf(request, { directory: "/trees/a", conflicts: [], ignored: { present: there, absent } })
+    prefaceOf(request, { ...READY, directory: "/trees/a", ignored: { present: there, absent } })
   expect(read(["node_modules"], [".env"])).toContain(" Of what git ignores it has node_modules, and lacks .env. ")
   expect(read(["node_modules"], [])).toContain(" Of what git ignores it has node_modules. ")
   expect(read([], [".env", "dist"])).toContain(" It lacks what git ignores: .env, dist. ")

@@ -15,7 +15,7 @@ import {
 import type { CommandResult } from "../../runtime/places/process.ts"
 import { type Checkout, readRef, requireCheckout, treeOf, writeRefs } from "../worktrees/repository.ts"
 import { changedBetween } from "../worktrees/shared-state.ts"
-import type { WorktreePlace } from "../worktrees/worktrees.ts"
+import type { Worktrees } from "../worktrees/worktrees.ts"
 import { NoContact } from "./connection.ts"
 import { dropIncomingRef, fetchWork, hiddenOnHost, type RepositoryHost, removeRemoteFolder, send } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
@@ -39,10 +39,10 @@ import { hasRemoteWork, NO_SESSION, type RemoteSession } from "./remote-session.
 export class HostPlace implements Place {
   readonly #hosts: Hosts
   readonly #machine: Machine
-  readonly #worktrees: WorktreePlace
+  readonly #worktrees: Worktrees
   readonly #setup: string
 
-  constructor(hosts: Hosts, machine: Machine, worktrees: WorktreePlace, setup: string) {
+  constructor(hosts: Hosts, machine: Machine, worktrees: Worktrees, setup: string) {
     this.#hosts = hosts
     this.#machine = machine
     this.#worktrees = worktrees
@@ -103,13 +103,13 @@ export class HostPlace implements Place {
    * State and result of tries are kept in the local repository, as for worktrees; current changes are read from the
    * host.
    */
-  get shared(): SharedPlaces | undefined {
+  get shared(): SharedPlaces {
     const changedIn: SharedPlaces["changedIn"] = async (taskID, folder, globs) => {
       const { files, named, tree } = await this.#changedIn(await this.#fetchNow(taskID, folder), taskID, folder, globs)
       const hidden = tree ? await hiddenOnHost(await this.#repositoryHost(folder), taskID, tree, globs) : []
       return { files, named: [...named, ...hidden] }
     }
-    return this.#worktrees.shared && { ...this.#worktrees.shared, changedIn }
+    return { ...this.#worktrees.shared, changedIn }
   }
 
   async #fetchNow(taskID: string, folder: string): Promise<CommitResult> {
@@ -134,7 +134,7 @@ export class HostPlace implements Place {
     const checkout = await requireCheckout(folder)
     return this.#machine.inTurn(async () => {
       const sent = await this.#fetch(repositoryHost, checkout, taskID)
-      const next = sent && (await this.#worktrees.states?.next(taskID, folder, true))
+      const next = sent && (await this.#worktrees.next(taskID, folder, true))
       if (!next) throw new CallError(`its folder on ${this.#machine.name} is gone, so it could not be checked there`)
       if (next.conflicts.length > 0) return { kind: "conflict", files: next.conflicts }
       if (next.commit === sent.commit) return { kind: "nothing" }
@@ -301,8 +301,8 @@ export class HostPlace implements Place {
   ): Promise<LaterRunStart | undefined> {
     const from = await requireCheckout(folder)
     const { copy } = this.#machine.settings
-    let inPlace = false
     if (again) {
+      let inPlace = false
       // Work left by an earlier run is fetched before the folder is made anew.
       const remote = this.#remoteSessionOf(taskID)
       if (remote.home === undefined) {
@@ -315,19 +315,17 @@ export class HostPlace implements Place {
         await removeRemoteFolder(repositoryHost, taskID)
         await this.#hosts.cleanup.cancel(remote)
       }
-      const next = await this.#worktrees.states?.next(taskID, folder, bringIn)
-      if (next) {
-        await send(repositoryHost, from, { taskID, commit: next.commit, copy, inPlace })
-        await next.settle()
-        return { ...next, bringIn }
-      }
+      const next = await this.#worktrees.next(taskID, folder, bringIn)
+      await send(repositoryHost, from, { taskID, commit: next.commit, copy, inPlace })
+      await next.settle()
+      return { ...next, bringIn }
     }
     const commit = await readRef(from, "state", taskID)
     if (!commit)
       throw new CallError(
         `The work of task ${taskID} is no longer kept in this repository, so it cannot be resumed. Start a new superagents_task instead.`,
       )
-    await send(repositoryHost, from, { taskID, commit, copy, inPlace })
+    await send(repositoryHost, from, { taskID, commit, copy })
     return undefined
   }
 }

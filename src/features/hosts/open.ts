@@ -1,8 +1,9 @@
 import { join } from "node:path"
 import type { OpencodeLayer, Setup } from "../../app.ts"
 import type { Options } from "../../options/options.ts"
-import { kindOf, type Place, type PlaceKind } from "../../runtime/places/place.ts"
+import { kindOf, type PlaceKind } from "../../runtime/places/place.ts"
 import { dataFolder, ownerNow } from "../../runtime/record/identity.ts"
+import type { Worktrees } from "../worktrees/worktrees.ts"
 import type { HostPlace } from "./host-place.ts"
 import { Hosts } from "./hosts.ts"
 import { openRemote } from "./opencode/remote.ts"
@@ -14,7 +15,7 @@ const CLEANUP_QUEUE = join(dataFolder(), "hosts")
 export type HostKind = Omit<PlaceKind, "open"> & { readonly open: (name: string) => Promise<HostPlace> }
 
 /** The hosts of the options, as places. */
-export const hostKind = (hosts: Hosts, worktrees: () => Promise<Place>, options: Options): HostKind => ({
+export const hostKind = (hosts: Hosts, worktrees: () => Promise<Worktrees>, options: Options): HostKind => ({
   names: hosts.names,
   described: `A host (${hosts.names.join(", ")}): on that machine, in a worktree there.`,
   called: (name) => `${name}, in a git worktree there`,
@@ -56,7 +57,7 @@ export function openHosts({
     log: (text, fields) => opencode.log("info", text, fields),
     toast: (title, message) => options.toasts && opencode.toast({ title, message, variant: "info" }),
   })
-  const kind = hostKind(hosts, () => kindOf(kinds, "worktree").open("worktree"), options)
+  const kind = hostKind(hosts, () => kindOf(kinds, "worktree").open("worktree") as Promise<Worktrees>, options)
   hosts.performCleanup = async (remote) => {
     const place = await kind.open(remote.host)
     if (remote.home === undefined) await place.archive(remote.taskID, remote.parentFolder)

@@ -3,6 +3,7 @@ import { mkdir } from "node:fs/promises"
 import { join } from "node:path"
 import { CallError, listed } from "../../core/errors.ts"
 import { MOST_COMMAND_CHARS } from "../../core/receipt.ts"
+import { Lock } from "../../lib/lock.ts"
 import { oneLine, tail } from "../../lib/text.ts"
 import type { EnterRequest, OpencodeFolder } from "../../runtime/places/place.ts"
 import { type CommandResult, lastLines, runCommand } from "../../runtime/places/process.ts"
@@ -27,7 +28,6 @@ import {
   readRef,
   refOf,
   type SourceCheckout,
-  sizesLock,
   sourceCheckout,
   withLock,
   writeRefs,
@@ -51,7 +51,7 @@ import {
  * Start of a worktree. `commit`: the state of its files; `mine`: the parent's state, if it was merged in; `toldFrom`:
  * commit from which the run's changes are counted.
  */
-type Start = {
+export type Start = {
   readonly commit: string
   readonly mine?: string
   readonly conflicts: readonly string[]
@@ -127,33 +127,24 @@ async function workingFolder(target: string, prefix: string): Promise<string> {
   return directory
 }
 
-type Made = {
+type Made = Pick<PreparedWorktree, "directory" | "stashed" | "lacks"> & {
   /** The worktree's top. */
   readonly target: string
-  readonly directory: string
-  readonly start?: Start
-  readonly stashed: readonly string[]
-  readonly lacks?: string
+  readonly start: Start | undefined
 }
 
-async function readyIn(
+const readyIn = async (
   from: Checkout,
   { taskID }: EnterRequest,
-  { target, directory, start, stashed, lacks }: Made,
-): Promise<PreparedWorktree> {
-  const unreadable = await missingAtStart(from, refOf("start", taskID))
-  const lacksProgram = await missingFilterNote(from)
-  return {
-    directory,
-    conflicts: start?.conflicts ?? [],
-    ...(start?.unsolved && { unsolved: true }),
-    ...(unreadable.length > 0 && { unreadable }),
-    ...(lacksProgram !== undefined && { lacksProgram }),
-    ...(stashed.length > 0 && { stashed }),
-    ignored: await ignoredBeside(from, target),
-    ...(lacks !== undefined && { lacks }),
-  }
-}
+  { target, start, ...made }: Made,
+): Promise<PreparedWorktree> => ({
+  ...made,
+  conflicts: start?.conflicts ?? [],
+  unsolved: start?.unsolved,
+  unreadable: await missingAtStart(from, refOf("start", taskID)),
+  lacksProgram: await missingFilterNote(from),
+  ignored: await ignoredBeside(from, target),
+})
 
 /**
  * Stores the present state of git's stash. Returns commits that the last run stashed and that do not apply to its
@@ -279,7 +270,8 @@ async function equip(
     ? installedBy(from.top, worktree.top, from.prefix, configFolder)
     : ({ names: [], fromOwn: [] } as const)
   const known = ports.settings.setup === "" ? await dependenciesOf(from, from.prefix, configFolder) : undefined
-  const reserved = await withLock(sizesLock(ports), async () => {
+  // Without a lock, two processes could exceed the total size together.
+  const reserved = await withLock(new Lock(ports.root, "lock-sizes", ports.processes), async () => {
     const lacks = known && (await lacksOf(ports, known))
     const isBrought = known !== undefined && lacks?.isAll !== true
     const bytes = isBrought ? known.bytes : 0
@@ -303,10 +295,7 @@ async function equip(
   ]
   const lacks = lacked.filter(Boolean).join(" ") || undefined
   const isTold = ports.settings.dependencies === "auto"
-  return {
-    ...(isTold && lacks !== undefined && { lacks }),
-    noted: { bytes: reserved.bytes + more, ...(lacks !== undefined && { lacks }) },
-  }
+  return { lacks: isTold ? lacks : undefined, noted: { bytes: reserved.bytes + more, lacks } }
 }
 
 const SETUP = "The option worktree.setup names a command that installs it in each worktree."

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
-import { runBounded } from "./process.ts"
+import { type ProcessOptions, runBounded } from "./process.ts"
 
 /** Test hook with the name of a step at which the process is killed. */
 export type Fault = (step: string) => void
@@ -17,28 +17,16 @@ export class GitError extends Error {
   }
 }
 
-export type GitOptions = {
-  /** Working directory. Git searches the repository from here unless `gitDir` names it. */
-  readonly cwd: string
-  /** Repository of the command. With this, git does not search for one. */
+/** Git searches the repository from `cwd`, unless `gitDir` names it. Output that is cut off is a result. */
+export type GitOptions = Omit<ProcessOptions, "env" | "signal" | "timeLimit"> & {
   readonly gitDir?: string
   /** Index file in place of the checkout's own. */
   readonly index?: string
-  readonly input?: string
-  /** File that is the command's input, from the byte `start` on. */
-  readonly inputFrom?: { readonly file: string; readonly start: number }
-  /** Input and output as bytes, one per character, instead of UTF-8. */
-  readonly bytes?: boolean
-  /** Gets the output in chunks. If it rejects, git is stopped and the result is `cut`. */
-  readonly take?: (chunk: Buffer) => Promise<void>
   /** Committer's name and time, for a commit that is restored. */
   readonly committer?: { readonly name: string; readonly email: string; readonly date?: string }
   /** Exit codes besides 0 that are results, not failures. */
   readonly accept?: readonly number[]
-  /** Time limit in ms. */
   readonly timeLimit?: number
-  /** Most bytes of output. If git writes more, it is stopped. */
-  readonly mostBytes?: number
 }
 
 export type GitOutput = {
@@ -86,7 +74,7 @@ const ALWAYS = [
 const SETTINGS = ALWAYS.flatMap((setting) => ["-c", setting])
 
 /** Author of the plugin's commits. The user's own name may be missing, and the plugin must not commit under it. */
-const IDENTITY: { readonly name: string; readonly email: string; readonly date?: string } = {
+const IDENTITY: NonNullable<GitOptions["committer"]> = {
   name: "superagents",
   email: "superagents@localhost",
 }
@@ -173,17 +161,9 @@ export async function retryOn<Value>(passing: RegExp, work: () => Promise<Value>
 }
 
 async function runGit(args: readonly string[], options: GitOptions): Promise<GitOutput> {
-  const { cwd, input, inputFrom, bytes, take, accept = [], timeLimit = TIME_LIMIT_MS, mostBytes } = options
-  const ended = await runBounded("git", [...SETTINGS, ...caseOf(options), ...args], {
-    cwd,
-    env: environment(options),
-    input,
-    inputFrom,
-    bytes,
-    take,
-    timeLimit,
-    mostBytes,
-  })
+  const { cwd, accept = [], timeLimit = TIME_LIMIT_MS } = options
+  const all = [...SETTINGS, ...caseOf(options), ...args]
+  const ended = await runBounded("git", all, { ...options, env: environment(options), timeLimit })
   if (ended.kind === "not started") {
     // If the folder is missing, the error looks as if the program were missing.
     if (!existsSync(cwd)) throw new GitError(args, `the folder ${cwd} does not exist`)

@@ -16,7 +16,7 @@ import {
   gitOptions,
   ignoredOf,
   listTaskRefs,
-  mergeLock,
+  lockOf,
   messageIn,
   obstacleAbove,
   readRef,
@@ -197,7 +197,7 @@ async function trackedOf(original: Checkout, paths: readonly string[]) {
 export async function mergeIntoParent(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
   const checkout = await requireCheckout(folder)
   const keep = checkout.prefix
-  return withLock(mergeLock(ports, checkout), async () => {
+  return withLock(lockOf(ports, checkout, "merge"), async () => {
     for (const id of await mergingTasks(checkout)) await finish(ports, checkout, id)
     const busy = await underWay(checkout)
     if (busy) throw new CallError(`the checkout is in the middle of ${busy}. Finish or abort it, then merge again.`)
@@ -261,7 +261,7 @@ export function stateToMerge(ports: WorktreePorts, original: Checkout, base: str
 /** Completes merges into this checkout that a crash interrupted. One that fails does not hold back the others. */
 export async function finishMerges(ports: WorktreePorts, checkout: WorkingCheckout): Promise<readonly SweptLeftover[]> {
   if ((await mergingTasks(checkout)).length > 0)
-    return withLock(mergeLock(ports, checkout), async () => {
+    return withLock(lockOf(ports, checkout, "merge"), async () => {
       const swept: SweptLeftover[] = []
       for (const taskID of await mergingTasks(checkout))
         try {
@@ -272,7 +272,7 @@ export async function finishMerges(ports: WorktreePorts, checkout: WorkingChecko
       return swept
     })
   // Asking whether the lock is taken removes locks of dead processes.
-  await mergeLock(ports, checkout).isTaken()
+  await lockOf(ports, checkout, "merge").isTaken()
   return []
 }
 

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs"
 import { lstat, realpath } from "node:fs/promises"
 import { basename, dirname, join, relative } from "node:path"
+import { z } from "zod"
 import { CallError } from "../../core/errors.ts"
 import { MINUTE_MS } from "../../lib/format.ts"
 import { Lock, type Processes } from "../../lib/lock.ts"
@@ -8,16 +9,17 @@ import { CaptureError } from "../../runtime/places/place.ts"
 import { GitError, type GitOptions, git, gitLine, gitList, gitProblem, LONG_MS, redirectingVariable } from "./git.ts"
 
 /** A checkout of a repository: the user's, or a worktree. Paths are absolute and resolved. */
-export type Checkout = {
+export const Checkout = z.object({
   /** Top folder. */
-  readonly top: string
+  top: z.string(),
   /** Git's folder for this checkout alone, with its index and HEAD. */
-  readonly gitDir: string
+  gitDir: z.string(),
   /** Git's folder that all checkouts of the repository share, with commits and refs. */
-  readonly commonDir: string
+  commonDir: z.string(),
   /** Working folder below `top`; empty for `top` itself. Absent for a task's worktree. */
-  readonly prefix?: string | undefined
-}
+  prefix: z.string().optional(),
+})
+export type Checkout = Readonly<z.infer<typeof Checkout>>
 
 /** A checkout that a user or agent works in. */
 export type WorkingCheckout = Checkout & { readonly prefix: string }
@@ -293,21 +295,12 @@ const WAIT_MS = 300_000
 type Locking = { readonly processes: Processes }
 type Repository = Pick<Checkout, "commonDir">
 
-/** Lock for a merge: only one at a time runs in a repository. */
-export const mergeLock = ({ processes }: Locking, { commonDir }: Repository): Lock =>
-  new Lock(commonDir, "superagents-merge", processes)
-
-/** Lock for changes of git's list of worktrees: only one at a time is made in a repository. */
-export const notesLock = ({ processes }: Locking, { commonDir }: Repository): Lock =>
-  new Lock(commonDir, "superagents-worktrees", processes)
-
-/** Lock for changes of the stash: only one at a time is made in a repository. */
-export const stashLock = ({ processes }: Locking, { commonDir }: Repository): Lock =>
-  new Lock(commonDir, "superagents-stash", processes)
-
-/** Lock for adding a new worktree to the total size. Without it, two processes could exceed the limit together. */
-export const sizesLock = ({ processes, root }: Locking & { readonly root: string }): Lock =>
-  new Lock(root, "lock-sizes", processes)
+/** Lock of a repository, for a merge, or for changes of git's list of worktrees or of the stash. */
+export const lockOf = (
+  { processes }: Locking,
+  { commonDir }: Repository,
+  what: "merge" | "worktrees" | "stash",
+): Lock => new Lock(commonDir, `superagents-${what}`, processes)
 
 /** Lock for archiving a task's worktree: only one process at a time does so. */
 export const folderLock = ({ processes }: Locking, folder: string): Lock =>
@@ -326,7 +319,7 @@ export async function betweenMerges<Value>(
   home: Repository,
   read: () => Promise<Value>,
 ): Promise<Value> {
-  const lock = mergeLock(ports, home)
+  const lock = lockOf(ports, home, "merge")
   const value = (await lock.isTaken()) ? undefined : await read()
   return value === undefined || (await lock.isTaken()) ? withLock(lock, read) : value
 }

@@ -1,5 +1,6 @@
 import { lstat } from "node:fs/promises"
 import { join } from "node:path"
+import { z } from "zod"
 import { GitError, git, gitLine, gitList } from "./git.ts"
 import { changesBetween } from "./objects.ts"
 import { type Checkout, findCheckout, gitOptions, headOf, sharedGitOptions } from "./repository.ts"
@@ -121,15 +122,16 @@ export async function firstParents(
  * An entry of git's stash, which all checkouts share. The stash is a ref with a log: an entry is a commit and its log
  * line, the newest first.
  */
-export type StashEntry = {
-  readonly commit: string
-  readonly name: string
-  readonly email: string
+export const StashEntry = z.object({
+  commit: z.string(),
+  name: z.string(),
+  email: z.string(),
   /** Seconds since 1970 and the time zone, as git writes them. */
-  readonly time: number
-  readonly zone: string
-  readonly message: string
-}
+  time: z.number(),
+  zone: z.string(),
+  message: z.string(),
+})
+export type StashEntry = z.infer<typeof StashEntry>
 
 export type Repository = Pick<Checkout, "commonDir">
 

@@ -8,11 +8,11 @@ import {
   commitTree,
   gitOptions,
   LEFT_IN_STASH,
+  lockOf,
   messageIn,
   objectAt,
   readRef,
   sharedGitOptions,
-  stashLock,
   treeOf,
   withLock,
   writeRefs,
@@ -24,7 +24,7 @@ import {
   isSame,
   type Repository,
   rewrite,
-  type StashEntry,
+  StashEntry,
   type StashPlace,
   stashOf,
 } from "./stash-owner.ts"
@@ -35,28 +35,20 @@ import { threeWay } from "./three-way.ts"
  * entries are restored and the run's new entries become part of its work. A commit under the task's `stash` ref holds
  * the note, and keeps git from deleting its entries.
  */
-const Line = z.object({
-  commit: z.string(),
-  name: z.string(),
-  email: z.string(),
-  time: z.number(),
-  zone: z.string(),
-  message: z.string(),
-})
 const Note = z.object({
   /**
    * Entries that the stash should have, newest first: the old entries, and, after the run's end, new entries of others.
    */
-  list: z.array(Line),
+  list: z.array(StashEntry),
   /** Commits in the stash at the run's start. */
   seen: z.array(z.string()).default([]),
   /** Entries that the run added to the stash. Those that do not apply to the run's files are in `left`, too. */
-  own: z.array(Line).default([]),
-  left: z.array(Line).default([]),
+  own: z.array(StashEntry).default([]),
+  left: z.array(StashEntry).default([]),
   /** Entries that were missing at the run's end and were put back. */
-  restored: z.array(Line).default([]),
+  restored: z.array(StashEntry).default([]),
   /** Entries that the run or somebody else may have made. They stay in the stash. */
-  unsure: z.array(Line).default([]),
+  unsure: z.array(StashEntry).default([]),
 })
 type Note = z.infer<typeof Note>
 
@@ -86,7 +78,7 @@ export async function noteStash(
   worktree: Checkout,
   atWork: () => Promise<readonly RunCheckouts[]>,
 ): Promise<readonly StashEntry[]> {
-  return withLock(stashLock(ports, from), async () => {
+  return withLock(lockOf(ports, from, "stash"), async () => {
     const [now, before] = await Promise.all([stashOf(from), readNote(from, taskID)])
     const seen = now.map(({ commit }) => commit)
     const theirs = now.length > 0 ? await addedByAny(now, await atWork(), { checkout: worktree, seen }) : []
@@ -155,7 +147,7 @@ export async function settleStash(
   const { from, taskID } = working
   if ((await stashOf(from)).length === 0 && !(await readRef(from, "stash", taskID)))
     return keep({ tree: files.tree, commits: [] })
-  return withLock(stashLock(ports, from), async () => {
+  return withLock(lockOf(ports, from, "stash"), async () => {
     const { note, settled, now } = await plan(working, files, await atWork())
     await keep(settled)
     await writeNote(from, taskID, note)

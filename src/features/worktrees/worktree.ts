@@ -26,23 +26,16 @@ import { GitError, git, gitList, LONG_MS, retryOn } from "./git.ts"
 import { linksOf } from "./objects.ts"
 import { runBounded } from "./process.ts"
 import {
-  type Checkout,
+  Checkout,
   findCheckout,
   gitOptions,
   ignoredFiles,
   ignoredOf,
-  notesLock,
+  lockOf,
   obstacleAbove,
   sharedGitOptions,
   withLock,
 } from "./repository.ts"
-
-const StoredCheckout = z.object({
-  top: z.string(),
-  gitDir: z.string(),
-  commonDir: z.string(),
-  prefix: z.string().optional(),
-})
 
 /**
  * State of a worktree's folder, stored beside it for use after a crash:
@@ -55,9 +48,9 @@ const Marker = z.object({
   state: z.enum(["making", "used", "kept", "held"]),
   keeper: z.looseObject({ instance: z.string() }),
   /** Checkout from which the worktree was made. */
-  from: StoredCheckout,
+  from: Checkout,
   /** The worktree, once git has created it. */
-  worktree: StoredCheckout.optional(),
+  worktree: Checkout.optional(),
   /** Size of copied dependencies in bytes, and sentences on missing ones. */
   bytes: z.number().optional(),
   lacks: z.string().optional(),
@@ -136,7 +129,7 @@ export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonD
  * change is repeated if others interfere.
  */
 const alone = (ports: Ports, from: Pick<Checkout, "commonDir">, change: () => Promise<unknown>) =>
-  withLock(notesLock(ports, from), () => retryOn(HALF_WAY, change, AGAIN_MS))
+  withLock(lockOf(ports, from, "worktrees"), () => retryOn(HALF_WAY, change, AGAIN_MS))
 
 /**
  * Removes git's entry of a worktree whose folder stays. The files are deleted directly, because git refuses to do so.
@@ -343,13 +336,13 @@ export type PreparedWorktree = {
   /** Files that got conflict markers when the parent's state was merged in. */
   readonly conflicts: readonly string[]
   /** Files of the parent that the worktree lacks, because they could not be read or are too large. */
-  readonly unreadable?: readonly string[]
+  readonly unreadable: readonly string[]
   /** Note on files whose filter program is not installed. */
-  readonly lacksProgram?: string | undefined
+  readonly lacksProgram?: string
   /** Commits that the last run stashed and that do not apply to the worktree's files. */
-  readonly stashed?: readonly string[]
+  readonly stashed: readonly string[]
   /** Ignored paths of the parent's folder, split by whether the worktree has them. */
-  readonly ignored?: Ignored
+  readonly ignored: Ignored
   /** Sentences on missing dependencies. */
   readonly lacks?: string
   /**
@@ -360,24 +353,26 @@ export type PreparedWorktree = {
 
 export function prefaceOf(
   { folder, again = false, bringIn = false }: EnterRequest,
-  { directory, conflicts, unsolved, unreadable = [], stashed = [], lacksProgram, ignored, lacks }: PreparedWorktree,
+  { directory, conflicts, unsolved, unreadable, stashed, lacksProgram, ignored, lacks }: PreparedWorktree,
 ): string {
-  const present = bringIn && !unsolved
   const left =
     stashed.length > 0
       ? ` What your last run left in it does not go together with your files; to take it up: ${stashed.map((commit) => `git stash apply ${commit}`).join("; ")}.`
       : ""
-  const has = again
-    ? `It has your work so far${present ? ", and with it what the agent that asks you sees now, uncommitted work included." : "."}`
-    : "It has what the agent that asks you sees, uncommitted work included."
   const without = unreadable.length > 0 ? ` It lacks what could not be read or is too large: ${named(unreadable)}.` : ""
   const stored = lacksProgram ? ` ${lacksProgram}. Leave them so.` : ""
   const missing = lacks === undefined ? "" : ` ${lacks}`
-  const place = `# Where you work\n\nYou work in a git worktree of your own, ${directory}. ${has}${ignoredText(ignored)}${without}${missing}${stored} Work in it alone: the agent that asks you works in ${folder}; do not write there. What you change is kept when you are done: you need not commit it. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
+  const place = `# Where you work\n\nYou work in a git worktree of your own, ${directory}. It has ${beginningText(again, bringIn && !unsolved)}.${ignoredText(ignored)}${without}${missing}${stored} Work in it alone: the agent that asks you works in ${folder}; do not write there. What you change is kept when you are done: you need not commit it. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
   return `${place}${conflictMarkersText(conflicts, unsolved)}`
 }
 
-function ignoredText({ present, absent }: Ignored = { present: [], absent: [] }): string {
+/** Names a run's files. `isPresent`: the parent's current state was merged into a later run's. */
+export function beginningText(again: boolean, isPresent: boolean): string {
+  if (!again) return "what the agent that asks you sees, uncommitted work included"
+  return `your work so far${isPresent ? ", and with it what the agent that asks you sees now, uncommitted work included" : ""}`
+}
+
+function ignoredText({ present, absent }: Ignored): string {
   if (present.length === 0) return absent.length === 0 ? "" : ` It lacks what git ignores: ${listed(absent)}.`
   return ` Of what git ignores it has ${listed(present)}${absent.length === 0 ? "" : `, and lacks ${listed(absent)}`}.`
 }

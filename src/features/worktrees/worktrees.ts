@@ -17,7 +17,7 @@ import {
   type WorkDiff,
 } from "../../runtime/places/place.ts"
 import { endLeftovers } from "../../runtime/places/process.ts"
-import { begin, makeReady, missingContentNote, startOf } from "./create.ts"
+import { begin, makeReady, missingContentNote, type Start, startOf } from "./create.ts"
 import { clean, cleanAll, repoWorktreesFolder, taskOf, type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { GitError } from "./git.ts"
 import { ignoredNotes } from "./ignored.ts"
@@ -44,27 +44,13 @@ import { type PreparedWorktree, prefaceOf, readMarker } from "./worktree.ts"
 
 const STASH_UNSEEN = "it had left work in git's stash, which its check has not seen"
 
-/** State with which a task's next run begins, or in which its work is checked. */
-export type NextState = {
-  readonly commit: string
-  /** Files with conflict markers between the parent's and the task's changes. */
-  readonly conflicts: readonly string[]
-  /** Set if the conflict markers are from an earlier conflict. The parent's current state is then not merged in. */
-  readonly unsolved: boolean
+/** Start of a task's next run, for a task whose files are on another machine. */
+export type NextState = Start & {
   /** Files that differ from the earlier state. */
   readonly files: readonly string[]
   /** Makes this state the task's. Called once the files are in place, so that earlier failures change nothing. */
   settle(): Promise<void>
 }
-
-/** States of tasks in the local repository, for places whose files are on another machine. */
-export type StoredStates = {
-  /** Returns the state of a task's next run. With `bringIn`, the parent's current state is merged in. */
-  next(taskID: string, folder: string, bringIn: boolean): Promise<NextState>
-}
-
-/** Worktrees, as hosts use them. */
-export type WorktreePlace = Place & { readonly states?: StoredStates }
 
 /**
  * Git worktrees of tasks: created from the parent's state, archived under refs, merged back. Only a merge changes the
@@ -75,12 +61,10 @@ export class Worktrees implements Place {
   readonly #ports: WorktreePorts
 
   readonly shared: SharedPlaces
-  readonly states: StoredStates
 
   constructor(ports: Omit<WorktreePorts, "fault"> & Partial<Pick<WorktreePorts, "fault">>) {
     this.#ports = { fault: () => {}, ...ports }
     this.shared = sharedIn(this.#ports)
-    this.states = statesIn(this.#ports)
   }
 
   /**
@@ -123,18 +107,14 @@ export class Worktrees implements Place {
       const { unsaved, notes } = await cleanAll(this.#ports, checkout, taskID)
       const work = await workOf(checkout, taskID)
       const missing = await missingAtStart(checkout, refOf("start", taskID))
-      const lacked =
-        missing.length > 0 ? [`It worked without what could not be read or is too large: ${named(missing)}`] : []
-      const lacksProgram = await missingFilterNote(checkout)
-      const stored = lacksProgram ? [lacksProgram] : []
       const all = [
         ...notes,
-        ...lacked,
-        ...stored,
+        missing.length > 0 && `It worked without what could not be read or is too large: ${named(missing)}`,
+        await missingFilterNote(checkout),
         ...(await hiddenIn(checkout, taskID)),
         ...(await ignoredNotes(checkout, taskID)),
         ...(await stashNotes(checkout, taskID)),
-      ]
+      ].filter((note) => typeof note === "string")
       return {
         ...work,
         unsaved,
@@ -164,6 +144,15 @@ export class Worktrees implements Place {
   /** Merges the parent's current state into a task's worktree. */
   bringIn(taskID: string, folder: string): Promise<MergeResult> {
     return plainly(() => mergeFromParent(this.#ports, taskID, folder))
+  }
+
+  /** State of a task's next run. With `bringIn`, the parent's current state is merged in. */
+  async next(taskID: string, folder: string, bringIn: boolean): Promise<NextState> {
+    const from = await sourceCheckout(folder)
+    const before = await readRef(from, "state", taskID)
+    const start = await startOf(this.#ports, from, { taskID, folder, timeLimit: 0, bringIn })
+    const changes = before === undefined ? [] : await changesBetween(from, before, start.commit)
+    return { ...start, files: changes.map(({ path }) => path), settle: () => begin(from, taskID, start) }
   }
 
   /** Deletes the refs of these tasks if their work is merged or empty. Returns the ids of the other tasks. */
@@ -231,34 +220,24 @@ export class Worktrees implements Place {
   }
 }
 
+/** Start and end of a task's archived changes; undefined for none. */
+async function endsOf(
+  original: Checkout,
+  taskID: string,
+): Promise<readonly [start: string, state: string] | undefined> {
+  const [start, state] = await Promise.all([readRef(original, "start", taskID), readRef(original, "state", taskID)])
+  return start && state ? [start, state] : undefined
+}
+
 async function hiddenIn(original: Checkout, taskID: string): Promise<readonly string[]> {
-  const [state, start] = await Promise.all([readRef(original, "state", taskID), readRef(original, "start", taskID)])
-  return state && start ? hiddenNotes(original, start, state) : []
+  const ends = await endsOf(original, taskID)
+  return ends ? hiddenNotes(original, ...ends) : []
 }
 
 async function workOf(original: Checkout, taskID: string): Promise<ChangeStats> {
-  const [state, start] = await Promise.all([readRef(original, "state", taskID), readRef(original, "start", taskID)])
-  if (!state || !start) return { files: [], added: 0, removed: 0, submodules: [] }
-  return workBetween(original, start, state)
+  const ends = await endsOf(original, taskID)
+  return ends ? workBetween(original, ...ends) : { files: [], added: 0, removed: 0, submodules: [] }
 }
-
-/** Next and present states of a task in the local repository, for a task whose files are on another machine. */
-const statesIn = (ports: WorktreePorts): StoredStates => ({
-  async next(taskID, folder, bringIn): Promise<NextState> {
-    const from = await sourceCheckout(folder)
-    const before = await readRef(from, "state", taskID)
-    const start = await startOf(ports, from, { taskID, folder, timeLimit: 0, bringIn })
-    const { commit, conflicts, unsolved = false } = start
-    const changes = before === undefined ? [] : await changesBetween(from, before, commit)
-    return {
-      commit,
-      conflicts,
-      unsolved,
-      files: changes.map(({ path }) => path),
-      settle: () => begin(from, taskID, start),
-    }
-  },
-})
 
 const MOST_CHARS = 300
 
