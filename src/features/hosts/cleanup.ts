@@ -3,6 +3,7 @@ import { messageOf } from "../../core/errors.ts"
 import type { Clock, LogFields } from "../../core/ports.ts"
 import { jsonFile, jsonNames, readJson, writeJson } from "../../lib/atomic-file.ts"
 import { SerialQueue } from "../../lib/promises.ts"
+import type { HostConnection } from "./connection.ts"
 import type { RemoteSession } from "./remote-session.ts"
 
 /**
@@ -11,25 +12,23 @@ import type { RemoteSession } from "./remote-session.ts"
  */
 const PAUSES_MS = [5000, 15_000, 45_000, 135_000, 405_000]
 
-export type CleanupPorts = {
+type QueueSettings = {
   /** Folder with a file for each cleanup; it exists only if there are some. */
-  readonly queueFolder: string
+  readonly folder: string
   /** Folder of the parents whose tasks are cleaned up here. */
   readonly parentFolder: string
   readonly clock: Clock
-  /** Known remote session of a task. */
-  readonly known: (taskID: string) => RemoteSession | undefined
-  readonly has: (host: string) => boolean
-  readonly add: (remote: RemoteSession) => void
-  readonly drop: (remote: RemoteSession) => void
-  /** Keeps the host's connection open for the cleanup of this session. */
-  readonly wanted: (remote: RemoteSession) => void
-  readonly isReached: (host: string) => boolean
-  /** Stops keeping the host's connection open for this session. */
-  readonly unwanted: (remote: RemoteSession) => void
-  /** Performs the cleanup of a session. */
-  readonly performCleanup: (remote: RemoteSession) => Promise<unknown>
-  readonly log: (text: string, fields: LogFields) => void
+}
+
+/** The hosts and their sessions. A connection is kept open for the cleanups that use it. */
+export type CleanupHosts = {
+  has(host: string): boolean
+  remoteSessionOf(taskID: string): RemoteSession | undefined
+  add(remote: RemoteSession): void
+  drop(remote: RemoteSession): void
+  performCleanup(remote: RemoteSession): Promise<unknown>
+  log(text: string, fields: LogFields): void
+  machine(name: string): { readonly link: Pick<HostConnection, "use" | "release"> & { readonly contact?: unknown } }
 }
 
 /**
@@ -37,7 +36,8 @@ export type CleanupPorts = {
  * has been fetched.
  */
 export class Cleanup {
-  readonly #ports: CleanupPorts
+  readonly #hosts: CleanupHosts
+  readonly #settings: QueueSettings
   readonly #pending = new Set<RemoteSession>()
   /**
    * For each host on which cleanups failed during contact: number of failures, and a function that cancels the next
@@ -47,16 +47,17 @@ export class Cleanup {
   /** Runs the cleanups of each host one after another. */
   readonly #queue = new SerialQueue()
 
-  constructor(ports: CleanupPorts) {
-    this.#ports = ports
+  constructor(hosts: CleanupHosts, settings: QueueSettings) {
+    this.#hosts = hosts
+    this.#settings = settings
   }
 
   /** Stores a cleanup, which runs as soon as there is contact with the host. */
   async schedule(remote: RemoteSession): Promise<void> {
     this.#pending.add(remote)
-    this.#ports.wanted(remote)
+    this.#use(remote)
     const { taskID, sessionID, host, title, agent, bare, home } = remote
-    const { parentFolder } = this.#ports
+    const { parentFolder } = this.#settings
     writeJson(this.#fileOf(remote), { taskID, sessionID, host, title, agent, bare, home, parentFolder })
     // Schedule an attempt: while contact lasts, no event starts the cleanup.
     this.#later(remote.host)
@@ -71,17 +72,17 @@ export class Cleanup {
 
   /** Loads cleanups that earlier processes have stored. */
   async takeUp(): Promise<void> {
-    const { queueFolder, parentFolder, known, has, add, wanted } = this.#ports
-    for (const name of await jsonNames(queueFolder).catch(() => [])) {
-      const stored = readJson(jsonFile(queueFolder, name)) as Stored | undefined
-      if (stored?.parentFolder !== parentFolder || !has(stored.host)) continue
+    const { folder, parentFolder } = this.#settings
+    for (const name of await jsonNames(folder).catch(() => [])) {
+      const stored = readJson(jsonFile(folder, name)) as Stored | undefined
+      if (stored?.parentFolder !== parentFolder || !this.#hosts.has(stored.host)) continue
       const debt = remoteSessionIn(stored)
-      const remote = known(debt.taskID)
+      const remote = this.#hosts.remoteSessionOf(debt.taskID)
       if (remote && debt.home === undefined) continue
       if (remote) remote.home = debt.home
-      else add(debt)
+      else this.#hosts.add(debt)
       this.#pending.add(remote ?? debt)
-      wanted(remote ?? debt)
+      this.#use(remote ?? debt)
     }
   }
 
@@ -105,19 +106,18 @@ export class Cleanup {
   }
 
   async #performCleanup(remote: RemoteSession): Promise<void> {
-    const { performCleanup, drop, unwanted, log } = this.#ports
     const isHome = remote.home !== undefined
     try {
       // Clean up only if the entry is still stored: another process may have done the cleanup, and a later run may use
       // the folder again.
-      if (existsSync(this.#fileOf(remote))) await performCleanup(remote)
-      if (this.#pending.has(remote)) unwanted(remote)
+      if (existsSync(this.#fileOf(remote))) await this.#hosts.performCleanup(remote)
+      if (this.#pending.has(remote)) this.#release(remote)
       await this.cancel(remote)
       // Only the session of a cleared task is forgotten. A task whose work was fetched before stays known.
-      if (!isHome) drop(remote)
+      if (!isHome) this.#hosts.drop(remote)
     } catch (error) {
       const what = isHome ? "folder" : "work"
-      log(`the ${what} that a task left on ${remote.host} could not be taken away: ${messageOf(error)}`, {
+      this.#hosts.log(`the ${what} that a task left on ${remote.host} could not be taken away: ${messageOf(error)}`, {
         task: remote.taskID,
       })
     }
@@ -128,25 +128,36 @@ export class Cleanup {
    * back.
    */
   #later(name: string): void {
-    const { clock, isReached, unwanted } = this.#ports
     const failed = this.#failed.get(name) ?? { times: 0, cancel: undefined }
-    if (!isReached(name) || failed.cancel) return
+    if (!this.#isReached(name) || failed.cancel) return
     const pause = PAUSES_MS[failed.times]
     if (pause === undefined) {
       this.#failed.delete(name)
-      for (const remote of this.#of(name)) unwanted(remote)
+      for (const remote of this.#of(name)) this.#release(remote)
       return
     }
     failed.times++
-    failed.cancel = clock.after(pause, () => {
+    failed.cancel = this.#settings.clock.after(pause, () => {
       failed.cancel = undefined
-      if (isReached(name)) void this.#queue.take(() => this.#performAll(name), name)
+      if (this.#isReached(name)) void this.#queue.take(() => this.#performAll(name), name)
     })
     this.#failed.set(name, failed)
   }
 
+  #use({ host, taskID }: RemoteSession): void {
+    this.#hosts.machine(host).link.use(taskID, true)
+  }
+
+  #release({ host, taskID }: RemoteSession): void {
+    this.#hosts.machine(host).link.release(taskID)
+  }
+
+  #isReached(host: string): boolean {
+    return this.#hosts.machine(host).link.contact !== undefined
+  }
+
   #fileOf({ taskID }: RemoteSession): string {
-    return jsonFile(this.#ports.queueFolder, taskID)
+    return jsonFile(this.#settings.folder, taskID)
   }
 
   #of(name: string): readonly RemoteSession[] {

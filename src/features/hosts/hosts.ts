@@ -1,26 +1,23 @@
 import { createHash } from "node:crypto"
 import { readFile } from "node:fs/promises"
+import { join } from "node:path"
+import type { Setup } from "../../app.ts"
 import { messageOf } from "../../core/errors.ts"
 import type { AskOptions, Clock, LogFields } from "../../core/ports.ts"
 import type { Ask, Task } from "../../core/task.ts"
 import { SerialQueue } from "../../lib/promises.ts"
 import type { PlaceEvent, RemoteActivity } from "../../runtime/places/place.ts"
 import { encodeUiMetadata, type RemoteAsk, type UiMetadata } from "../../runtime/record/codec.ts"
+import { dataFolder, ownerNow } from "../../runtime/record/identity.ts"
 import { requireCheckout } from "../worktrees/repository.ts"
-import { Cleanup, type CleanupPorts } from "./cleanup.ts"
+import { Cleanup } from "./cleanup.ts"
 import { HostConnection } from "./connection.ts"
 import type { ConnectionState } from "./connection-state.ts"
 import { BASE_URL, callOver, fetchOver, type OrderResult, type RunOptions } from "./fetching.ts"
+import { openRemote, type RemoteServer } from "./opencode/remote.ts"
 import type { HostSettings } from "./options.ts"
 import { type FilesOrder, folderIn, type Hint, hostRepositoryFolders, type JobOrder } from "./orders.ts"
-import {
-  NO_SESSION,
-  type OpenRemote,
-  type RemoteLocation,
-  type RemoteServer,
-  type RemoteSession,
-  remoteSessionOf,
-} from "./remote-session.ts"
+import { NO_SESSION, type RemoteLocation, type RemoteSession, remoteSessionOf } from "./remote-session.ts"
 
 /** Delay before a state is written, in ms. States that end sooner are never written. */
 const SETTLED_MS = 500
@@ -124,16 +121,10 @@ const PATIENCE_MS = 30_000
 /** How long OpenCode's server on a host runs after the last task. */
 const KEPT_MS = 600_000
 
-type HostsPorts = Pick<CleanupPorts, "queueFolder" | "parentFolder" | "clock" | "log"> & {
-  readonly settings: Readonly<Record<string, HostSettings>>
-  readonly openRemote: OpenRemote
-  /** Names this machine and plugin instance. */
-  readonly instance: string
-  readonly machine: string
-  readonly toast: (title: string, message: string) => void
-  readonly writeUiMetadata: (sessionID: string, uiMetadata: UiMetadata | undefined) => Promise<void>
-  readonly script?: () => Promise<string>
-}
+/** Folder with the tasks that remain to be cleaned up on hosts. */
+const CLEANUP_QUEUE = join(dataFolder(), "hosts")
+
+type HostsSetup = Pick<Setup, "connection" | "options" | "clock">
 
 /** File with the relay's code, built next to the plugin. Each new connection sends the code to the host. */
 const RELAY = new URL(import.meta.url.endsWith(".ts") ? "../../../dist/relay.cjs" : "./relay.cjs", import.meta.url)
@@ -151,7 +142,8 @@ export type Machine = {
 
 /** The hosts of the options, and remote sessions of their tasks. */
 export class Hosts {
-  readonly #ports: HostsPorts
+  readonly #setup: HostsSetup
+  readonly #settings: Readonly<Record<string, HostSettings>>
   readonly #machines = new Map<string, Machine>()
   readonly #bySession = new Map<string, RemoteSession>()
   readonly #byTask = new Map<string, RemoteSession>()
@@ -166,26 +158,21 @@ export class Hosts {
   #notify: (taskID: string, news: PlaceEvent | RemoteActivity) => void = () => {}
   #answered: (host: string) => void = () => {}
 
-  constructor(ports: HostsPorts) {
-    this.#ports = ports
-    this.cleanup = new Cleanup({
-      ...ports,
-      known: (taskID) => this.#byTask.get(taskID),
-      has: (host) => this.has(host),
-      add: (remote) => this.add(remote),
-      drop: (remote) => this.drop(remote),
-      wanted: ({ host, taskID }) => this.machine(host).link.use(taskID, true),
-      unwanted: ({ host, taskID }) => this.machine(host).link.release(taskID),
-      isReached: (host) => this.machine(host).link.contact !== undefined,
-      performCleanup: (remote) => this.performCleanup(remote),
-    })
+  constructor(setup: HostsSetup) {
+    const { connection, options, clock } = setup
+    this.#setup = setup
+    this.#settings = options.hosts ?? {}
+    this.cleanup = new Cleanup(this, { folder: CLEANUP_QUEUE, parentFolder: connection.directory, clock })
+    const ports = { clock, writeUiMetadata: connection.writeUiMetadata.bind(connection), log: this.log }
     this.#uiMetadata = new UiMetadataWriter(ports, (ask) =>
       this.askHost(ask, (server, remoteAsk) => server.question(remoteAsk)),
     )
   }
 
+  readonly log = (text: string, fields: LogFields): void => this.#setup.connection.opencode.log("info", text, fields)
+
   get names(): readonly string[] {
-    return Object.keys(this.#ports.settings)
+    return Object.keys(this.#settings)
   }
 
   /** Sets the callbacks. `notify`: gets news of a task on a host; `answered`: called at each contact with a host. */
@@ -220,14 +207,14 @@ export class Hosts {
   }
 
   has(name: string | undefined): name is string {
-    return name !== undefined && Object.hasOwn(this.#ports.settings, name)
+    return name !== undefined && Object.hasOwn(this.#settings, name)
   }
 
   /** Connection and server of a host. Throws if the options have no host of this name. */
   machine(name: string): Machine {
     const known = this.#machines.get(name)
     if (known) return known
-    const settings = this.#ports.settings[name]
+    const settings = this.#settings[name]
     if (!settings) throw new Error(`There is no host "${name}" in the options.`)
     const machine = this.#open(name, settings)
     this.#machines.set(name, machine)
@@ -236,7 +223,8 @@ export class Hosts {
 
   /** Folder name of a repository on hosts, unique for this machine. */
   keyOf(commonDir: string): string {
-    return createHash("sha256").update(`${this.#ports.machine}\n${commonDir}`).digest("hex").slice(0, 16)
+    const { machine } = ownerNow(this.#setup.connection.instance)
+    return createHash("sha256").update(`${machine}\n${commonDir}`).digest("hex").slice(0, 16)
   }
 
   add(remote: RemoteSession): void {
@@ -287,8 +275,8 @@ export class Hosts {
   }
 
   #open(name: string, settings: HostSettings): Machine {
-    const { clock, openRemote, log, script = () => readFile(RELAY, "utf8"), instance } = this.#ports
-    const client = createHash("sha256").update(instance).digest("hex").slice(0, 16)
+    const { clock, connection } = this.#setup
+    const client = createHash("sha256").update(connection.instance).digest("hex").slice(0, 16)
     const relay = { client, unattended: settings.unattended, kept: KEPT_MS, patience: PATIENCE_MS }
     const { opencode, connectTimeout } = settings
     const command = commandOf(settings)
@@ -296,8 +284,8 @@ export class Hosts {
       { name, command, opencode, connectTimeout, relay },
       {
         clock,
-        script,
-        log: (text) => log(text, { host: name }),
+        script: () => readFile(RELAY, "utf8"),
+        log: (text) => this.log(text, { host: name }),
         changed: (now, before) => this.#changed(name, now, before),
         onActivity: (hint) => this.#onActivity(name, hint),
       },
@@ -333,7 +321,7 @@ export class Hosts {
         await this.findAgain(remote)
         this.tell(remote, { type: "contact", lost: undefined })
       } catch (error) {
-        this.#ports.log(`a task on ${name} could not be found again: ${messageOf(error)}`, { task: remote.taskID })
+        this.log(`a task on ${name} could not be found again: ${messageOf(error)}`, { task: remote.taskID })
       }
     }
     if (!link.contact) return
@@ -362,8 +350,10 @@ export class Hosts {
   }
 
   #changed(name: string, now: ConnectionState, before: ConnectionState): void {
-    const { toast, log } = this.#ports
-    log(`the way to ${name}: ${now.phase}`, { host: name, why: "why" in now ? now.why : undefined })
+    const { clock, connection, options } = this.#setup
+    const toast = (title: string, message: string) =>
+      options.toasts && connection.opencode.toast({ title, message, variant: "info" })
+    this.log(`the way to ${name}: ${now.phase}`, { host: name, why: "why" in now ? now.why : undefined })
     const remotes = this.live().filter(({ host }) => host === name)
     if (now.phase === "idle") this.#toldLost.delete(name)
     if (now.phase === "contact") {
@@ -371,7 +361,7 @@ export class Hosts {
       void this.#onContact(name, remotes)
     }
     if (now.phase === "no contact" || now.phase === "ended") {
-      const lost = now.phase === "no contact" ? now.since : this.#ports.clock.now()
+      const lost = now.phase === "no contact" ? now.since : clock.now()
       if (before.phase === "contact" && remotes.length > 0) {
         this.#toldLost.add(name)
         toast(`${name}: no contact`, "Its agents go on there.")

@@ -1,16 +1,10 @@
-import { join } from "node:path"
 import type { OpencodeLayer, Setup } from "../../app.ts"
 import type { Options } from "../../options/options.ts"
 import { kindOf, type PlaceKind } from "../../runtime/places/place.ts"
-import { dataFolder, ownerNow } from "../../runtime/record/identity.ts"
 import type { Worktrees } from "../worktrees/worktrees.ts"
 import type { HostPlace } from "./host-place.ts"
 import { Hosts } from "./hosts.ts"
-import { openRemote } from "./opencode/remote.ts"
 import { override, RemoteApi } from "./remote-host.ts"
-
-/** Folder with the tasks that remain to be cleaned up on hosts. */
-const CLEANUP_QUEUE = join(dataFolder(), "hosts")
 
 export type HostKind = Omit<PlaceKind, "open"> & { readonly open: (name: string) => Promise<HostPlace> }
 
@@ -44,19 +38,8 @@ export function openHosts({
   clock,
   kinds,
 }: Pick<Setup, "connection" | "options" | "clock" | "kinds">): OpencodeLayer {
-  const { opencode, userActions, instance, directory } = connection
-  const hosts: Hosts = new Hosts({
-    openRemote,
-    clock,
-    instance,
-    machine: ownerNow(instance).machine,
-    writeUiMetadata: (sessionID, uiMetadata) => connection.writeUiMetadata(sessionID, uiMetadata),
-    queueFolder: CLEANUP_QUEUE,
-    parentFolder: directory,
-    settings: options.hosts ?? {},
-    log: (text, fields) => opencode.log("info", text, fields),
-    toast: (title, message) => options.toasts && opencode.toast({ title, message, variant: "info" }),
-  })
+  const { opencode, userActions } = connection
+  const hosts = new Hosts({ connection, options, clock })
   const kind = hostKind(hosts, () => kindOf(kinds, "worktree").open("worktree") as Promise<Worktrees>, options)
   hosts.performCleanup = async (remote) => {
     const place = await kind.open(remote.host)

@@ -1,4 +1,4 @@
-import type { Activity, AgentInfo, AskOptions, Message, NewSession, Prompt, Reply } from "../../core/ports.ts"
+import type { Activity, Message, NewSession } from "../../core/ports.ts"
 import type { Ask, Preparing, Task } from "../../core/task.ts"
 
 /** A session on a host. `skew`: the host's clock minus this machine's when the session was created, in ms. */
@@ -13,34 +13,6 @@ export type NewRemoteSession = Omit<NewSession, "parentID"> & {
 
 /** Activity and questions of a folder's sessions. */
 export type RemoteFolder = { readonly activity: ReadonlyMap<string, Activity>; readonly asks: readonly Ask[] }
-
-/**
- * API of OpenCode on another machine; times and ids are that machine's. Methods reject with their transport's error
- * without contact, otherwise with an `OpencodeError`.
- */
-export interface RemoteServer {
-  agents(folder: string): Promise<readonly AgentInfo[]>
-  /** All usable models as `provider/model`. */
-  models(folder: string): Promise<readonly string[]>
-  /** Session of a task in a folder, if there is one. */
-  sessionOf(folder: string, taskID: string): Promise<RemoteSessionInfo | undefined>
-  createSession(session: NewRemoteSession): Promise<RemoteSessionInfo>
-  prompt(prompt: Prompt): Promise<void>
-  abort(sessionID: string): Promise<void>
-  deleteMessage(sessionID: string, messageID: string): Promise<void>
-  messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]>
-  lastMessage(sessionID: string, isWanted?: (message: Message) => boolean): Promise<Message | undefined>
-  openTodos(sessionID: string): Promise<number>
-  folder(folder: string): Promise<RemoteFolder>
-  refuse(ask: Ask, folder: string, message: string): Promise<void>
-  question(ask: Ask): Promise<AskOptions | undefined>
-  answer(ask: Ask, reply: Reply): Promise<boolean>
-  /** Disposes OpenCode's instance of a folder. */
-  leave(folder: string): Promise<void>
-}
-
-/** Creates a client for the server that `fetch` leads to. */
-export type OpenRemote = (fetch: (request: Request) => Promise<Response>, baseUrl: string) => RemoteServer
 
 /** Folder and session of a task on its host, known once the host was reached. */
 export type RemoteLocation = { readonly folder: string; readonly session: RemoteSessionInfo }

@@ -2,7 +2,7 @@ import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, wr
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
-import { Cleanup } from "../../../src/features/hosts/cleanup.ts"
+import { Cleanup, type CleanupHosts } from "../../../src/features/hosts/cleanup.ts"
 import { type RemoteSession, remoteSessionOf } from "../../../src/features/hosts/remote-session.ts"
 import { type ClockView, FakeClock } from "../../support/fake-clock.ts"
 import { taskOf } from "../../support/tasks.ts"
@@ -58,25 +58,29 @@ test("a crash while the cleanup queue writes a record loses neither the old nor 
   expect([...known.values()]).toMatchObject([{ taskID: "bg_a", home: "0".repeat(40) }])
 })
 
-const cleanup = () =>
-  new Cleanup({
-    queueFolder: folder,
-    parentFolder: "/here",
-    known: (taskID) => known.get(taskID),
+const cleanup = () => {
+  const link = {
+    use: (taskID: string) => void wanted.push(taskID),
+    release: (taskID: string) => void released.push(taskID),
+    get contact() {
+      return isReached ? {} : undefined
+    },
+  }
+  const hosts: CleanupHosts = {
+    remoteSessionOf: (taskID) => known.get(taskID),
     has: (host) => host === "big",
     add: (remote) => void known.set(remote.taskID, remote),
     drop: ({ taskID }) => void known.delete(taskID),
-    wanted: ({ taskID }) => void wanted.push(taskID),
-    unwanted: ({ taskID }) => void released.push(taskID),
-    isReached: () => isReached,
-    clock: timers,
+    machine: () => ({ link }),
     performCleanup: async ({ taskID, home }) => {
       pays++
       if (fails) throw new Error("cut")
       paid.push(`${taskID} ${home}`)
     },
     log: (text) => void logged.push(text),
-  })
+  }
+  return new Cleanup(hosts, { folder, parentFolder: "/here", clock: timers })
+}
 
 const remote = (id: string, home?: string, kind = "big"): RemoteSession => {
   const made = remoteSessionOf(

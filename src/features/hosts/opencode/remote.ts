@@ -7,7 +7,7 @@ import { errorLine, toAgent, toMessage } from "../../../opencode/convert.ts"
 import { permissionAsk, questionAsk } from "../../../opencode/events.ts"
 import { lastWanted, pagesOf, type StoredMessage, storedMessages } from "../../../opencode/messages.ts"
 import { OpencodeUserActions } from "../../../opencode/user-actions.ts"
-import type { NewRemoteSession, OpenRemote, RemoteFolder, RemoteServer, RemoteSessionInfo } from "../remote-session.ts"
+import type { NewRemoteSession, RemoteFolder, RemoteSessionInfo } from "../remote-session.ts"
 
 /**
  * Metadata key of remote sessions. The key of records is not used, because a plugin on the host would adopt the
@@ -21,7 +21,10 @@ const MOST_SESSIONS = 100
 const MOST_PAGES = 400
 const MOST_ASKS = 20
 
-export const openRemote: OpenRemote = (fetch, baseUrl) =>
+export type RemoteServer = Pick<OpencodeRemote, keyof OpencodeRemote>
+
+/** Creates a client for the server that `fetch` leads to. */
+export const openRemote = (fetch: (request: Request) => Promise<Response>, baseUrl: string): RemoteServer =>
   guarded(new OpencodeRemote(createOpencodeClient({ baseUrl, fetch } as Parameters<typeof createOpencodeClient>[0])))
 
 /** Wraps a remote server, which is not trusted: an answer that cannot be read becomes an `OpencodeError`. */
@@ -52,8 +55,11 @@ function toCountable(stored: StoredMessage): Message {
 const figureOf = (given: unknown): number =>
   typeof given === "number" && Number.isFinite(given) && given > 0 ? given : 0
 
-/** Client for OpenCode 1.x on another machine. */
-class OpencodeRemote implements RemoteServer {
+/**
+ * API of OpenCode 1.x on another machine; times and ids are that machine's. Methods reject with their transport's error
+ * without contact, otherwise with an `OpencodeError`.
+ */
+class OpencodeRemote {
   readonly #client: OpencodeClient
 
   constructor(client: OpencodeClient) {
@@ -64,11 +70,13 @@ class OpencodeRemote implements RemoteServer {
     return (await call("read the agents", this.#client.app.agents({ directory }))).map(toAgent)
   }
 
+  /** All usable models as `provider/model`. */
   async models(directory: string): Promise<readonly string[]> {
     const { providers } = await call("read the models", this.#client.config.providers({ directory }))
     return providers.flatMap(({ id, models }) => Object.keys(models).map((model) => `${id}/${model}`))
   }
 
+  /** Session of a task in a folder, if there is one. */
   async sessionOf(directory: string, taskID: string): Promise<RemoteSessionInfo | undefined> {
     const sessions = await call("list sessions", this.#client.session.list({ directory, limit: MOST_SESSIONS }))
     for (const { id, metadata } of sessions) {
@@ -173,6 +181,7 @@ class OpencodeRemote implements RemoteServer {
     return new OpencodeUserActions(this.#client).answer(ask, reply)
   }
 
+  /** Disposes OpenCode's instance of a folder. */
   async leave(directory: string): Promise<void> {
     await call("end an instance", this.#client.instance.dispose({ directory }))
   }
