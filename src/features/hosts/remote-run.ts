@@ -24,20 +24,32 @@ import { type RemoteSession, type RemoteSessionInfo, skewOfIDs } from "./remote-
 const MOST_WAIT_MS = 60_000
 
 /** Waits for a host that has a task's changes. Throws a `PlaceError` after too long. */
-export async function untilReached({ name, link, settings }: Machine, taskID: string, signal?: AbortSignal) {
+export async function untilReached(machine: Machine, taskID: string, signal?: AbortSignal): Promise<void> {
+  const { name, link, settings } = machine
   if (!link.contact) link.use(taskID, true)
   const most = Math.min(settings.contactTimeout || MOST_WAIT_MS, MOST_WAIT_MS)
-  const limit = AbortSignal.timeout(most)
   try {
-    await link.reached(signal ? AbortSignal.any([limit, signal]) : limit)
+    await contactWithin(machine, most, signal, (why) => `there was no contact within ${duration(most)} (${why})`)
   } catch (error) {
-    if (!(error instanceof NoContact)) throw error
+    if (error instanceof NoContact) throw workUnreachableError(name, error.message)
+    throw error
+  }
+}
+
+/** Waits for contact; `most` 0 for any time. Rejects with `NoContact`, in the words of `late` after that time. */
+async function contactWithin(
+  { link }: Machine,
+  most: number,
+  signal: AbortSignal | undefined,
+  late: (why: string) => string,
+): Promise<Contact> {
+  const limit = most > 0 ? AbortSignal.timeout(most) : undefined
+  try {
+    return await link.reached(AbortSignal.any([limit, signal].filter((each) => each !== undefined)))
+  } catch (error) {
+    if (!limit?.aborted || signal?.aborted) throw error
     const { reach: state } = link
-    const why = limit.aborted && "why" in state && state.why ? state.why : error.message
-    throw workUnreachableError(
-      name,
-      limit.aborted ? `there was no contact within ${duration(most)} (${oneLine(why)})` : why,
-    )
+    throw new NoContact(late("why" in state && state.why ? oneLine(state.why) : "it does not answer"))
   }
 }
 
@@ -71,21 +83,14 @@ export async function inContact<Value>(
   }
 }
 
-async function contactWith({ name, link, settings }: Machine, taskID: string, signal: AbortSignal | undefined) {
+function contactWith(machine: Machine, taskID: string, signal: AbortSignal | undefined): Promise<Contact> {
+  const { name, link, settings } = machine
   const { contactTimeout } = settings
   link.use(taskID)
-  const limit = contactTimeout > 0 ? AbortSignal.timeout(contactTimeout) : undefined
-  try {
-    return await link.reached(AbortSignal.any([limit, signal].filter((each) => each !== undefined)))
-  } catch (error) {
-    if (!limit?.aborted || signal?.aborted) throw error
-    const { reach: state } = link
-    const why = "why" in state && state.why ? oneLine(state.why) : "it does not answer"
+  return contactWithin(machine, contactTimeout, signal, (why) => {
     const known = [`${name} could not be reached: `, `${name}: `].find((start) => why.startsWith(start)) ?? ""
-    throw new NoContact(
-      `${name} could not be reached: ${why.slice(known.length)} (it was tried for ${duration(contactTimeout)})`,
-    )
-  }
+    return `${name} could not be reached: ${why.slice(known.length)} (it was tried for ${duration(contactTimeout)})`
+  })
 }
 
 /** Error: the host has a task's changes and is out of reach. */

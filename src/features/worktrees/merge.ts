@@ -8,7 +8,7 @@ import { applyChanges, PartialExchange, PathBlocked } from "./apply.ts"
 import { unsolvedIn } from "./conflicts.ts"
 import { type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { type Fault, gitLine, gitList } from "./git.ts"
-import { type Change, changesBetween, splitChanges } from "./objects.ts"
+import { changesBetween, splitChanges } from "./objects.ts"
 import {
   betweenMerges,
   type Checkout,
@@ -31,25 +31,13 @@ import { commitOf, type Snapshot, snapshot, stampCommit } from "./snapshot.ts"
 import { threeWay, withoutSubmodules } from "./three-way.ts"
 import { readMarker } from "./worktree.ts"
 
-/** Result of merging a state into a checkout. */
+/**
+ * Result of merging a state into a checkout. `brought`: the state that was merged, without the changes that a merge
+ * leaves out. A merge with conflicts has changed no file.
+ */
 type MergeOutcome =
-  | {
-      readonly kind: "merged"
-      readonly changes: readonly Change[]
-      /** The state that was merged, without the changes that a merge leaves out. */
-      readonly brought: string
-      /** Changes that were left out: submodules, entries below them, and files that name them. */
-      readonly leftOut: readonly string[]
-    }
-  /**
-   * A merge with conflicts has changed no file. `advice`: for the user, if the states fit but other files block them.
-   */
-  | {
-      readonly kind: "conflict"
-      readonly paths: readonly string[]
-      readonly mine: string
-      readonly advice?: string
-    }
+  | { readonly result: Exclude<MergeResult, { kind: "conflict" }>; readonly brought: string }
+  | { readonly result: Extract<MergeResult, { kind: "conflict" }>; readonly mine: string; readonly brought?: undefined }
 
 type Merging = {
   readonly taskID: string
@@ -79,12 +67,16 @@ async function mergeInto(checkout: Checkout, merging: Merging): Promise<MergeOut
   const { commit: brought, leftOut } = await withoutSubmodules(checkout, base, merging.theirs)
   const sides = merging.whose === "the user's" ? { users: brought, agents: mine } : { users: mine, agents: brought }
   const merged = await threeWay(checkout, sides)
-  if (merged.conflicts.length > 0)
-    return { kind: "conflict", paths: [...new Set(merged.conflicts.map(({ name }) => name))], mine }
+  const blocked = (files: readonly string[], advice?: string): MergeOutcome => ({
+    result: { kind: "conflict", files, ...(advice !== undefined && { advice }) },
+    mine,
+  })
+  if (merged.conflicts.length > 0) return blocked([...new Set(merged.conflicts.map(({ name }) => name))])
   const { work: changes } = await splitChanges(checkout, await changesBetween(checkout, mine, merged.tree))
   const unreadable = changes.filter(({ path }) => path.includes("\uFFFD"))
-  if (unreadable.length > 0) return { kind: "conflict", paths: unreadable.map(({ path }) => path), mine }
-  if (changes.length === 0) return { kind: "merged", changes, brought, leftOut }
+  if (unreadable.length > 0) return blocked(unreadable.map(({ path }) => path))
+  if (changes.length === 0)
+    return { result: { kind: "nothing", ...(leftOut.length > 0 && { submodules: leftOut }) }, brought }
   if (!finishing) await writeRefs(checkout, taskID, { merge: await journalOf(checkout, merged.tree, mine, brought) })
   fault("merge: begun")
   try {
@@ -92,12 +84,11 @@ async function mergeInto(checkout: Checkout, merging: Merging): Promise<MergeOut
   } catch (error) {
     const putBack = !(error instanceof PartialExchange)
     if (putBack && !finishing) await writeRefs(checkout, taskID, { merge: undefined })
-    if (error instanceof PathBlocked)
-      return { kind: "conflict", paths: error.paths, mine, advice: await adviceOn(checkout, error.paths) }
+    if (error instanceof PathBlocked) return blocked(error.paths, await adviceOn(checkout, error.paths))
     throw error
   }
   fault("merge: applied")
-  return { kind: "merged", changes, brought, leftOut }
+  return { result: { kind: "merged", files: changes.map(({ path }) => path), submodules: leftOut }, brought }
 }
 
 export const stageOf = (checkout: Checkout, taskID: string): string => join(checkout.gitDir, "superagents", taskID)
@@ -211,26 +202,14 @@ export async function mergeIntoParent(ports: WorktreePorts, taskID: string, fold
     if (unsolved.length > 0) return { kind: "conflict", files: unsolved }
     const merging = { taskID, theirs, base, keep, whose: "the agent's", finishing: false, fault: ports.fault } as const
     const outcome = await mergeInto(checkout, merging)
-    if (outcome.kind === "conflict") {
+    if (outcome.brought === undefined) {
       await writeRefs(checkout, taskID, { conflict: outcome.mine })
-      return conflictOf(outcome)
+      return outcome.result
     }
     await writeRefs(checkout, taskID, { base: outcome.brought, merge: undefined, conflict: undefined })
     ports.fault("merge: done")
-    return resultOf(outcome)
+    return outcome.result
   })
-}
-
-const conflictOf = ({ paths, advice }: MergeOutcome & { kind: "conflict" }): MergeResult => ({
-  kind: "conflict",
-  files: paths,
-  ...(advice !== undefined && { advice }),
-})
-
-function resultOf({ changes, leftOut }: MergeOutcome & { kind: "merged" }): MergeResult {
-  const files = changes.map(({ path }) => path)
-  if (files.length > 0) return { kind: "merged", files, submodules: leftOut }
-  return leftOut.length > 0 ? { kind: "nothing", submodules: leftOut } : { kind: "nothing" }
 }
 
 /**
@@ -245,11 +224,11 @@ export async function mergeFromParent(ports: WorktreePorts, taskID: string, fold
   const { commit: parents, unreadable } = await stateToMerge(ports, checkout, base)
   if (parents === base) return { kind: "nothing" }
   const merging = { taskID, theirs: parents, base, keep: "", finishing: true, fault: () => {} }
-  const outcome = await mergeInto(worktree, { ...merging, whose: "the user's" })
-  if (outcome.kind === "conflict") return { kind: "conflict", files: outcome.paths }
-  const start = await stampCommit(checkout, outcome.brought, unreadable)
-  await writeRefs(checkout, taskID, { base: outcome.brought, start })
-  return resultOf(outcome)
+  const { result, brought } = await mergeInto(worktree, { ...merging, whose: "the user's" })
+  // The advice is for the user's folder.
+  if (brought === undefined) return { kind: "conflict", files: result.files }
+  await writeRefs(checkout, taskID, { base: brought, start: await stampCommit(checkout, brought, unreadable) })
+  return result
 }
 
 /** Commits the current state of a checkout, for a merge with `base` as common ancestor. */
@@ -293,11 +272,11 @@ async function finish(
   if (!cut) return []
   const { journal, mine, theirs, result } = cut
   const merging = { taskID, theirs: result, base: mine, keep: original.prefix, finishing: true, fault: ports.fault }
-  const outcome = await mergeInto(original, { ...merging, whose: "the agent's" })
-  if (outcome.kind === "conflict") {
+  const { result: merged } = await mergeInto(original, { ...merging, whose: "the agent's" })
+  if (merged.kind === "conflict") {
     await writeRefs(original, taskID, { conflict: journal, merge: undefined })
-    const what = `its merge was cut off, and these files were changed since: ${listed(outcome.paths)}; merge it again`
-    return [{ taskID, what, merge: conflictOf(outcome) }]
+    const what = `its merge was cut off, and these files were changed since: ${listed(merged.files)}; merge it again`
+    return [{ taskID, what, merge: merged }]
   }
   await writeRefs(original, taskID, { base: theirs, merge: undefined, conflict: undefined })
   const state = await readRef(original, "state", taskID)
