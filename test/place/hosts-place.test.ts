@@ -450,14 +450,14 @@ test("a connection lost while the host folder is removed does not block: the rem
   expect(existsSync(folder())).toBe(true)
   await place.reach(ID)
   expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
-  await expect(place.removeLeft(remote)).rejects.toThrow("big cannot be reached now.")
+  await expect(place.cleanUp(remote)).rejects.toThrow("big cannot be reached now.")
   reaches = true
   loses = false
-  await expect(place.removeLeft(remote)).rejects.toThrow("cut")
+  await expect(place.cleanUp(remote)).rejects.toThrow("cut")
   // It is tried again while its host is kept.
   expect(released).toBe(0)
   fails = undefined
-  await place.removeLeft(remote)
+  await place.cleanUp(remote)
   expect(leftThere()).toEqual([])
 })
 
@@ -488,7 +488,7 @@ test("a resumed task takes over the folder queued for cleanup, and nobody remove
   await enter({ again: true })
   expect([remote.home, owed]).toEqual([undefined, []])
   expect([there().read("a"), existsSync(join(folder(), "late"))]).toEqual(["ONE\n", false])
-  await place.removeLeft(debt)
+  await place.cleanUp(debt)
   expect(existsSync(folder())).toBe(true)
 })
 
@@ -538,7 +538,7 @@ test("a group of tries on a host has a folder for its check but no session", asy
   await place.archive(ID, user.top)
   expect([owed, existsSync(folder()), remote.live]).toEqual([[ID], true, false])
   reaches = true
-  await place.removeLeft(remote)
+  await place.cleanUp(remote)
   expect(existsSync(folder())).toBe(false)
 })
 

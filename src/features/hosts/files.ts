@@ -1,7 +1,6 @@
 import { spawn } from "node:child_process"
 import { createReadStream, createWriteStream } from "node:fs"
-import { mkdtemp, open, readFile, rm } from "node:fs/promises"
-import { tmpdir } from "node:os"
+import { open, readFile } from "node:fs/promises"
 import { join } from "node:path"
 import { finished } from "node:stream/promises"
 import { messageOf } from "../../core/errors.ts"
@@ -10,6 +9,7 @@ import { PlaceError } from "../../runtime/places/place.ts"
 import { GitError, git, gitLine, isNewEnough, LONG_MS, WANTED_VERSION } from "../worktrees/git.ts"
 import { type Checkout, gitOptions, readRef, refOf, sharedGitOptions } from "../worktrees/repository.ts"
 import { specOf } from "../worktrees/shared-state.ts"
+import { inTemporaryFolder } from "../worktrees/snapshot.ts"
 import { ignoredIn } from "../worktrees/worktree.ts"
 import type { OrderResult, RunOptions } from "./fetching.ts"
 import { textOf } from "./frames.ts"
@@ -223,7 +223,7 @@ export async function send(
   const isThere = await isWithin(from, commit, haves)
   if (isThere && !ignored) await receive({})
   else
-    await inFolder(async (folder) => {
+    await inTemporaryFolder("bundle", async (folder) => {
       const bundle = join(folder, "there.bundle")
       const ref = isThere ? undefined : `refs/superagents-outgoing/${taskID}`
       if (ref) await git(["update-ref", ref, commit], sharedGitOptions(from))
@@ -331,7 +331,7 @@ export async function fetchWork(
   // Import only commits that do not exist here: the bundle has no refs for known ones.
   const heads = all.filter((head) => !known.includes(head.commit))
   if (heads.length === 0) return sent
-  await inFolder(async (folder) => {
+  await inTemporaryFolder("bundle", async (folder) => {
     const file = join(folder, "home.bundle")
     const bundle = createFileSink(file, name, MOST_HOME_BYTES)
     await runOrder(repositoryHost, { do: "bundle", folders, taskID }, { take: bundle.take }).finally(bundle.end)
@@ -387,13 +387,4 @@ async function runOrder(
   const why = oneLine(problem, MOST_PROBLEM_CHARS)
   if (!FULL.test(problem)) throw new Error(`${name}: ${what}${why}`)
   throw new PlaceError(`The disk of ${name} is full: ${why}. Make room there, then try again.`, "place")
-}
-
-async function inFolder<Value>(work: (folder: string) => Promise<Value>): Promise<Value> {
-  const folder = await mkdtemp(join(tmpdir(), "superagents-bundle-"))
-  try {
-    return await work(folder)
-  } finally {
-    await rm(folder, { recursive: true, force: true })
-  }
 }

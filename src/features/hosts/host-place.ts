@@ -225,8 +225,7 @@ export class HostPlace implements Place {
   async #remove(repositoryHost: RepositoryHost, remote: RemoteSession, sent: CommitResult | undefined): Promise<void> {
     const { taskID } = remote
     try {
-      // Ignore an error: a server that is gone has no instance either, and without contact the removal below fails as
-      // well.
+      // A server that is gone has no instance either, and without contact the removal below fails as well.
       if (sent) await this.#machine.server.leave(folderIn(repositoryHost.folders, taskID)).catch(() => {})
       // Remove also without a complete folder: an earlier removal may have been interrupted.
       await removeRemoteFolder(repositoryHost, taskID, sent?.commit)
@@ -238,14 +237,15 @@ export class HostPlace implements Place {
   }
 
   /**
-   * Removes a folder of the cleanup queue if its state is still the fetched one. Otherwise a later run may use the
-   * folder.
+   * Archives the work of a task in the cleanup queue. A folder whose work was fetched is removed if its state is still
+   * the fetched one: otherwise a later run may use the folder.
    */
-  async removeLeft(remote: RemoteSession): Promise<void> {
-    const { taskID, parentFolder, home } = remote
-    const repositoryHost = await this.#repositoryHost(parentFolder)
-    if (home !== undefined)
+  async cleanUp({ taskID, parentFolder, home }: RemoteSession): Promise<void> {
+    if (home === undefined) await this.archive(taskID, parentFolder)
+    else {
+      const repositoryHost = await this.#repositoryHost(parentFolder)
       await this.#machine.inTurn(() => removeRemoteFolder(repositoryHost, taskID, home || undefined))
+    }
   }
 
   show(taskID: string, folder: string, mostLines: number): Promise<WorkDiff> {

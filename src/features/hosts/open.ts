@@ -41,11 +41,7 @@ export function openHosts({
   const { opencode, userActions } = connection
   const hosts = new Hosts({ connection, options, clock })
   const kind = hostKind(hosts, () => kindOf(kinds, "worktree").open("worktree") as Promise<Worktrees>, options)
-  hosts.performCleanup = async (remote) => {
-    const place = await kind.open(remote.host)
-    if (remote.home === undefined) await place.archive(remote.taskID, remote.parentFolder)
-    else await place.removeLeft(remote)
-  }
+  hosts.performCleanup = async (remote) => (await kind.open(remote.host)).cleanUp(remote)
   return {
     kind,
     opencode: RemoteApi.over(opencode, hosts),

@@ -31,8 +31,7 @@ import {
   markedAt,
   readMarker,
   removeWorktree,
-  unlistedIn,
-  unsavedWithin,
+  unsavedIn,
   writeMarker,
 } from "./worktree.ts"
 
@@ -181,8 +180,7 @@ async function keepState(
   })
   if (!isThere) return []
   if (whole) await keepIgnored(from, taskID, checkout, await markedAt(target))
-  const within = whole ? await unsavedWithin(from.top, checkout) : []
-  return [...new Set([...nested, ...unreadable, ...(await unlistedIn(checkout, nested)), ...within])]
+  return unsavedIn(checkout, { nested, unreadable }, whole, from.top)
 }
 
 /** Tree of what is left of a worktree whose folder is gone: that of its HEAD, unless the stored state has it. */

@@ -124,15 +124,19 @@ async function withoutAncestors(checkout: Checkout, commits: readonly string[]):
   return kept
 }
 
-/** Calls `work` with the path of a temporary index, which is deleted afterwards. */
-export async function withIndex<Value>(work: (index: string) => Promise<Value>): Promise<Value> {
-  const folder = await mkdtemp(join(tmpdir(), "superagents-index-"))
+/** Calls `work` with a temporary folder, which is deleted afterwards. */
+export async function inTemporaryFolder<Value>(name: string, work: (folder: string) => Promise<Value>): Promise<Value> {
+  const folder = await mkdtemp(join(tmpdir(), `superagents-${name}-`))
   try {
-    return await work(join(folder, randomUUID()))
+    return await work(folder)
   } finally {
     await rm(folder, { recursive: true, force: true })
   }
 }
+
+/** Calls `work` with the path of a temporary index. */
+export const withIndex = <Value>(work: (index: string) => Promise<Value>): Promise<Value> =>
+  inTemporaryFolder("index", (folder) => work(join(folder, randomUUID())))
 
 /** Calls `work` with a temporary index that has only these entries. */
 export const withEntries = <Value>(

@@ -231,9 +231,23 @@ async function submodules(checkout: Checkout): Promise<readonly Submodule[]> {
 }
 
 /**
+ * Paths whose content only this worktree's folder has, with those that a snapshot of it left out. `isKnown`: git still
+ * has the worktree's data.
+ */
+export async function unsavedIn(
+  worktree: Checkout,
+  { nested, unreadable }: { readonly nested: readonly string[]; readonly unreadable: readonly string[] },
+  isKnown: boolean,
+  original?: string,
+): Promise<readonly string[]> {
+  const within = isKnown ? await unsavedWithin(original, worktree) : []
+  return [...new Set([...nested, ...unreadable, ...(await unlistedIn(worktree, nested)), ...within])]
+}
+
+/**
  * Submodules with content that is nowhere else: neither at the same path in `original`, if any, nor at a known remote.
  */
-export async function unsavedWithin(original: string | undefined, worktree: Checkout): Promise<readonly string[]> {
+async function unsavedWithin(original: string | undefined, worktree: Checkout): Promise<readonly string[]> {
   const unsaved: string[] = []
   for (const path of (await linksOf(worktree)).keys())
     if (!(await isElsewhere(original, worktree.top, path))) unsaved.push(path)
@@ -244,7 +258,7 @@ export async function unsavedWithin(original: string | undefined, worktree: Chec
  * Paths named `.git` below the top, except ignored ones and those of submodules, copied entries and `nested`. Git
  * neither stores nor lists them, whatever they hold.
  */
-export async function unlistedIn(worktree: Checkout, nested: readonly string[]): Promise<readonly string[]> {
+async function unlistedIn(worktree: Checkout, nested: readonly string[]): Promise<readonly string[]> {
   const ended = await runBounded("find", [".", "-name", ".git", "-prune", "-print0"], {
     cwd: worktree.top,
     env: { ...process.env } as Record<string, string>,

@@ -10,14 +10,7 @@ import { bringIgnored, hiddenIn, keepIgnored, moveMissing } from "../../worktree
 import { outputOf } from "../../worktrees/process.ts"
 import { type Checkout, gitOptions, headOf, readRef, refOf, sharedGitOptions } from "../../worktrees/repository.ts"
 import { clearIndexFlags, commitOf, workIn } from "../../worktrees/snapshot.ts"
-import {
-  addWorktree,
-  notesOf,
-  removeFolder,
-  removeWorktree,
-  unlistedIn,
-  unsavedWithin,
-} from "../../worktrees/worktree.ts"
+import { addWorktree, notesOf, removeFolder, removeWorktree, unsavedIn } from "../../worktrees/worktree.ts"
 import { bytesOf } from "../frames.ts"
 import {
   type CallEnd,
@@ -203,8 +196,7 @@ async function commit({ folders, taskID }: Extract<FilesOrder, { do: "commit" }>
   const { mtimeMs } = await stat(completeMarkerPath(folders, taskID))
   if (hasNotes) await keepIgnored(store, taskID, checkout, mtimeMs + TICK_MS)
   const ignored = await readRef(store, "ignored", taskID)
-  const within = hasNotes ? await unsavedWithin(undefined, checkout) : []
-  const unsaved = [...new Set([...nested, ...unreadable, ...(await unlistedIn(checkout, nested)), ...within])]
+  const unsaved = await unsavedIn(checkout, { nested, unreadable }, hasNotes)
   return { commit: made, ...(ignored !== undefined && { ignored }), unsaved }
 }
 

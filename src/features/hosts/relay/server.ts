@@ -1,6 +1,6 @@
 import { spawn, spawnSync } from "node:child_process"
 import { randomBytes, randomUUID } from "node:crypto"
-import { readFileSync, rmSync } from "node:fs"
+import { existsSync, readFileSync, rmSync } from "node:fs"
 import { createServer } from "node:net"
 import { homedir } from "node:os"
 import { join } from "node:path"
@@ -92,13 +92,20 @@ export class Server {
 
   async #findOrBegin(): Promise<RemoteServerState> {
     const deadline = Date.now() + START_MS
+    let hasBegun = false
     while (Date.now() < deadline) {
       const found = await this.#find()
       if (found) return found
-      if (!this.#running) return this.#begin()
+      // The watcher of a server that has begun stores its state before the server can end.
+      if (!this.#running && hasBegun && existsSync(this.#path("server.json")))
+        throw new Error(`OpenCode there did not start: ${this.#complaint()}`)
+      if (!this.#running && !hasBegun) {
+        await this.#begin()
+        hasBegun = true
+      }
       await sleep(LOOK_MS)
     }
-    throw new Error("OpenCode there is alive and does not answer")
+    throw new Error(hasBegun ? "OpenCode there did not start in time" : "OpenCode there is alive and does not answer")
   }
 
   /** Called at each ping of the client: renews the client's lease and checks that OpenCode's server answers. */
@@ -152,13 +159,12 @@ export class Server {
     this.#running = this.#read()
     if (!this.#running) return undefined
     const version = await this.#health()
-    if (version !== undefined) return this.#found(this.#running, version)
-    if (!lives(this.#running)) this.#running = undefined
-    return undefined
-  }
-
-  #found({ id, since }: Running, version: string): RemoteServerState {
+    if (version === undefined) {
+      if (!lives(this.#running)) this.#running = undefined
+      return undefined
+    }
     this.#hasAnswered = true
+    const { id, since } = this.#running
     return { id, version, since }
   }
 
@@ -181,7 +187,7 @@ export class Server {
     }
   }
 
-  async #begin(): Promise<RemoteServerState> {
+  async #begin(): Promise<void> {
     this.#hasAnswered = false
     this.#password = randomBytes(24).toString("base64url")
     replaceFileSync(this.#path("password"), this.#password)
@@ -197,17 +203,6 @@ export class Server {
     // Leave out these variables, so that OpenCode starts as itself, not as Bun.
     const { BUN_BE_BUN: _not, SUPERAGENTS_BINARY: _nor, ...env } = process.env
     spawn("/bin/sh", args, { detached: true, stdio: "ignore", env }).unref()
-    const deadline = Date.now() + START_MS
-    while (Date.now() < deadline) {
-      await sleep(LOOK_MS)
-      const running = this.#read()
-      if (running?.id !== id) continue
-      this.#running = running
-      const version = await this.#health()
-      if (version !== undefined) return this.#found(running, version)
-      if (!exists(running.pid)) throw new Error(`OpenCode there did not start: ${this.#complaint()}`)
-    }
-    throw new Error("OpenCode there did not start in time")
   }
 
   #complaint(): string {
