@@ -2,7 +2,7 @@ import fc from "fast-check"
 import { expect, test } from "vitest"
 import type { HistoryMessage, HistoryPart } from "../../src/features/forks/ports.ts"
 import { digest, preamble } from "../../src/features/forks/preamble.ts"
-import { guessText, sumWeights, tokensOf, weighMessage } from "../../src/features/forks/tokens.ts"
+import { guessText, sum, weighMessage, wholeTokens } from "../../src/features/forks/tokens.ts"
 import { cutText, originalLength, type TrimLimits, trim } from "../../src/features/forks/trim.ts"
 import { call, ESTIMATE, text } from "../support/histories.ts"
 
@@ -43,7 +43,7 @@ const limits = fc.record({
 const trimmed = (messages: readonly HistoryMessage[], limit: TrimLimits) => trim(messages, limit, ESTIMATE)
 
 const weigh = async (messages: readonly HistoryMessage[]) =>
-  tokensOf(sumWeights(await Promise.all(messages.map((message) => weighMessage(message, ESTIMATE.meter)))))
+  wholeTokens(sum(await Promise.all(messages.map((message) => weighMessage(message, ESTIMATE.meter)))))
 
 const callsOf = (messages: readonly HistoryMessage[]) =>
   messages.flatMap(({ parts }) => parts.filter((each) => each.type === "tool"))
@@ -141,7 +141,7 @@ test("the digest stays within its limit, and its content cannot close the preamb
           (each, index): HistoryMessage => ({ id: `m${index}`, role: "user", parts: [text(each)], handle: 0 }),
         )
         const left = await digest(dropped, tokens, () => {})
-        expect(tokensOf(guessText(left))).toBeLessThanOrEqual(tokens)
+        expect(guessText(left)).toBeLessThanOrEqual(tokens)
         const told = preamble({ kept: [], dropped, cut: [], maxToolResultChars: 1500, maxTokens: 9 }, left)
         expect(told.match(/<\s*\/?\s*left_out_messages/gi)).toHaveLength(2)
       },

@@ -4,7 +4,7 @@ import { sliced } from "../../lib/clock.ts"
 import { formatInteger, oneLine } from "../../lib/text.ts"
 import type { ForkApi, HistoryMessage, WeighedMessages } from "./ports.ts"
 import { digest, type PreambleFacts, paramsOf, preamble } from "./preamble.ts"
-import { estimate, type Meter, sumWeights, tokensOf, weighMessage, weighText, type Yield } from "./tokens.ts"
+import { estimate, type Meter, sum, weighMessage, weighText, wholeTokens, type Yield } from "./tokens.ts"
 import { type CutResult, type TrimLimits, type Trimmed, trim } from "./trim.ts"
 
 /** Share of a model's context that an inherited history may fill. */
@@ -185,7 +185,7 @@ async function trimmed(
   return { messages, tokens, rules, text, info: infoOf(fitted, await weighs(text, fitted)) }
 }
 
-const weighs = async (text: string, { meter }: Trimmed): Promise<number> => tokensOf(await weighText(text, meter))
+const weighs = async (text: string, { meter }: Trimmed): Promise<number> => wholeTokens(await weighText(text, meter))
 
 /**
  * Meter that counts with the tokenizer if there is one, and estimates otherwise. A very long text is counted up to a
@@ -245,7 +245,7 @@ async function weighUncut(messages: readonly HistoryMessage[], model: Model | un
   const last = messages.findLastIndex(({ counted }) => isOf(counted?.model, model))
   const counted = messages[last]?.counted
   const weights = await Promise.all(messages.map((message) => weighMessage(message, estimate)))
-  const weigh = (some: typeof weights) => tokensOf(sumWeights(some))
+  const weigh = (some: typeof weights) => wholeTokens(sum(some))
   if (!counted) return { tokens: weigh(weights), before: 0 }
   const before = Math.max(0, counted.tokens - weigh(weights.slice(0, last)))
   return { tokens: counted.tokens + weigh(weights.slice(last)), before, isCacheReported: counted.cached > 0 }

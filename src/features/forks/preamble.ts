@@ -1,6 +1,6 @@
 import { count, escapeForTag, head } from "../../lib/text.ts"
 import type { HistoryMessage, HistoryPart } from "./ports.ts"
-import { addWeights, guessText, tokensOf, type Yield } from "./tokens.ts"
+import { guessText, type Yield } from "./tokens.ts"
 import { type CutResult, isAnswer, MOST_ANSWER_CHARS, type Trimmed } from "./trim.ts"
 
 /** Facts about the fork's history that the preamble states. */
@@ -108,12 +108,12 @@ export async function digest(messages: readonly HistoryMessage[], tokens: number
   if (!first) return gap(0)
   const firstLine = lineOf(first)
   let weight = guessText(`${firstLine}\n${gap(parts.length)}\n`)
-  if (tokensOf(weight) > tokens) return gap(parts.length)
+  if (weight > tokens) return gap(parts.length)
   const shown: string[] = []
   for (const entry of rest.toReversed()) {
     const line = lineOf(entry)
-    weight = addWeights(weight, guessText(`${line}\n`))
-    if (tokensOf(weight) > tokens) break
+    weight += guessText(`${line}\n`)
+    if (weight > tokens) break
     shown.push(line)
     await pause()
   }

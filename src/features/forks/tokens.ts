@@ -1,8 +1,8 @@
 import type { HistoryMessage, HistoryPart, Media } from "./ports.ts"
 
 /**
- * Measures the weight of texts in tokens: by the number of bytes, as an upper bound, and by a meter (o200k in a worker
- * thread, else an estimate). Other models count up to a third more.
+ * Measures texts in tokens by a meter: o200k in a worker thread, else an estimate. Other models count up to a third
+ * more.
  */
 
 /** Tokens added for each message, and for each tool call. */
@@ -20,21 +20,10 @@ export type Meter = (texts: readonly string[]) => Promise<readonly number[]>
 /** Long work awaits this function between its slices, so that other work can run. */
 export type Yield = () => Promise<void> | void
 
-/** Weight of a text: its bytes, and the count of a meter. */
-export type Weight = { readonly bytes: number; readonly count: number }
+export const sum = (counts: readonly number[]): number => counts.reduce((total, count) => total + count, 0)
 
-export const NO_WEIGHT: Weight = { bytes: 0, count: 0 }
-
-export const addWeights = (a: Weight, b: Weight): Weight => ({ bytes: a.bytes + b.bytes, count: a.count + b.count })
-
-export const sumWeights = (weights: Iterable<Weight>): Weight => {
-  let sum = NO_WEIGHT
-  for (const weight of weights) sum = addWeights(sum, weight)
-  return sum
-}
-
-/** Upper bound in tokens. */
-export const tokensOf = ({ bytes, count }: Weight): number => Math.ceil(Math.min(bytes, count) - ROUNDING)
+/** A count in whole tokens. */
+export const wholeTokens = (count: number): number => Math.ceil(count - ROUNDING)
 
 const BYTES_PER_TOKEN = 3
 
@@ -42,21 +31,17 @@ const BYTES_PER_TOKEN = 3
  * Estimates tokens from the bytes alone: some 1.4 times o200k's count for code, up to 2.7 times for prose, and down to
  * 0.45 times for JSON, base64 and the like.
  */
-export const guessText = (text: string): Weight => {
-  const bytes = byteLength(text)
-  return { bytes, count: Math.ceil(bytes / BYTES_PER_TOKEN) }
-}
+export const guessText = (text: string): number => Math.ceil(byteLength(text) / BYTES_PER_TOKEN)
 
-export const estimate: Meter = async (texts) => texts.map((text) => guessText(text).count)
+export const estimate: Meter = async (texts) => texts.map(guessText)
 
 export const byteLength = (text: string): number => Buffer.byteLength(text)
 
-export async function weighText(text: string, meter: Meter): Promise<Weight> {
-  const [count = 0] = await meter([text])
-  return { bytes: byteLength(text), count }
-}
+export const weighText = async (text: string, meter: Meter): Promise<number> => sum(await meter([text]))
 
-/** Content of a message: its joined texts, and a fixed weight for all other parts. */
+/**
+ * Content of a message: its joined texts, and a fixed weight for all other parts. `bytes`: upper bound of its tokens.
+ */
 export type Load = { readonly text: string; readonly flat: number; readonly bytes: number }
 
 export function loadOf(message: HistoryMessage): Load {
@@ -66,12 +51,9 @@ export function loadOf(message: HistoryMessage): Load {
   return { text, flat, bytes: byteLength(text) + flat }
 }
 
-export const weightOf = ({ flat, bytes }: Load, count: number): Weight => ({ bytes, count: count + flat })
-
-export async function weighMessage(message: HistoryMessage, meter: Meter): Promise<Weight> {
-  const load = loadOf(message)
-  const [count = 0] = await meter([load.text])
-  return weightOf(load, count)
+export async function weighMessage(message: HistoryMessage, meter: Meter): Promise<number> {
+  const { text, flat } = loadOf(message)
+  return flat + (await weighText(text, meter))
 }
 
 function partLoad(part: HistoryPart): { texts: readonly string[]; flat: number } {

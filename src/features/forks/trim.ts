@@ -1,17 +1,14 @@
 import { head } from "../../lib/text.ts"
 import type { HistoryMessage, HistoryPart, ToolHistoryPart } from "./ports.ts"
 import {
-  addWeights,
   estimate,
   type Load,
   loadOf,
   type Meter,
-  NO_WEIGHT,
-  sumWeights,
-  tokensOf,
-  type Weight,
+  sum,
   weighMessage,
-  weightOf,
+  weighText,
+  wholeTokens,
   type Yield,
 } from "./tokens.ts"
 
@@ -56,7 +53,7 @@ export async function trim(
         kept.map(({ message }) => message),
       ),
       shortened,
-      tokens: tokensOf(sumWeights(kept.map(({ weight }) => weight))),
+      tokens: wholeTokens(sum(kept.map(({ weight }) => weight))),
       meter,
     }
     const over = trimmed.tokens + (await beside(trimmed)) - limits.maxTokens
@@ -96,8 +93,8 @@ async function selectMessages(
   const offset = messages.length - newest.length
   const opener = messages.findLastIndex(({ opens }) => opens)
   const keep = (from: number): MessageSelection => ({ kept: newest.slice(from - offset), from })
-  const firstThatFits = (taken: Weight) => offset + countTooMany(newest, limit, taken)
-  let from = firstThatFits(NO_WEIGHT)
+  const firstThatFits = (taken: number) => offset + countTooMany(newest, limit, taken)
+  let from = firstThatFits(0)
   if (from === 0 || from <= opener) return keep(from)
   for (;;) {
     if (messages[from]?.role === "user") return keep(from)
@@ -107,7 +104,7 @@ async function selectMessages(
     const { weighed, shortened } = await shorten(anchor, meter, limit * ANCHOR_SHARE)
     from = Math.max(from, firstThatFits(weighed.weight))
     if (messages[from]?.role === "user" || userBefore(messages, from) !== anchorAt) continue
-    if (tokensOf(weighed.weight) > limit) return keep(messages.length)
+    if (wholeTokens(weighed.weight) > limit) return keep(messages.length)
     const { kept } = keep(from)
     return { kept: [weighed, ...kept], from, shortened }
   }
@@ -122,11 +119,11 @@ function nextUser(messages: readonly HistoryMessage[], from: number): number {
 }
 
 /** Number of oldest messages to drop so that the others fit beside `taken`. */
-function countTooMany(newest: readonly Weighed[], limit: number, taken: Weight): number {
+function countTooMany(newest: readonly Weighed[], limit: number, taken: number): number {
   let total = taken
   for (let index = newest.length - 1; index >= 0; index--) {
-    total = addWeights(total, newest[index]?.weight ?? NO_WEIGHT)
-    if (tokensOf(total) > limit) return index + 1
+    total += newest[index]?.weight ?? 0
+    if (wholeTokens(total) > limit) return index + 1
   }
   return 0
 }
@@ -137,16 +134,15 @@ type Opening = { readonly weighed: Weighed; readonly shortened?: Shortened }
 async function shorten(message: HistoryMessage, meter: Meter, tokens: number): Promise<Opening> {
   const load = loadOf(message)
   if (load.text.length <= tokens * MOST_CHARS_PER_TOKEN) {
-    const [count = 0] = await meter([load.text])
-    const weight = weightOf(load, count)
-    if (tokensOf(weight) <= tokens) return { weighed: { message, weight } }
+    const weight = load.flat + (await weighText(load.text, meter))
+    if (wholeTokens(weight) <= tokens) return { weighed: { message, weight } }
   }
   const texts = message.parts.filter((part) => part.type === "text")
   let chars = Math.floor((tokens * USUAL_CHARS_PER_TOKEN) / Math.max(1, texts.length))
   for (;;) {
     const short = withTexts(message, chars)
     const weight = await weighMessage(short, meter)
-    if (chars === 0 || tokensOf(weight) <= tokens)
+    if (chars === 0 || wholeTokens(weight) <= tokens)
       return { weighed: { message: short, weight }, shortened: difference(message, short) }
     chars = Math.floor(chars / 2)
   }
@@ -173,7 +169,7 @@ function difference(before: HistoryMessage, after: HistoryMessage): Shortened {
 /** Characters passed to the meter at once. */
 const BATCH_CHARS = 200_000
 
-type Weighed = { readonly message: HistoryMessage; readonly weight: Weight }
+type Weighed = { readonly message: HistoryMessage; readonly weight: number }
 
 export type WeighingPorts = { readonly meter: Meter; readonly pause: Yield }
 
@@ -197,19 +193,19 @@ async function weighNewest(
   const looked: Loaded[] = []
   for (let bytes = 0; bytes <= maxTokens; ) {
     const { value, done } = walk.next()
-    if (done) return guessed(looked)
+    if (done) return { newest: (await weighBatch(looked, estimate)).reverse(), meter: estimate }
     looked.push(value)
     bytes += value.load.bytes
     await pause()
   }
   const newest: Weighed[] = []
-  let total = NO_WEIGHT
-  while (tokensOf(total) <= maxTokens) {
+  let total = 0
+  while (wholeTokens(total) <= maxTokens) {
     const batch = await nextBatch(looked, walk, pause)
     if (batch.length === 0) break
     for (const weighed of await weighBatch(batch, meter)) {
       newest.push(weighed)
-      total = addWeights(total, weighed.weight)
+      total += weighed.weight
     }
   }
   return { newest: newest.reverse(), meter }
@@ -223,11 +219,6 @@ function* newestFirst(messages: readonly HistoryMessage[], most: number): Genera
     yield { message, load: loadOf(message) }
   }
 }
-
-const guessed = async (looked: readonly Loaded[]): Promise<NewestMessages> => ({
-  newest: (await weighBatch(looked, estimate)).reverse(),
-  meter: estimate,
-})
 
 /** Takes the next messages to weigh: first those that are loaded already, then the rest. */
 async function nextBatch(looked: Loaded[], walk: Generator<Loaded, void>, pause: Yield): Promise<readonly Loaded[]> {
@@ -244,7 +235,7 @@ async function nextBatch(looked: Loaded[], walk: Generator<Loaded, void>, pause:
 
 async function weighBatch(batch: readonly Loaded[], meter: Meter): Promise<Weighed[]> {
   const counts = await meter(batch.map(({ load }) => load.text))
-  return batch.map(({ message, load }, index) => ({ message, weight: weightOf(load, counts[index] ?? 0) }))
+  return batch.map(({ message, load }, index) => ({ message, weight: load.flat + (counts[index] ?? 0) }))
 }
 
 /** A shortened tool result, in UTF-16 units: `kept` of the original `of`. */

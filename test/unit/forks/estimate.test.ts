@@ -19,7 +19,7 @@ const exact = (content: string) => {
   return tokens
 }
 
-const ratio = (content: string) => guessText(content).count / exact(content)
+const ratio = (content: string) => guessText(content) / exact(content)
 
 const letters = (alphabet: string) => Array.from(bytes(20_000), (byte) => alphabet[byte % alphabet.length]).join("")
 
@@ -51,7 +51,7 @@ describe("the token estimate", () => {
   })
 
   test("the token estimate of an empty text is 0, and bytes are counted as UTF-8", () => {
-    expect(guessText("").count).toBe(0)
+    expect(guessText("")).toBe(0)
     expect(byteLength("aé你😀")).toBe(1 + 2 + 3 + 4)
   })
 })

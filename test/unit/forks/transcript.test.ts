@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import type { HistoryMessage } from "../../../src/features/forks/ports.ts"
 import { digest, type PreambleFacts, preamble } from "../../../src/features/forks/preamble.ts"
-import { guessText, tokensOf } from "../../../src/features/forks/tokens.ts"
+import { guessText } from "../../../src/features/forks/tokens.ts"
 import { agent, call, user } from "../../support/histories.ts"
 
 const KEPT = [user("u1", "hi"), agent("a1", "ho"), user("u2", "on")]
@@ -34,7 +34,7 @@ describe("the digest of omitted messages", () => {
   test("the digest has a limit: it shows the first line, the newest lines and the number between", async () => {
     const history = Array.from({ length: 500 }, (_, index) => user(`u${index}`, `message number ${index}`))
     const text = await digestOf(history, 200)
-    expect(tokensOf(guessText(text))).toBeLessThanOrEqual(200)
+    expect(guessText(text)).toBeLessThanOrEqual(200)
     const lines = text.split("\n")
     expect(lines[0]).toBe("User: message number 0")
     expect(lines[1]).toBe(`[… ${500 - (lines.length - 1)} lines not shown …]`)
