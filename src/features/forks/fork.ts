@@ -1,3 +1,4 @@
+import type { Runtime } from "../../core/feature.ts"
 import type { ModelFacts, OpencodeApi, Prices, Rule } from "../../core/ports.ts"
 import type { Model, Task, TaskDraft } from "../../core/task.ts"
 import { sliced } from "../../lib/clock.ts"
@@ -48,12 +49,9 @@ type ForkInfo = NonNullable<Task["fork"]>
 
 export type Forked = { readonly sessionID: string; readonly info: ForkInfo }
 
-export type ForkPorts = {
+export type ForkPorts = Pick<Runtime, "models" | "isThread"> & {
   readonly forks: ForkApi
-  readonly models: ModelFacts
   readonly opencode: Pick<OpencodeApi, "prompt" | "deleteSession" | "messageID">
-  /** Whether the session is a board's thread, whose system prompt no other session can share. */
-  readonly isThread?: (sessionID: string) => Promise<boolean>
 }
 
 /**
@@ -85,14 +83,8 @@ export async function forkContext(ports: ForkPorts, request: ForkRequest): Promi
   return { sessionID, info }
 }
 
-/** Content of a fork: the kept history, the history's tokens, and the text of the preamble. */
-type Inheritance = {
-  readonly messages: readonly HistoryMessage[]
-  readonly tokens: number
-  readonly rules: readonly Rule[]
-  readonly text: string
-  readonly info: ForkInfo
-}
+/** `text`: the preamble's. */
+type Inheritance = WeighedMessages & { readonly rules: readonly Rule[]; readonly text: string; readonly info: ForkInfo }
 
 async function inheritance({ forks, models, isThread }: ForkPorts, request: ForkRequest): Promise<Inheritance> {
   const { draft, whole } = request

@@ -3,10 +3,8 @@ import type { HistoryMessage, HistoryPart } from "./ports.ts"
 import { guessText, type Yield } from "./tokens.ts"
 import { type CutResult, isAnswer, MOST_ANSWER_CHARS, type Trimmed } from "./trim.ts"
 
-/** Facts about the fork's history that the preamble states. */
 export type PreambleFacts = Pick<Trimmed, "kept" | "dropped" | "cut" | "shortened"> & {
   readonly maxToolResultChars: number
-  /** Limit of the history, in tokens. */
   readonly maxTokens: number
   /** Tools that the model sees but may not use: the plugin refuses their calls. */
   readonly refused?: readonly string[]

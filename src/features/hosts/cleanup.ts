@@ -4,7 +4,7 @@ import type { Clock, LogFields } from "../../core/ports.ts"
 import { jsonFile, jsonNames, readJson, writeJson } from "../../lib/atomic-file.ts"
 import { SerialQueue } from "../../lib/promises.ts"
 import type { HostConnection } from "./connection.ts"
-import type { RemoteSession } from "./remote-session.ts"
+import { newRemoteSession, type RemoteSession } from "./remote-session.ts"
 
 /**
  * Delays in ms after cleanups that failed during contact. When all are used, the cleanups no longer keep the connection
@@ -93,7 +93,6 @@ export class Cleanup {
     return this.#queue.take(() => this.#performAll(name), name)
   }
 
-  /** Cancels all scheduled attempts. */
   close(): void {
     for (const { cancel } of this.#failed.values()) cancel?.()
     this.#failed.clear()
@@ -173,5 +172,5 @@ type Stored = Pick<
 function remoteSessionIn(stored: Stored): RemoteSession {
   // If the work has been fetched already, messages are no longer read on the host.
   const live = stored.home === undefined
-  return { ...stored, model: undefined, live, sent: true, promptSent: live, asks: [], abortPending: live }
+  return newRemoteSession({ ...stored, model: undefined, live, sent: true, promptSent: live, abortPending: live })
 }

@@ -42,7 +42,6 @@ const PAUSES_MS = [0, 1000, 2000, 4000, 5000]
 
 export const IDLE: ConnectionState = { phase: "idle" }
 
-/** Returns the state that follows an input. */
 export function step(state: ConnectionState, input: ConnectionInput, now: number): ConnectionState {
   switch (input.type) {
     case "wanted":

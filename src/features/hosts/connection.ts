@@ -118,7 +118,6 @@ const UNREADABLE_STATE = "what it says of its OpenCode cannot be read"
 /** Longest text that is read about a server. */
 const MOST_STATE_CHARS = 10_000
 
-/** The methods of a channel that this module uses. */
 type ChannelApi = Pick<Channel, "call" | "ping" | "close">
 
 /** Error of a call to a host that is out of reach, for now or for good. */

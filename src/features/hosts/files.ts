@@ -31,9 +31,7 @@ const KIND = /^# v[23] git bundle$/
 const CAPABILITY = /^@object-format=/
 
 type IncomingBundle = {
-  /** Name of the host. */
   readonly name: string
-  /** Path of the local bundle. */
   readonly file: string
   readonly heads: readonly {
     /** Ref of the commit within the bundle. */
@@ -184,10 +182,8 @@ function createFileSink(path: string, name: string, mostBytes: number) {
 const MOST_HOME_BYTES = 4 * 2 ** 30
 /** Characters quoted of an error on the host. */
 const MOST_PROBLEM_CHARS = 400
-/** Messages of a full disk. */
 const FULL = /no space left on device|disk quota exceeded|disk full/i
 
-/** A host and its folders for a repository. */
 export type RepositoryHost = {
   readonly name: string
   readonly ask: (order: FilesOrder, options?: RunOptions) => Promise<OrderResult>

@@ -13,31 +13,26 @@ export const MOST_BODY_BYTES = 65_536
 export const MARKER = "\u0002superagents-relay-1\u0003"
 
 const LENGTH_BYTES = 4
-/** Length of a frame's header. */
 export const HEAD_BYTES = LENGTH_BYTES + 1 + 4
 /** Most bytes of a call that may be on their way in one direction. */
 export const WINDOW_BYTES = 1_048_576
 /** A longer frame means that something else wrote into the stream. */
 const MOST_FRAME_BYTES = 1_048_576
 
-const encoder = new TextEncoder()
 const decoder = new TextDecoder()
 
 export const textOf = (body: Uint8Array): string => decoder.decode(body)
 
-export const bytesOf = (text: string): Uint8Array => encoder.encode(text)
+export const bytesOf = (text: string): Uint8Array => Buffer.from(text)
 
-export function encode(kind: Kind, call: number, body: Uint8Array = new Uint8Array(0)): Uint8Array {
-  const frame = new Uint8Array(HEAD_BYTES + body.length)
-  const view = new DataView(frame.buffer)
-  view.setUint32(0, 5 + body.length)
-  view.setUint8(LENGTH_BYTES, KINDS.indexOf(kind))
-  view.setUint32(LENGTH_BYTES + 1, call)
-  frame.set(body, HEAD_BYTES)
-  return frame
+export function encode(kind: Kind, call: number, body: Uint8Array = Buffer.alloc(0)): Uint8Array {
+  const head = Buffer.alloc(HEAD_BYTES)
+  head.writeUInt32BE(5 + body.length)
+  head.writeUInt8(KINDS.indexOf(kind), LENGTH_BYTES)
+  head.writeUInt32BE(call, LENGTH_BYTES + 1)
+  return Buffer.concat([head, body])
 }
 
-/** Splits a body into frames. */
 export function* inFrames(kind: Kind, call: number, body: Uint8Array): Iterable<Uint8Array> {
   for (let from = 0; from < body.length; from += MOST_BODY_BYTES)
     yield encode(kind, call, body.subarray(from, from + MOST_BODY_BYTES))
@@ -108,7 +103,7 @@ export class Flow {
 
 /** Incremental parser for frames. */
 export class Frames {
-  #buffer: Uint8Array = new Uint8Array(0)
+  #buffer = Buffer.alloc(0)
   #skips: boolean
 
   /** `afterMarker`: frames begin after the marker. */
@@ -118,18 +113,18 @@ export class Frames {
 
   /** Takes received bytes and returns the frames that are complete now. Throws where the stream is corrupt. */
   take(bytes: Uint8Array): readonly Frame[] {
-    this.#buffer = joined(this.#buffer, bytes)
+    this.#buffer = Buffer.concat([this.#buffer, bytes])
     if (this.#skips && !this.#skip()) return []
     const frames: Frame[] = []
     let from = 0
     while (this.#buffer.length - from >= HEAD_BYTES) {
-      const view = new DataView(this.#buffer.buffer, this.#buffer.byteOffset + from)
-      const length = view.getUint32(0)
-      const kind = KINDS[view.getUint8(LENGTH_BYTES)]
+      const length = this.#buffer.readUInt32BE(from)
+      const kind = KINDS[this.#buffer.readUInt8(from + LENGTH_BYTES)]
       if (length > MOST_FRAME_BYTES || length < 5 || !kind) throw new Error("something else wrote into the connection")
       const end = from + LENGTH_BYTES + length
       if (this.#buffer.length < end) break
-      frames.push({ kind, call: view.getUint32(LENGTH_BYTES + 1), body: this.#buffer.slice(from + HEAD_BYTES, end) })
+      const call = this.#buffer.readUInt32BE(from + LENGTH_BYTES + 1)
+      frames.push({ kind, call, body: Buffer.from(this.#buffer.subarray(from + HEAD_BYTES, end)) })
       from = end
     }
     this.#buffer = this.#buffer.subarray(from)
@@ -138,22 +133,12 @@ export class Frames {
 
   #skip(): boolean {
     const marker = bytesOf(MARKER)
-    const at = Buffer.from(this.#buffer.buffer, this.#buffer.byteOffset, this.#buffer.length).indexOf(marker)
-    if (at < 0) {
-      // Keep what may be the beginning of the marker.
-      this.#buffer = this.#buffer.subarray(Math.max(0, this.#buffer.length - marker.length + 1))
-      return false
-    }
-    this.#buffer = this.#buffer.subarray(at + marker.length)
-    this.#skips = false
-    return true
+    const at = this.#buffer.indexOf(marker)
+    // Keep what may be the beginning of the marker.
+    this.#buffer = this.#buffer.subarray(
+      at < 0 ? Math.max(0, this.#buffer.length - marker.length + 1) : at + marker.length,
+    )
+    this.#skips = at < 0
+    return at >= 0
   }
-}
-
-function joined(a: Uint8Array, b: Uint8Array): Uint8Array {
-  if (a.length === 0) return b
-  const both = new Uint8Array(a.length + b.length)
-  both.set(a)
-  both.set(b, a.length)
-  return both
 }

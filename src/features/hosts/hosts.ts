@@ -129,7 +129,6 @@ type HostsSetup = Pick<Setup, "connection" | "options" | "clock">
 /** File with the relay's code, built next to the plugin. Each new connection sends the code to the host. */
 const RELAY = new URL(import.meta.url.endsWith(".ts") ? "../../../dist/relay.cjs" : "./relay.cjs", import.meta.url)
 
-/** A host's connection and server. */
 export type Machine = {
   readonly name: string
   readonly settings: HostSettings

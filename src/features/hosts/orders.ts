@@ -112,14 +112,12 @@ export const isHello = (given: unknown): given is RelayHello => Hello.safeParse(
 const ServerState = z.object({ id: word, version: word, since: optional(z.number()) })
 export type RemoteServerState = z.infer<typeof ServerState>
 
-/** Reads the state of a server; undefined if the text is invalid. */
 export const parseServerState = (text: string): RemoteServerState | undefined => parsed(ServerState, text)
 
 /** Activity in a remote session. `urgent`: the run may have ended, or the agent asks something. */
 const HintSchema = z.object({ session: word, urgent: z.boolean().catch(false) })
 export type Hint = z.infer<typeof HintSchema>
 
-/** Reads a hint; undefined if the text is invalid. */
 export const hintIn = (text: string): Hint | undefined => parsed(HintSchema, text)
 
 /** End of a call. `isServerGone`: OpenCode's server no longer answers. */
@@ -150,21 +148,16 @@ export type LookResult = Partial<z.infer<typeof Look>>
 export const parseLookResult = (text: string): LookResult => parsed(Look, text) ?? {}
 
 /** Result of `commit`: a commit of the folder's state, a commit of ignored files, and paths that no commit can hold. */
-export type CommitResult = { readonly commit: string; readonly ignored?: string; readonly unsaved: readonly string[] }
+const Commit = z.object({ commit: commitID, ignored: commitID.optional(), unsaved: names })
+export type CommitResult = z.infer<typeof Commit>
 
 /** Reads the committed state of a task's folder; null without a folder. Throws if a commit is invalid. */
 export function parseCommitResult(text: string): CommitResult | null {
-  if (text === "null") return null
-  const { commit, ignored, unsaved } =
-    parsed(z.object({ commit: z.unknown(), ignored: z.unknown(), unsaved: names }), text) ?? {}
-  const own = commitID.safeParse(commit)
-  const others = commitID.optional().safeParse(ignored)
-  if (!own.success || !others.success)
-    throw new Error(`is no commit: ${oneLine(String(own.success ? ignored : commit), 60)}`)
-  return { commit: own.data, ...(others.data && { ignored: others.data }), unsaved: unsaved ?? [] }
+  const result = parsed(Commit.nullable(), text)
+  if (result === undefined) throw new Error(`is no commit: ${oneLine(text, 60)}`)
+  return result
 }
 
-/** Reads a list of file names. Returns an empty list for an invalid text. */
 export const namesIn = (text: string): readonly string[] => parsed(names, text) ?? []
 
 /** Value of a JSON text; undefined for an invalid one. */

@@ -12,11 +12,8 @@ import {
 import { type Ask, isActive, type Task, type TaskDraft } from "../../core/task.ts"
 import { NoContact } from "./connection.ts"
 import type { Hosts, Machine } from "./hosts.ts"
-import { movedID, movedMessage, type RemoteFolder, type RemoteSession } from "./remote-session.ts"
+import { movedID, movedMessage, newRemoteSession, type RemoteFolder, type RemoteSession } from "./remote-session.ts"
 
-/** Converts prompts and messages between this machine and a host. Pure. */
-
-/** Prompt with its id moved by the host's clock difference. */
 const movedPrompt = (prompt: Prompt, sessionID: string, skew: number): Prompt => ({
   ...prompt,
   sessionID,
@@ -141,16 +138,10 @@ export class RemoteApi {
     const { place, id: taskID } = draft
     if (!place || !this.#hosts.has(place.kind)) return sessionID
     const { title, agent, model, isModelNamed, rules } = input
-    const state = {
-      live: true,
-      sent: false,
-      promptSent: false,
-      asks: [],
-      abortPending: false,
-      ...(draft.group && { bare: true }),
-    }
     const { kind: host, folder: parentFolder } = place
-    this.#hosts.add({ taskID, sessionID, host, parentFolder, title, agent, model, isModelNamed, rules, ...state })
+    const session = { taskID, sessionID, host, parentFolder, title, agent, model, isModelNamed, rules }
+    const state = { live: true, sent: false, promptSent: false, ...(draft.group && { bare: true }) }
+    this.#hosts.add(newRemoteSession({ ...session, ...state }))
     return sessionID
   }
 

@@ -56,7 +56,6 @@ async function contactWithin(
 export type ContactWait = {
   readonly taskID: string
   readonly signal: AbortSignal | undefined
-  /** Called when waiting begins. */
   readonly waits: () => void
 }
 
@@ -93,7 +92,6 @@ function contactWith(machine: Machine, taskID: string, signal: AbortSignal | und
   })
 }
 
-/** Error: the host has a task's changes and is out of reach. */
 export const workUnreachableError = (name: string, why: string): PlaceError =>
   new PlaceError(
     `its work is still on ${name}, and ${why.replace(/\.$/, "")}. It is fetched as soon as ${name} answers.`,

@@ -69,26 +69,17 @@ export type RemoteSession = {
 export const hasRemoteWork = (remote: RemoteSession | undefined): remote is RemoteSession =>
   remote?.live === true && remote.sent
 
+type NewSessionState = Omit<RemoteSession, "asks" | "abortPending"> & Pick<Partial<RemoteSession>, "abortPending">
+
+export const newRemoteSession = (given: NewSessionState): RemoteSession => ({ asks: [], abortPending: false, ...given })
+
 /** State of the remote session of a task that an earlier or another process has launched. */
 export const remoteSessionOf = (task: Task, live: boolean): RemoteSession | undefined => {
   const { id, sessionID, place, description, agent, model, group } = task
   if (!place) return undefined
-  const promptSent = live && group === undefined
-  return {
-    taskID: id,
-    sessionID,
-    host: place.kind,
-    parentFolder: place.folder,
-    title: description,
-    agent,
-    model,
-    live,
-    sent: true,
-    promptSent,
-    asks: [],
-    abortPending: false,
-    ...(group && { bare: true }),
-  }
+  const { kind: host, folder: parentFolder } = place
+  const state = { live, sent: true, promptSent: live && group === undefined, ...(group && { bare: true }) }
+  return newRemoteSession({ taskID: id, sessionID, host, parentFolder, title: description, agent, model, ...state })
 }
 
 /** Clock differences below this limit do not matter for ids, which only order messages. */

@@ -38,7 +38,6 @@ export const sharedIn = (ports: WorktreePorts): SharedPlaces => ({
   },
 })
 
-/** Lets a task begin with the state with which another task began. */
 async function copyStart(taskID: string, from: string, folder: string): Promise<void> {
   const checkout = await requireCheckout(folder)
   const [base, start] = await Promise.all([readRef(checkout, "base", from), readRef(checkout, "start", from)])

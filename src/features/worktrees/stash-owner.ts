@@ -107,7 +107,6 @@ async function checkoutsBeside(repository: Repository, { gitDir }: Checkout): Pr
   return found.flatMap((checkout) => (checkout && checkout.gitDir !== gitDir ? [checkout] : []))
 }
 
-/** First parent of each commit, by commit. */
 export async function firstParents(
   repository: Repository,
   commits: readonly string[],

@@ -90,7 +90,6 @@ export class Worktrees implements Place {
     return readMarker(await worktreeFolder(this.#ports, checkout, taskID))?.lacks
   }
 
-  /** Creates a run's worktree from the captured state or the last run's. */
   async enter(request: EnterRequest): Promise<PreparedPlace & PreparedWorktree> {
     const entered = await plainly(() => makeReady(this.#ports, request))
     return { ...entered, preface: prefaceOf(request, entered) }
@@ -125,7 +124,6 @@ export class Worktrees implements Place {
     })
   }
 
-  /** Archived changes of a task, with their diff. */
   async show(taskID: string, folder: string, mostLines: number): Promise<WorkDiff> {
     const checkout = await requireCheckout(folder)
     const work = await workOf(checkout, taskID)
@@ -136,12 +134,10 @@ export class Worktrees implements Place {
     return { ...work, diff: text, cut, command }
   }
 
-  /** Merges a task's archived work into its parent's files. */
   merge(taskID: string, folder: string): Promise<MergeResult> {
     return plainly(() => mergeIntoParent(this.#ports, taskID, folder))
   }
 
-  /** Merges the parent's current state into a task's worktree. */
   bringIn(taskID: string, folder: string): Promise<MergeResult> {
     return plainly(() => mergeFromParent(this.#ports, taskID, folder))
   }

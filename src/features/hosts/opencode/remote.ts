@@ -23,7 +23,6 @@ const MOST_ASKS = 20
 
 export type RemoteServer = Pick<OpencodeRemote, keyof OpencodeRemote>
 
-/** Creates a client for the server that `fetch` leads to. */
 export const openRemote = (fetch: (request: Request) => Promise<Response>, baseUrl: string): RemoteServer =>
   guarded(new OpencodeRemote(createOpencodeClient({ baseUrl, fetch } as Parameters<typeof createOpencodeClient>[0])))
 
@@ -76,7 +75,6 @@ class OpencodeRemote {
     return providers.flatMap(({ id, models }) => Object.keys(models).map((model) => `${id}/${model}`))
   }
 
-  /** Session of a task in a folder, if there is one. */
   async sessionOf(directory: string, taskID: string): Promise<RemoteSessionInfo | undefined> {
     const sessions = await call("list sessions", this.#client.session.list({ directory, limit: MOST_SESSIONS }))
     for (const { id, metadata } of sessions) {
