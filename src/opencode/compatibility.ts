@@ -20,7 +20,7 @@ const isTried = (version: string): boolean =>
 
 const isRelease = (version: string): boolean => /^\d+\.\d+\.\d+/.test(version)
 
-function isBefore(one: string, other: string): boolean {
+export function isBefore(one: string, other: string): boolean {
   const [ones, others] = [one, other].map((version) => version.split(/[.-]/).slice(0, 3).map(Number))
   const differs = ones?.findIndex((number, index) => number !== others?.[index]) ?? -1
   return differs >= 0 && (ones?.[differs] ?? 0) < (others?.[differs] ?? 0)

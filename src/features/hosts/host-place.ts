@@ -1,5 +1,7 @@
 import { CallError, messageOf } from "../../core/errors.ts"
+import type { ChangedFiles } from "../../core/feature.ts"
 import type { Preparing } from "../../core/task.ts"
+import { isBefore } from "../../opencode/compatibility.ts"
 import {
   type ArchiveResult,
   type EnterRequest,
@@ -104,28 +106,19 @@ export class HostPlace implements Place {
    * host.
    */
   get shared(): SharedPlaces {
-    const changedIn: SharedPlaces["changedIn"] = async (taskID, folder, globs) => {
-      const { files, named, tree } = await this.#changedIn(await this.#fetchNow(taskID, folder), taskID, folder, globs)
-      const hidden = tree ? await hiddenOnHost(await this.#repositoryHost(folder), taskID, tree, globs) : []
-      return { files, named: [...named, ...hidden] }
-    }
-    return { ...this.#worktrees.shared, changedIn }
+    return { ...this.#worktrees.shared, changedIn: (...given) => this.#changedIn(...given) }
   }
 
-  async #fetchNow(taskID: string, folder: string): Promise<CommitResult> {
+  async #changedIn(taskID: string, folder: string, globs: readonly string[]): Promise<ChangedFiles> {
     const repositoryHost = await this.#repositoryHost(folder)
-    const sent = await this.#machine.inTurn(async () =>
-      this.#fetch(repositoryHost, await requireCheckout(folder), taskID),
-    )
-    if (sent) return sent
-    throw new CallError(`its folder on ${this.#machine.name} is gone`)
-  }
-
-  async #changedIn({ commit }: CommitResult, taskID: string, folder: string, globs: readonly string[]) {
     const checkout = await requireCheckout(folder)
+    const sent = await this.#machine.inTurn(() => this.#fetch(repositoryHost, checkout, taskID))
+    if (!sent) throw new CallError(`its folder on ${this.#machine.name} is gone`)
     const start = await readRef(checkout, "start", taskID)
-    if (start === undefined) return { files: [], named: [], tree: undefined }
-    return { ...(await changedBetween(checkout, start, commit, globs)), tree: await treeOf(checkout, start) }
+    if (start === undefined) return { files: [], named: [] }
+    const { files, named } = await changedBetween(checkout, start, sent.commit, globs)
+    const hidden = await hiddenOnHost(repositoryHost, taskID, await treeOf(checkout, start), globs)
+    return { files, named: [...named, ...hidden] }
   }
 
   /** Fetches the work, merges the parent's current state in the local repository, and sends the result to the host. */
@@ -331,16 +324,13 @@ export class HostPlace implements Place {
 }
 
 /** Oldest supported OpenCode on a host. */
-const LEAST = [1, 18, 28] as const
+const LEAST = "1.18.28"
 
 /** Sentence about an unsupported version; undefined for a supported one. */
-export function versionProblem(host: string, version: string): string | undefined {
-  const numbers = version.split(/[.-]/).slice(0, 3).map(Number)
-  const differs = LEAST.findIndex((least, at) => numbers[at] !== least)
-  const isOld = differs >= 0 && !((numbers[differs] ?? 0) > (LEAST[differs] ?? 0))
-  if (!isOld && numbers[0] === 1) return undefined
-  return `${host} has OpenCode ${version}; ${LEAST.join(".")} or newer, below 2, is needed.`
-}
+export const versionProblem = (host: string, version: string): string | undefined =>
+  version.startsWith("1.") && !isBefore(version, LEAST)
+    ? undefined
+    : `${host} has OpenCode ${version}; ${LEAST} or newer, below 2, is needed.`
 
 /** Value of `home` for a folder without work, which may be removed in any state. */
 const WHATEVER = ""

@@ -77,6 +77,7 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
   const from = await sourceCheckout(folder)
   await cleanAll(ports, from, taskID)
   const target = await worktreeFolder(ports, from, taskID)
+  const atWork = () => activeRuns(ports, from, taskID)
   if (existsSync(target)) {
     const marker = readMarker(target)
     if (marker?.state !== "held")
@@ -85,19 +86,24 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
       )
     writeMarker(target, { ...marker, state: "used", keeper: ports.ownerMark() })
     const start = await reuseFolder(ports, from, marker, request)
-    const stashed = await note(ports, from, taskID, marker.worktree)
+    const stashed = marker.worktree ? await noteStash(ports, from, taskID, marker.worktree, atWork) : []
     const directory = await workingFolder(target, from.prefix)
     return await readyIn(from, request, { target, directory, start, stashed, lacks: marker.lacks })
   }
   const { top, gitDir, commonDir, prefix } = from
   const making: Marker = { state: "making", keeper: ports.ownerMark(), from: { top, gitDir, commonDir, prefix } }
   try {
-    const { worktree, start } = await make(ports, from, target, request, making)
+    const start = await startOf(ports, from, request)
+    writeMarker(target, making)
+    ports.fault("ready: marked")
+    const worktree = await addWorktree(ports, from, target, start.commit)
+    ports.fault("ready: added")
+    await addSubmodules(from, worktree)
     const directory = await workingFolder(target, from.prefix)
     const equipped = await equip(ports, from, worktree, { target, making, signal })
     await copyIgnored(from, worktree, ports.settings.copy)
     await bringIgnored(from, taskID, worktree)
-    const stashed = await note(ports, from, taskID, worktree)
+    const stashed = await noteStash(ports, from, taskID, worktree, atWork)
     ports.fault("ready: stash noted")
     await setUp(ports, directory, timeLimit, signal)
     if (signal?.aborted) throw new CallError("The task was stopped before its worktree was ready.")
@@ -146,21 +152,6 @@ const readyIn = async (
   ignored: await ignoredBeside(from, target),
 })
 
-/**
- * Stores the present state of git's stash. Returns commits that the last run stashed and that do not apply to its
- * files.
- */
-async function note(
-  ports: WorktreePorts,
-  from: Checkout,
-  taskID: string,
-  worktree: Checkout | undefined,
-): Promise<readonly string[]> {
-  if (!worktree) return []
-  const left = await noteStash(ports, from, taskID, worktree, () => activeRuns(ports, from, taskID))
-  return left.map(({ commit }) => commit)
-}
-
 /** Stores in the task's refs that the run has begun with this start. */
 export async function begin(from: Checkout, taskID: string, begun: Start): Promise<void> {
   const { commit, mine, conflicts, toldFrom = mine, unreadable } = begun
@@ -198,16 +189,6 @@ async function reuseFolder(
   if (changes.length > 0) await applyChanges(worktree, changes, work)
   await begin(from, taskID, start)
   return start
-}
-
-async function make(ports: WorktreePorts, from: Checkout, target: string, request: EnterRequest, making: Marker) {
-  const start = await startOf(ports, from, request)
-  writeMarker(target, making)
-  ports.fault("ready: marked")
-  const worktree = await addWorktree(ports, from, target, start.commit)
-  ports.fault("ready: added")
-  await addSubmodules(from, worktree)
-  return { worktree, start }
 }
 
 /**

@@ -68,8 +68,8 @@ export type RunCheckouts = { readonly from: Checkout; readonly worktree: Checkou
 type Files = { readonly tree: string; readonly where: Checkout }
 
 /**
- * Notes the stash at a run's start, except entries that other active runs have made. Returns entries of the task's last
- * run that do not apply to its files.
+ * Notes the stash at a run's start, except entries that other active runs have made. Returns commits that the task's
+ * last run stashed and that do not apply to its files.
  */
 export async function noteStash(
   ports: Ports,
@@ -77,7 +77,7 @@ export async function noteStash(
   taskID: string,
   worktree: Checkout,
   atWork: () => Promise<readonly RunCheckouts[]>,
-): Promise<readonly StashEntry[]> {
+): Promise<readonly string[]> {
   return withLock(lockOf(ports, from, "stash"), async () => {
     const [now, before] = await Promise.all([stashOf(from), readNote(from, taskID)])
     const seen = now.map(({ commit }) => commit)
@@ -86,7 +86,7 @@ export async function noteStash(
     const left = before?.left ?? []
     if (now.length + left.length > 0) await writeNote(from, taskID, { ...NONE, list: [...list], seen, left })
     else if (before) await writeRefs(from, taskID, { stash: undefined })
-    return left
+    return left.map(({ commit }) => commit)
   })
 }
 
