@@ -20,6 +20,7 @@ import {
   step,
 } from "./connection-state.ts"
 import { textOf } from "./frames.ts"
+import type { HostSettings } from "./options.ts"
 import {
   type CallEnd,
   isHello,
@@ -93,12 +94,9 @@ const RELAY_START_MS = 30_000
 /** How long an unused connection is kept. */
 const KEPT_MS = 600_000
 
-type LinkSettings = {
+type LinkSettings = Pick<HostSettings, "opencode" | "connectTimeout"> & {
   readonly name: string
   readonly command: readonly string[]
-  readonly opencode: string
-  /** Time limit of an attempt, in ms. */
-  readonly connectTimeout: number
   readonly relay: RelaySettings
 }
 

@@ -147,7 +147,7 @@ export async function obstacleAbove(top: string, path: string): Promise<string |
 export const gitOptions = ({ top, gitDir }: Checkout) => ({ cwd: top, gitDir })
 
 /** Options for git commands on the data that all checkouts share. They work even if the checkout is gone. */
-export const sharedGitOptions = ({ commonDir }: Pick<Checkout, "commonDir">) => ({ cwd: commonDir, gitDir: commonDir })
+export const sharedGitOptions = ({ commonDir }: Repository) => ({ cwd: commonDir, gitDir: commonDir })
 
 /** Id of the object with a name; undefined for none. */
 export async function objectAt(where: GitOptions, name: string): Promise<string | undefined> {
@@ -293,7 +293,7 @@ export const isUnmerged = ({ trees, leftInStash }: TaskRefs): boolean =>
 const WAIT_MS = 300_000
 
 type Locking = { readonly processes: Processes }
-type Repository = Pick<Checkout, "commonDir">
+export type Repository = Pick<Checkout, "commonDir">
 
 /** Lock of a repository, for a merge, or for changes of git's list of worktrees or of the stash. */
 export const lockOf = (

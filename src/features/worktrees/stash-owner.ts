@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { z } from "zod"
 import { GitError, git, gitLine, gitList } from "./git.ts"
 import { changesBetween } from "./objects.ts"
-import { type Checkout, findCheckout, gitOptions, headOf, sharedGitOptions } from "./repository.ts"
+import { type Checkout, findCheckout, gitOptions, headOf, type Repository, sharedGitOptions } from "./repository.ts"
 
 /**
  * Traces of work in a checkout, which show whether a stash entry was made there. Git does not record the origin, but
@@ -131,8 +131,6 @@ export const StashEntry = z.object({
   message: z.string(),
 })
 export type StashEntry = z.infer<typeof StashEntry>
-
-export type Repository = Pick<Checkout, "commonDir">
 
 const STASH = "refs/stash"
 const FORMAT = ["%H", "%gn", "%ge", "%gd", "%gs"].join("%x01")

@@ -11,6 +11,7 @@ import {
   lockOf,
   messageIn,
   objectAt,
+  type Repository,
   readRef,
   sharedGitOptions,
   treeOf,
@@ -18,16 +19,7 @@ import {
   writeRefs,
 } from "./repository.ts"
 import { filesOf, treeWith } from "./snapshot.ts"
-import {
-  entriesMadeIn,
-  firstParents,
-  isSame,
-  type Repository,
-  rewrite,
-  StashEntry,
-  type StashPlace,
-  stashOf,
-} from "./stash-owner.ts"
+import { entriesMadeIn, firstParents, isSame, rewrite, StashEntry, type StashPlace, stashOf } from "./stash-owner.ts"
 import { threeWay } from "./three-way.ts"
 
 /**
@@ -246,7 +238,7 @@ export async function withStashed(from: Checkout, taskID: string, tree: string):
   return note ? (await fold({ tree, where: from }, note.own)).tree : tree
 }
 
-async function readNote(repository: Repository & Checkout, taskID: string): Promise<Note | undefined> {
+async function readNote(repository: Checkout, taskID: string): Promise<Note | undefined> {
   const commit = await readRef(repository, "stash", taskID)
   if (!commit) return undefined
   const message = await messageIn(sharedGitOptions(repository), commit)

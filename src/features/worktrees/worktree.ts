@@ -33,6 +33,7 @@ import {
   ignoredOf,
   lockOf,
   obstacleAbove,
+  type Repository,
   sharedGitOptions,
   withLock,
 } from "./repository.ts"
@@ -108,7 +109,7 @@ async function ownTop(folder: string): Promise<Checkout> {
  * Removes a worktree's folder and git's entry for it, as far as they exist. Called when the state is archived or not
  * needed.
  */
-export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
+export async function removeWorktree(ports: Ports, from: Repository, folder: string): Promise<void> {
   // The folder goes first, because git always drops the entry of a missing folder.
   try {
     await removeFolder(folder)
@@ -128,19 +129,19 @@ export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonD
  * Changes git's list of worktrees. Only one process does so at a time, because git fails on half-made entries; the
  * change is repeated if others interfere.
  */
-const alone = (ports: Ports, from: Pick<Checkout, "commonDir">, change: () => Promise<unknown>) =>
+const alone = (ports: Ports, from: Repository, change: () => Promise<unknown>) =>
   withLock(lockOf(ports, from, "worktrees"), () => retryOn(HALF_WAY, change, AGAIN_MS))
 
 /**
  * Removes git's entry of a worktree whose folder stays. The files are deleted directly, because git refuses to do so.
  */
-async function forget(from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
+async function forget(from: Repository, folder: string): Promise<void> {
   const notes = await notesOf(from, folder)
   if (notes !== undefined) await rm(notes, { recursive: true, force: true })
 }
 
 /** Folder with git's data of a worktree, whatever the worktree's folder contains; undefined if there is none. */
-export async function notesOf({ commonDir }: Pick<Checkout, "commonDir">, folder: string): Promise<string | undefined> {
+export async function notesOf({ commonDir }: Repository, folder: string): Promise<string | undefined> {
   const all = join(commonDir, "worktrees")
   for (const name of await readdir(all).catch(() => [])) {
     const note = await readFile(join(all, name, "gitdir"), "utf8").catch(() => "")

@@ -44,8 +44,6 @@ export type StoredEvent = {
   readonly data: { [key: string]: unknown }
 }
 
-type Change = { readonly type: string; readonly data: { [key: string]: unknown } }
-
 /**
  * Events that write `messages` into a new session. The copies get new ids that keep the original times, so that they
  * sort in order and before the prompt.
@@ -57,7 +55,9 @@ export function forkEvents(
 ): readonly StoredEvent[] {
   const newID = idMaker()
   const now = Date.now()
-  const changes: Change[] = []
+  const events: StoredEvent[] = []
+  const write = (type: string, data: StoredEvent["data"]) =>
+    events.push({ id: newID("evt", now), aggregateID: sessionID, seq: events.length + 1, type, data })
   const copies = new Map<string, string>()
   const firstID = newID("msg", createdAt(messages[0]))
   const lastAnswer = messages.findLast(({ role }) => role === "assistant")
@@ -68,7 +68,7 @@ export function forkEvents(
     if (message.role === "user") lastUserID = id
     const place = { id, sessionID, parentID: parentOf(message, copies, lastUserID) }
     const info = copyInfo(message, place, message === lastAnswer ? tokens : 0)
-    changes.push({ type: "message.updated.1", data: { sessionID, info } })
+    write("message.updated.1", { sessionID, info })
     const shared = {
       messageID: id,
       sessionID,
@@ -76,14 +76,9 @@ export function forkEvents(
       answered: isAnswered(message, messages),
     }
     for (const part of copyParts(message, { ...shared, newPartID: () => newID("prt", createdAt(message)) }))
-      changes.push({ type: "message.part.updated.1", data: { sessionID, part, time: now } })
+      write("message.part.updated.1", { sessionID, part, time: now })
   }
-  return changes.map((change, index) => ({
-    id: newID("evt", now),
-    aggregateID: sessionID,
-    seq: index + 1,
-    ...change,
-  }))
+  return events
 }
 
 const storedOf = (message: HistoryMessage): StoredMessage => message.handle as StoredMessage
