@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import { createReadStream } from "node:fs"
-import type { Readable } from "node:stream"
+import { pipeline, type Readable } from "node:stream"
 import { killGroup } from "../../runtime/places/process.ts"
 
 export type ProcessOptions = {
@@ -73,12 +73,8 @@ export function runBounded(program: string, args: readonly string[], options: Pr
     })
     // A program may exit without reading its input. This error is ignored, because the exit code says enough.
     child.stdin?.on("error", () => {})
-    if (inputFrom && child.stdin) {
-      const { stdin } = child
-      const rest = createReadStream(inputFrom.file, { start: inputFrom.start })
-      rest.on("error", () => stdin.end())
-      rest.pipe(stdin)
-    } else child.stdin?.end(input, encoding)
+    if (!inputFrom) child.stdin?.end(input, encoding)
+    else if (child.stdin) pipeline(createReadStream(inputFrom.file, { start: inputFrom.start }), child.stdin, () => {})
   })
 }
 
