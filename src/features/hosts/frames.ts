@@ -13,7 +13,7 @@ export const MOST_BODY_BYTES = 65_536
 export const MARKER = "\u0002superagents-relay-1\u0003"
 
 const LENGTH_BYTES = 4
-export const HEAD_BYTES = LENGTH_BYTES + 1 + 4
+const HEAD_BYTES = LENGTH_BYTES + 1 + 4
 /** Most bytes of a call that may be on their way in one direction. */
 export const WINDOW_BYTES = 1_048_576
 /** A longer frame means that something else wrote into the stream. */
