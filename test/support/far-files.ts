@@ -1,3 +1,4 @@
+import { PassThrough, Readable } from "node:stream"
 import { messageOf } from "../../src/core/errors.ts"
 import type { OrderResult, RunOptions } from "../../src/features/hosts/fetching.ts"
 import type { FilesOrder, JobOrder } from "../../src/features/hosts/orders.ts"
@@ -19,9 +20,11 @@ export async function askIn(
   const out: Uint8Array[] = []
   const before = { ...process.env }
   Object.assign(process.env, { HOME: home, ...env })
+  const given = (input as AsyncIterable<Uint8Array> | undefined) ?? nothing()
   const call = {
     signal,
-    input: (input as AsyncIterable<Uint8Array> | undefined) ?? nothing(),
+    // Read at once, as a connection does: what a program has written is lost where it ends before it is read.
+    input: given instanceof Readable ? given.pipe(new PassThrough()) : given,
     async send(_kind: string, body: Uint8Array) {
       if (take) await take(body)
       else out.push(body)
