@@ -1,10 +1,10 @@
 import type { Clock } from "../../core/ports.ts"
 import { SerialQueue } from "../../lib/promises.ts"
-import type { PartFeed } from "./part.ts"
+import { changedValues, type PartFeed, SentRows } from "./part.ts"
 import type { Log, Source } from "./ports.ts"
 import { PARTS } from "./registry.ts"
 import { agentRow } from "./rows.ts"
-import { type Delta, object, type PageSnapshot, SentFacts, SentRows } from "./wire.ts"
+import type { AgentRow, Delta, PageSnapshot } from "./wire.ts"
 
 /** Changes within this time are sent together, in ms, because text of models arrives in many parts a second. */
 const GATHER_MS = 150
@@ -29,8 +29,8 @@ type FeedPorts = {
 export class Feed {
   readonly #ports: FeedPorts
   readonly #readers = new Map<Send, () => void>()
-  readonly #agents = new SentRows("agents")
-  readonly #facts = new SentFacts()
+  readonly #agents = new SentRows<AgentRow>("agents")
+  #facts: Pick<Delta, "spent"> = {}
   readonly #parts: readonly PartFeed[]
   /** Names of the parts that were on when the state was last sent. */
   #on = ""
@@ -180,23 +180,17 @@ export class Feed {
 
   #spentChange(): Partial<Delta> {
     const spent = this.#ports.source().person?.spentToday()
-    if (!spent) this.#facts.delete("spent")
-    return spent ? this.#facts.changes({ spent: { cost: spent.cost, atLeast: spent.atLeast ?? false } }) : {}
+    const facts = { spent: spent && { cost: spent.cost, atLeast: spent.atLeast ?? false } }
+    const changes = changedValues(this.#facts, facts)
+    this.#facts = facts
+    return spent ? changes : {}
   }
 
-  /**
-   * A serialized `PageSnapshot`. It is assembled from rows that are serialized already, so that thousands of rows need
-   * not be parsed.
-   */
   async #snapshot(): Promise<string> {
     const { project, clock, source } = this.#ports
     const { pages, person } = source()
-    const small = { project, now: clock.now(), threadBase: await pages?.(), limits: person?.limits }
-    const parts = this.#parts.map((part) => part.snapshot())
-    const large = Object.assign({ agents: this.#agents.text(), spent: this.#facts.text("spent") }, ...parts)
-    return object({ ...texts(small satisfies Partial<PageSnapshot>), ...large })
+    const [agents, threadBase] = [this.#agents.all(), await pages?.()]
+    const own = { project, now: clock.now(), agents, threadBase, limits: person?.limits, ...this.#facts }
+    return JSON.stringify(Object.assign(own satisfies PageSnapshot, ...this.#parts.map((part) => part.snapshot())))
   }
 }
-
-const texts = (values: object): Record<string, string | undefined> =>
-  Object.fromEntries(Object.entries(values).map(([key, value]) => [key, JSON.stringify(value)]))

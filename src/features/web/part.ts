@@ -1,9 +1,10 @@
+import { isDeepStrictEqual } from "node:util"
 import type { Hono } from "hono"
 import type { ContentfulStatusCode } from "hono/utils/http-status"
 import type { Setup } from "../../app.ts"
 import type { Task } from "../../core/task.ts"
 import type { Source } from "./ports.ts"
-import type { AgentRow, Delta } from "./wire.ts"
+import type { AgentRow, Delta, PageSnapshot } from "./wire.ts"
 
 /** A feature's part of the page's server. */
 export type WebPart = {
@@ -30,6 +31,42 @@ export type PartFeed = {
   touch(): void
   /** Changes since the last call. */
   changes(): Promise<Partial<Delta>>
-  /** Serialized fields of the part in the whole state, as `changes` last returned them. */
-  snapshot(): Readonly<Record<string, string | undefined>>
+  /** Fields of the part in the whole state, as `changes` last returned them. */
+  snapshot(): Partial<PageSnapshot>
+}
+
+/** Of these values, those that differ from the values sent last. */
+export const changedValues = <Values extends object>(sent: Values, values: Values): Partial<Values> =>
+  Object.fromEntries(
+    Object.entries(values).filter(([name, value]) => !isDeepStrictEqual(value, sent[name as keyof Values])),
+  ) as Partial<Values>
+
+/** Rows as last sent to the page's readers. */
+export class SentRows<Row extends { readonly id: string }> {
+  readonly #rows = new Map<string, Row>()
+  readonly #name: "agents" | "tasks"
+
+  constructor(name: "agents" | "tasks") {
+    this.#name = name
+  }
+
+  all(): readonly Row[] {
+    return [...this.#rows.values()]
+  }
+
+  /**
+   * Differences from the rows that were sent last. They then count as sent. `ids`: of which `rows` are all that exist;
+   * by default of all rows.
+   */
+  changes(rows: readonly Row[], ids: readonly string[] = [...this.#rows.keys()]): Partial<Delta> {
+    const present = new Set(rows.map(({ id }) => id))
+    const fresh = rows.filter((row) => !isDeepStrictEqual(row, this.#rows.get(row.id)))
+    const gone = ids.filter((id) => this.#rows.has(id) && !present.has(id))
+    for (const row of fresh) this.#rows.set(row.id, row)
+    for (const id of gone) this.#rows.delete(id)
+    return {
+      ...(fresh.length > 0 && { [this.#name]: fresh }),
+      ...(gone.length > 0 && { [`${this.#name}Gone`]: gone }),
+    }
+  }
 }

@@ -1,10 +1,11 @@
 import { messageOf } from "../../../core/errors.ts"
 import { isUnattended, type Task } from "../../../core/task.ts"
 import type { Board, BoardError, BoardErrorCode } from "../../board/service.ts"
-import type { PartFeed, WebPart } from "../part.ts"
+import { changedValues, type PartFeed, SentRows, type WebPart } from "../part.ts"
 import type { Source } from "../ports.ts"
-import { type Delta, object, SentFacts, SentRows } from "../wire.ts"
+import type { Delta, PageSnapshot } from "../wire.ts"
 import { listOf, purseRoutes, repliesRoutes, reportsRoutes, tasksRoutes } from "./tasks.ts"
+import type { TaskRow } from "./wire.ts"
 
 /** HTTP status of each board error. */
 const STATUS = { invalid: 400, "not found": 404, conflict: 409, unavailable: 503 } as const satisfies Readonly<
@@ -35,11 +36,13 @@ export const boardPart: WebPart = {
       : undefined,
 }
 
+type Facts = Required<Pick<Delta, "problem" | "owners" | "inFlight" | "ended" | "lost" | "purse">>
+
 /** Changes of the board for the event stream. */
 class BoardFeed implements PartFeed {
   readonly #source: () => Source
-  readonly #tasks = new SentRows("tasks")
-  readonly #facts = new SentFacts({ problem: '""', ended: '""', lost: "0", purse: "null" })
+  readonly #tasks = new SentRows<TaskRow>("tasks")
+  #facts: Facts = { problem: "", owners: [], inFlight: [], ended: "", lost: 0, purse: null }
   #isDirty = false
 
   constructor(source: () => Source) {
@@ -71,23 +74,32 @@ class BoardFeed implements PartFeed {
         board.history(1),
       ])
       const ended = newest ? `${newest.id} ${newest.archivedAt}` : ""
-      const facts = this.#facts.changes({ problem: "", owners, inFlight, ended, lost, purse })
+      const facts = this.#factChanges({ problem: "", owners, inFlight, ended, lost, purse })
       return { ...facts, ...this.#tasks.changes(tasks) }
     } catch (error) {
-      return this.#facts.changes({ problem: messageOf(error) })
+      return this.#factChanges({ ...this.#facts, problem: messageOf(error) })
     }
   }
 
-  snapshot(): Readonly<Record<string, string | undefined>> {
+  #factChanges(facts: Facts): Partial<Delta> {
+    const changes = changedValues(this.#facts, facts)
+    this.#facts = facts
+    return changes
+  }
+
+  snapshot(): Partial<PageSnapshot> {
     if (!this.isOn()) return {}
-    const board = object({
-      tasks: this.#tasks.text(),
-      agents: this.#facts.text("owners") ?? "[]",
-      inFlight: this.#facts.text("inFlight") ?? "[]",
-      lost: this.#facts.text("lost"),
-      purse: this.#facts.text("purse"),
-      problem: this.#facts.text("problem"),
-    })
-    return { board }
+    const { problem, owners: agents, inFlight, lost, purse } = this.#facts
+    const tasks = this.#tasks.all()
+    return {
+      board: {
+        tasks,
+        agents,
+        inFlight,
+        lost: lost || undefined,
+        purse: purse ?? undefined,
+        problem: problem || undefined,
+      },
+    }
   }
 }
