@@ -78,7 +78,7 @@ describe.skipIf(!browser)("attacks on the page", () => {
     const asked = { question: evil("question"), header: evil("header"), options, multiple: false, custom: true }
     person.questions.set("per_1", { kind: "question", questions: [asked] })
     person.sessions.set("ses_parent", { title: evil("conversation"), folder: "" })
-    const steps = [{ tool: evil("tool"), what: evil("what"), state: "failed", error: evil("error"), at: now }] as const
+    const steps = [{ tool: evil("tool"), what: evil("what"), state: "failed" as const, error: evil("error"), at: now }]
     const run = { generation: 0, at: now, prompt: evil("prompt"), told: [{ at: now, text: evil("told") }], cost: 0 }
     for (const id of ["bg_evil0000", "bg_evil1111"]) {
       const past = { ...run, models: [evil("model")], steps, earlierSteps: 0, text: evil("text") }

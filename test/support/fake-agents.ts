@@ -1,5 +1,6 @@
 import { type Ask, NO_USAGE, type Task, type Usage } from "../../src/core/task.ts"
-import type { Agents, HistoryRun } from "../../src/features/web/ports.ts"
+import type { HistoryRun } from "../../src/features/web/opencode/sessions.ts"
+import type { Agents } from "../../src/features/web/ports.ts"
 import type { FileDiff } from "../../src/lib/repository.ts"
 import type { TaskView } from "../../src/present/view.ts"
 import { groupKindOf } from "./groups.ts"

@@ -1,6 +1,7 @@
 import type { AskOptions, Reply } from "../../src/core/ports.ts"
 import type { Ask, Usage } from "../../src/core/task.ts"
-import type { Limits, MessageToSession, PageUserActions, ToolCallResult } from "../../src/features/web/ports.ts"
+import type { MessageToSession } from "../../src/features/web/opencode/sessions.ts"
+import type { Limits, PageUserActions, ToolCallResult } from "../../src/features/web/ports.ts"
 
 const NO_LIMITS: Limits = {
   maxCostPerDay: 0,

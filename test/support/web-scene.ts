@@ -1,5 +1,5 @@
 import { NO_USAGE } from "../../src/core/task.ts"
-import type { HistoryRun, HistoryStep } from "../../src/features/web/ports.ts"
+import type { HistoryRun, HistoryStep } from "../../src/features/web/opencode/sessions.ts"
 import { MINUTE_MS } from "../../src/lib/format.ts"
 import { FakeAgents, viewOf } from "./fake-agents.ts"
 import { FakeBoard } from "./fake-board.ts"

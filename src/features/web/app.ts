@@ -80,6 +80,9 @@ function streamOf(
   )
 }
 
+const ID = /^[cp]\.[\w.-]{1,100}$/
+const NONCE = /^[\da-f]{32,64}$/
+
 type AppPorts = {
   readonly address: Address
   readonly auth: Auth
@@ -101,13 +104,27 @@ export function createApp({ address, auth, host, source, feed, page, log }: AppP
   app.use(headersFor(html), notStored, hostGuard(host))
   app.get("/", toOneName(address.url), (context) => context.html(html))
   app.get("/proof/:nonce", (context) => context.text(proofOf(address.token, context.req.param("nonce"))))
-  app.use("/hello", originGuard)
-  app.route("/hello", helloRoute(auth))
-  app.use("/sign-in", originGuard, limitBody)
-  app.route("/sign-in", signInRoute(auth))
+  // The page verifies the server before it shows anything.
+  app.get("/hello", originGuard, (context) => {
+    const { id = "", nonce = "" } = context.req.query()
+    if (!ID.test(id) || !NONCE.test(nonce))
+      throw new WebError(400, "An id and a nonce of 32 to 64 hex digits were expected.")
+    return context.json(auth.hello(id, nonce))
+  })
+  // A link's code is exchanged for a web session.
+  app.post("/sign-in", originGuard, limitBody, (context) => {
+    const issued = auth.signIn(keyIn(context))
+    if (!issued) throw refusal(context)
+    return context.json(issued, 201)
+  })
 
   app.use("/api/*", originGuard, authGuard(auth), limitBody)
-  app.route("/api/sign-out", signOutRoute(auth))
+  app.delete("/api/sign-out", (context) => {
+    const caller = context.get("caller")
+    if (caller.kind !== "page") throw new WebError(409, "The token of the file has no session; it ends with the file.")
+    auth.passes.end(caller.pass)
+    return context.json({ ended: true })
+  })
   for (const [path, routes] of PARTS.flatMap((part) => part.routes)) app.route(`/api${path}`, routes(source))
   app.route("/api/agents", agentsRoutes(source))
   app.route("/api/agents", actsRoutes(source))
@@ -161,36 +178,4 @@ function hashesOf(html: string, tag: "script" | "style"): string[] {
   const found = [...html.matchAll(new RegExp(`<${tag}[^>]*>([\\s\\S]*?)</${tag}>`, "g"))]
   const hashes = found.map(([, text = ""]) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`)
   return hashes.length > 0 ? hashes : ["'none'"]
-}
-
-const ID = /^[cp]\.[\w.-]{1,100}$/
-const NONCE = /^[\da-f]{32,64}$/
-
-/** Route by which the page verifies the server before it shows anything. */
-function helloRoute(auth: Auth): Hono {
-  return new Hono().get("/", (context) => {
-    const { id = "", nonce = "" } = context.req.query()
-    if (!ID.test(id) || !NONCE.test(nonce))
-      throw new WebError(400, "An id and a nonce of 32 to 64 hex digits were expected.")
-    return context.json(auth.hello(id, nonce))
-  })
-}
-
-/** Route that exchanges a link's code for a web session. */
-function signInRoute(auth: Auth): Hono {
-  return new Hono().post("/", (context) => {
-    const issued = auth.signIn(keyIn(context))
-    if (!issued) throw refusal(context)
-    return context.json(issued, 201)
-  })
-}
-
-/** Route that ends the page's web session. */
-function signOutRoute(auth: Auth): Hono<Env> {
-  return new Hono<Env>().delete("/", (context) => {
-    const caller = context.get("caller")
-    if (caller.kind !== "page") throw new WebError(409, "The token of the file has no session; it ends with the file.")
-    auth.passes.end(caller.pass)
-    return context.json({ ended: true })
-  })
 }

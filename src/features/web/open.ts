@@ -13,7 +13,7 @@ import { Auth, WebSessions } from "./auth.ts"
 import { Feed } from "./feed.ts"
 import { listen } from "./http.ts"
 import { Leader } from "./leader.ts"
-import { Sessions } from "./opencode/sessions.ts"
+import { sessionsOf } from "./opencode/sessions.ts"
 import type { Agents, Log, PageUserActions, Source } from "./ports.ts"
 import { PARTS } from "./registry.ts"
 import { joined } from "./sources.ts"
@@ -103,7 +103,7 @@ type PageSetup = Omit<Setup, "kinds"> & { readonly web: NonNullable<Options["web
 export function openPage(setup: PageSetup): () => Promise<void> {
   const { connection, web, clock } = setup
   const { worktree, directory, opencode } = connection
-  const sessions = new Sessions(connection)
+  const sessions = sessionsOf(connection)
   const source: Source = {
     folder: directory,
     agents: agentsOf(setup, sessions),
@@ -115,7 +115,7 @@ export function openPage(setup: PageSetup): () => Promise<void> {
   return serve({ worktree, directory, options: web, source, clock, log })
 }
 
-function agentsOf({ manager }: PageSetup, sessions: Sessions): Agents {
+function agentsOf({ manager }: PageSetup, sessions: ReturnType<typeof sessionsOf>): Agents {
   const { overview } = manager
   const taskOf = (id: string) => overview.get(id)?.task
   return {
@@ -145,23 +145,23 @@ function agentsOf({ manager }: PageSetup, sessions: Sessions): Agents {
   }
 }
 
-function personOf({ manager, options, connection }: PageSetup, sessions: Sessions): PageUserActions {
+function personOf(
+  { manager, options, connection }: PageSetup,
+  sessions: ReturnType<typeof sessionsOf>,
+): PageUserActions {
   const { userActions, opencode } = connection
   const { maxCostPerDay, maxCostPerTask, maxTokensPerTask, resumable, allowModelOverride } = options
   const [task, clear] = [taskTool(manager, options), clearTool(manager)]
   /** A caller for a user's actions. A user has no message in the session and needs no permission. */
   const callerIn = (sessionID: string) => ({ sessionID, messageID: "" })
   return {
+    ...sessions,
     question: (ask) => userActions.question(ask),
     answer(ask, reply) {
       manager.wrote()
       return userActions.answer(ask, reply)
     },
-    conversations: () => sessions.conversations(),
-    session: (sessionID) => sessions.session(sessionID),
-    open: (title) => sessions.open(title),
     discard: (sessionID) => opencode.deleteSession(sessionID),
-    write: (message) => sessions.write(message),
     agents: () => opencode.agents(),
     models: () => opencode.models(),
     limits: { maxCostPerDay, maxCostPerTask, maxTokensPerTask, resumable, allowModelOverride },

@@ -3,47 +3,9 @@ import type { Usage } from "../../core/task.ts"
 import type { FileDiff } from "../../lib/repository.ts"
 import type { Options } from "../../options/options.ts"
 import type { Reports } from "../../runtime/reports.ts"
+import type { HistoryRun, sessionsOf } from "./opencode/sessions.ts"
 
 /** Interfaces through which the page uses tasks and OpenCode's sessions. */
-
-/** A session that a user opened. */
-export type Conversation = { readonly id: string; readonly title: string; readonly updatedAt: number }
-
-/** A tool call of a run. Times are milliseconds since the epoch. */
-export type HistoryStep = {
-  readonly tool: string
-  /** Arguments on one line. */
-  readonly what: string
-  readonly state: "running" | "done" | "failed"
-  readonly error?: string
-  /** Start of the call; 0 while it has not begun. */
-  readonly at: number
-  readonly endedAt?: number
-}
-
-export type HistoryRun = {
-  /** 0 for the launch, n for resume #n. */
-  readonly generation: number
-  readonly at: number
-  readonly prompt: string
-  /** Messages sent to the task during the run. */
-  readonly told: readonly { readonly at: number; readonly text: string }[]
-  /** Models in the order of their first answer. */
-  readonly models: readonly string[]
-  readonly cost: number
-  /** Last tool calls, and number of those before them. */
-  readonly steps: readonly HistoryStep[]
-  readonly earlierSteps: number
-  readonly text: string
-}
-
-/** A user's message to a session in `folder`. */
-export type MessageToSession = {
-  readonly sessionID: string
-  readonly folder: string
-  readonly text: string
-  readonly agent: string
-}
 
 /** Background tasks of all sessions. */
 export interface Agents
@@ -74,15 +36,9 @@ export type Limits = Pick<
  * A user's actions on the page, with the checks and errors of the agents' tools. Promises may reject with a `CallError`
  * or an `OpencodeError`.
  */
-export interface PageUserActions extends UserActions {
-  /** Newest conversations of this folder, without the board's threads. */
-  conversations(): Promise<readonly Conversation[]>
-  /** Title and folder of a session; undefined where there is no such session. */
-  session(sessionID: string): Promise<{ readonly title: string; readonly folder: string } | undefined>
-  /** Creates a conversation and returns its id. */
-  open(title: string): Promise<string>
-  /** Sends a user's message, which starts a turn of this agent. Resolves when OpenCode has accepted it. */
-  write(message: MessageToSession): Promise<void>
+export interface PageUserActions
+  extends UserActions,
+    Pick<ReturnType<typeof sessionsOf>, "conversations" | "session" | "open" | "write"> {
   /** Calls `superagents_task` in a conversation. No permission is asked, because a user calls. */
   call(args: Readonly<Record<string, unknown>>, sessionID: string): Promise<ToolCallResult>
   /** Clears a conversation's tasks; returns the tool's text. */

@@ -1,7 +1,8 @@
 import type { AgentInfo } from "../../core/ports.ts"
 import type { FileDiff } from "../../lib/repository.ts"
 import type { Hit } from "./filter.ts"
-import type { Conversation, HistoryRun, Limits } from "./ports.ts"
+import type { Conversation, HistoryRun } from "./opencode/sessions.ts"
+import type { Limits } from "./ports.ts"
 import type { agentFacts, agentRow } from "./rows.ts"
 
 /** Data that the server sends to the page. Times are in ms since 1970. */

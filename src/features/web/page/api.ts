@@ -1,6 +1,6 @@
 import type { AskOptions, Reply } from "../../../core/ports.ts"
 import { eventReader } from "../../../lib/http.ts"
-import type { Conversation } from "../ports.ts"
+import type { Conversation } from "../opencode/sessions.ts"
 import type { ActionResult, AgentDetail, AgentRow, AnswersFound, Choices } from "../wire.ts"
 import { type Authenticate, errorIn, UntrustedServer } from "./sign-in.ts"
 

@@ -3,7 +3,7 @@ import { dayTime, duration } from "../../../lib/format.ts"
 import type { FileDiff } from "../../../lib/repository.ts"
 import { count } from "../../../lib/text.ts"
 import { costText } from "../../../present/words.ts"
-import type { HistoryRun, HistoryStep } from "../ports.ts"
+import type { HistoryRun, HistoryStep } from "../opencode/sessions.ts"
 import { Badge, Button, Copy, Fold, Prose, Section, timeOfDay } from "./parts.tsx"
 import { languageOf, patchLines } from "./rich-text.ts"
 
