@@ -60,9 +60,6 @@ export const webSessionsFile = (file: string): string => file.replace(/\.json$/,
 export const linkOf = ({ url, key, boot }: Address, now = Date.now()): string =>
   `${url}/#code=${newCode(key, boot, now + LINK_MS)}`
 
-/** A link for the file. It opens the page once, and is valid as long as the server runs. */
-const lastingLink = ({ url, key, boot }: Address): string => `${url}/#code=${newCode(key, boot)}`
-
 /**
  * Reads the file. Undefined where it is missing or broken, or where other users can read it, because then its key is
  * not secret.
@@ -82,21 +79,16 @@ export function readAddress(file: string): Address | undefined {
  * The project's keys. They are created if missing; if several processes do this at once, the keys of one process count.
  */
 export function ensureKeys(file: string): Pick<Address, "token" | "key"> {
-  const known = keysIn(file)
-  if (known) return known
-  const [token, key] = [newKey(), newKey()]
-  createOnce(file, JSON.stringify({ url: "", token, key, boot: "" }), () => keysIn(file) !== undefined)
-  return keysIn(file) ?? { token, key }
+  const fresh = { token: randomPart(KEY_BYTES), key: randomPart(KEY_BYTES) }
+  const isThere = () => readAddress(file) !== undefined
+  if (!isThere()) createOnce(file, JSON.stringify({ url: "", ...fresh, boot: "" }), isThere)
+  const { token, key } = readAddress(file) ?? fresh
+  return { token, key }
 }
 
-function keysIn(file: string): Pick<Address, "token" | "key"> | undefined {
-  const { token, key } = readAddress(file) ?? {}
-  return token === undefined || key === undefined ? undefined : { token, key }
-}
-
-/** Writes the file. For the user who reads it, a link is added that is not used yet. */
-export const writeAddress = (file: string, address: Address): void =>
-  writeJson(file, { ...address, ...(address.url !== "" && { link: lastingLink(address) }) })
+/** Writes the file. For the user who reads it, a link is added that opens the page once, while the server runs. */
+export const writeAddress = (file: string, { url, token, key, boot }: Address): void =>
+  writeJson(file, { url, token, key, boot, link: `${url}/#code=${newCode(key, boot)}` })
 
 /** Ports on which the pages of other projects were served last. They should be left free for these projects. */
 export function portsOfOthers(file: string): ReadonlySet<number> {
@@ -120,5 +112,3 @@ export function portOf(url: string): number | undefined {
     return undefined
   }
 }
-
-const newKey = (): string => randomBytes(KEY_BYTES).toString("base64url")

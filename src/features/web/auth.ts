@@ -138,7 +138,7 @@ export function refusal(context: Context): WebError {
 
 /** An unused web session expires after this time, in ms. */
 export const WEB_SESSION_MS = DAY_MS
-/** A later use of a web session is stored only after this time, in ms. */
+/** Uses are stored only this long after the last write, in ms. */
 const SAVE_MS = 600_000
 /** Most web sessions. Those that were unused for longest are dropped. */
 const MOST_PASSES = 64
@@ -161,8 +161,7 @@ export class WebSessions {
   readonly #ports: WebSessionPorts
   /** Time of each web session's last use, by id. */
   readonly #used: Map<string, number>
-  /** Times of last uses as they were stored. */
-  readonly #saved: Map<string, number>
+  #savedAt = 0
   /** Functions that end the open streams of each web session. While a stream is open, the session counts as used. */
   readonly #streams = new Map<string, Set<() => void>>()
 
@@ -170,7 +169,6 @@ export class WebSessions {
     this.#ports = ports
     const written = read(ports.file)
     this.#used = new Map([...written].filter(([id]) => portIn(id) === ports.port))
-    this.#saved = new Map(this.#used)
     if (this.#used.size < written.size) this.#save()
   }
 
@@ -191,7 +189,7 @@ export class WebSessions {
   use(id: string): void {
     const now = this.#ports.clock.now()
     this.#used.set(id, now)
-    if (Math.abs(now - (this.#saved.get(id) ?? 0)) >= SAVE_MS) this.#save()
+    if (Math.abs(now - this.#savedAt) >= SAVE_MS) this.#save()
   }
 
   /**
@@ -219,16 +217,13 @@ export class WebSessions {
 
   /** Stores the web sessions. If this fails, they last until the process ends. */
   #save(): void {
-    const { file, log } = this.#ports
+    const { file, clock, log } = this.#ports
+    this.#savedAt = clock.now()
     for (const id of this.#used.keys()) if (!this.isLive(id)) this.#used.delete(id)
     const lastUse = ([id, used]: readonly [string, number]) => (this.#streams.has(id) ? Number.POSITIVE_INFINITY : used)
     const kept = [...this.#used].toSorted((one, other) => lastUse(other) - lastUse(one) || 0).slice(0, MOST_PASSES)
     this.#used.clear()
-    this.#saved.clear()
-    for (const [id, used] of kept) {
-      this.#used.set(id, used)
-      this.#saved.set(id, used)
-    }
+    for (const [id, used] of kept) this.#used.set(id, used)
     try {
       writeJson(file, Object.fromEntries(kept))
     } catch (error) {

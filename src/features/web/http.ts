@@ -191,7 +191,7 @@ function requestOf(incoming: IncomingMessage, { stream }: Body, signal: AbortSig
   const hasBody = method !== "GET" && method !== "HEAD" && stream !== undefined
   return new Request(`http://${hostOf(incoming)}${pathOf(incoming)}`, {
     method,
-    headers: headersOf(incoming),
+    headers: new Headers(incoming.headers as Record<string, string>),
     signal,
     ...(hasBody && { body: stream, duplex: "half" }),
   })
@@ -202,13 +202,6 @@ const hostOf = ({ headers }: IncomingMessage): string =>
   /^[\w.:[\]-]+$/.test(headers.host ?? "") ? `${headers.host}` : "x"
 
 const pathOf = ({ url = "/" }: IncomingMessage): string => (url.startsWith("/") ? url : "/")
-
-function headersOf(incoming: IncomingMessage): Headers {
-  const headers = new Headers()
-  for (const [name, value] of Object.entries(incoming.headers))
-    for (const each of [value].flat()) if (each !== undefined) headers.append(name, each)
-  return headers
-}
 
 /** Sends all but the end of the response. */
 async function send(response: Response, outgoing: ServerResponse, gone: AbortSignal, stallMs: number): Promise<void> {
@@ -254,23 +247,15 @@ export class WebError extends Error {
 /** Converts an error of a route into the answer `{"error": "…"}` with an HTTP status. */
 export function errorHandler(log: Log, parts: readonly WebPart[]) {
   return (error: Error, context: Context): Response => {
-    const { status, message } = errorResponse(error, log, parts)
-    return context.json({ error: message }, status)
+    const refuse = (status: ContentfulStatusCode, text = error.message) => context.json({ error: text }, status)
+    if (error instanceof WebError) return refuse(error.status)
+    const own = parts.flatMap((part) => part.status(error) ?? [])[0]
+    if (own) return refuse(own)
+    if (error instanceof CallError) return refuse(409)
+    if (error instanceof OpencodeError) return refuse(502, `OpenCode did not do its part: ${error.message}`)
+    log("error", "a request of the page failed", { error: error.message })
+    return refuse(500, "That failed unexpectedly; OpenCode's log says why.")
   }
-}
-
-function errorResponse(
-  error: Error,
-  log: Log,
-  parts: readonly WebPart[],
-): { status: ContentfulStatusCode; message: string } {
-  if (error instanceof WebError) return error
-  const own = parts.flatMap((part) => part.status(error) ?? [])[0]
-  if (own) return { status: own, message: error.message }
-  if (error instanceof CallError) return { status: 409, message: error.message }
-  if (error instanceof OpencodeError) return { status: 502, message: `OpenCode did not do its part: ${error.message}` }
-  log("error", "a request of the page failed", { error: error.message })
-  return { status: 500, message: "That failed unexpectedly; OpenCode's log says why." }
 }
 
 export const notFound = (context: Context): Response => context.json({ error: "There is nothing here." }, 404)

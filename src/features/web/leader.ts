@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto"
 import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
 import { fetchDirectly } from "../../lib/http.ts"
-import { type Address, ensureKeys, portOf, portsOfOthers, readAddress, writeAddress } from "./address.ts"
+import { type Address, ensureKeys, portOf, portsOfOthers, randomPart, readAddress, writeAddress } from "./address.ts"
 import { proofOf } from "./app.ts"
 import type { Fetch, Listener } from "./http.ts"
 import type { Log } from "./ports.ts"
@@ -111,7 +111,7 @@ export class Leader {
         continue
       }
       const url = urlOf(host, listener.port)
-      const address = { ...keys, url, boot: randomBytes(6).toString("base64url") }
+      const address = { ...keys, url, boot: randomPart(6) }
       answer = app(address)
       this.#listener = listener
       if (this.#stopped()) return
