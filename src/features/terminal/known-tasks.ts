@@ -2,19 +2,29 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import { createSignal } from "solid-js"
 import { type GroupKind, groupKindAmong } from "../../core/feature.ts"
-import type { CallState, OpencodeEvent } from "../../core/ports.ts"
-import { callState, NOTHING_OBSERVED, withTool } from "../../core/run/progress.ts"
-import { type Ask, isActive, type Progress, type Task, type Usage } from "../../core/task.ts"
+import type { OpencodeEvent } from "../../core/ports.ts"
+import { callState, NOTHING_OBSERVED, type Observed, withTool } from "../../core/run/progress.ts"
+import { type Ask, isActive, type Progress, type Task } from "../../core/task.ts"
+import { grouped } from "../../lib/grouped.ts"
 import { toMessage, toUsage } from "../../opencode/convert.ts"
 import { permissionAsk, questionAsk, type RawEvent } from "../../opencode/events.ts"
 import { decodeUiMetadata, type RecordDecoder, type UiMetadata } from "../../runtime/record/codec.ts"
-import type { ObservedProgress, ObservedTask } from "./view-model.ts"
+import type { ObservedTask } from "./view-model.ts"
 
-/** A task, its live state, and its session's parent and folder. */
-export type TrackedTask = {
-  readonly task: Task
-  readonly tracker: ProgressTracker | undefined
-  readonly row: Pick<Session, "parentID" | "directory">
+/** Live state of a run, for display. */
+type Live = {
+  readonly asks: Map<string, Ask>
+  retry?: Progress["retry"]
+  observed: Observed
+  /** Set once the session was seen at work. */
+  begun: boolean
+}
+
+/** A task and its session. `live`: only while the task is at work. */
+type TrackedTask = Pick<ObservedTask, "task" | "groupKind"> & {
+  readonly session: Session
+  readonly uiMetadata: UiMetadata
+  readonly live: Live | undefined
 }
 
 /** Id of the object that an event is about: a session, a session's status, or a question. */
@@ -71,16 +81,9 @@ export async function catchUp(
   messages?: number,
 ): Promise<void> {
   const running = entries.filter(({ task }) => isActive(task))
-  const folders = new Set(running.map(({ row }) => row.directory))
+  const folders = [...grouped(running, ({ session }) => session.directory)]
   await Promise.all([
-    ...[...folders].map((directory) =>
-      catchUpIn(
-        api,
-        directory,
-        running.filter(({ row }) => row.directory === directory),
-        heard,
-      ),
-    ),
+    ...folders.map(([directory, inFolder]) => catchUpIn(api, directory, inFolder, heard)),
     ...running.map((entry) => readCalls(api, entry, messages)),
   ])
 }
@@ -106,62 +109,25 @@ async function catchUpIn(
     ...permissions.data.map((asked) => permissionAsk(asked, askedAt)),
     ...questions.data.map((asked) => questionAsk(asked, askedAt)),
   ]
-  for (const { task, tracker } of entries) {
+  for (const { task, live } of entries) {
     const { sessionID } = task
     const status = statuses.data[sessionID]
-    if (!tracker) continue
-    if (!heard.has(statusOf(sessionID))) tracker.retry = status?.type === "retry" ? status : undefined
+    if (!live) continue
+    if (!heard.has(statusOf(sessionID))) live.retry = status?.type === "retry" ? status : undefined
     const asks = open.filter((ask) => ask.sessionID === sessionID && !heard.has(ask.id))
-    for (const id of tracker.asks.keys())
-      if (!heard.has(id) && !asks.some((ask) => ask.id === id)) tracker.asks.delete(id)
-    for (const ask of asks) tracker.asks.set(ask.id, ask)
+    for (const id of live.asks.keys()) if (!heard.has(id) && !asks.some((ask) => ask.id === id)) live.asks.delete(id)
+    for (const ask of asks) live.asks.set(ask.id, ask)
   }
 }
 
-async function readCalls(api: TuiPluginApi, { task, tracker }: TrackedTask, limit?: number): Promise<void> {
+async function readCalls(api: TuiPluginApi, { task, live }: TrackedTask, limit?: number): Promise<void> {
   const { data: messages } = await api.client.session.messages({ sessionID: task.sessionID, limit })
   for (const message of (messages ?? []).map(toMessage)) {
     if (message.id <= task.run.promptID) continue
     for (const part of message.parts) {
-      if (part.type !== "tool") continue
-      tracker?.tool(part.callID, part.tool, callState(part), message.id)
-    }
-  }
-}
-
-const NO_UI_METADATA: UiMetadata = { asks: [] }
-
-/** Collects the live state of a run, for display. */
-class ProgressTracker {
-  readonly asks = new Map<string, Ask>()
-  retry: Progress["retry"]
-  #observed = NOTHING_OBSERVED
-  #uiMetadata: UiMetadata = NO_UI_METADATA
-  /** Set once the session was seen at work. */
-  begun = false
-
-  tool(id: string, tool: string, state: CallState, messageID: string): void {
-    this.#observed = withTool(this.#observed, { id, tool, state, messageID })
-  }
-
-  /** Applies the UI metadata of a remote task. Returns the questions that are new. */
-  remoteAsks(uiMetadata: UiMetadata = NO_UI_METADATA): readonly Ask[] {
-    const before = this.#uiMetadata.asks
-    this.#uiMetadata = uiMetadata
-    return uiMetadata.asks.filter(({ id }) => !before.some((ask) => ask.id === id))
-  }
-
-  snapshot(): Omit<ObservedProgress, "usage"> {
-    const { away, preparing, asks } = this.#uiMetadata
-    const { calls, recentTools } = this.#observed
-    return {
-      toolCalls: calls.size,
-      recentTools,
-      retry: this.retry,
-      asks: [...this.asks.values(), ...asks],
-      ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),
-      ...(preparing !== undefined && { preparing }),
-      ...(this.begun && { begun: true }),
+      if (part.type !== "tool" || !live) continue
+      const call = { id: part.callID, tool: part.tool, state: callState(part), messageID: message.id }
+      live.observed = withTool(live.observed, call)
     }
   }
 }
@@ -180,14 +146,12 @@ export type Listeners = {
   readonly onAsk?: (ask: Ask, change: TaskChange) => void
 }
 
-type TaskHandle = TrackedTask & Pick<ObservedTask, "groupKind" | "fetches"> & { readonly usage: Usage }
-
 /** Tasks that the terminal knows. Tasks at work have live state. */
 export class KnownTasks {
   readonly #listeners: Listeners
   readonly decode: RecordDecoder
   readonly #kinds: readonly GroupKind[]
-  readonly #entries = new Map<string, TaskHandle>()
+  readonly #entries = new Map<string, TrackedTask>()
   /** Cleared tasks by session. They are kept because their cost still counts. */
   readonly #cleared = new Map<string, ObservedTask>()
   /** Sessions whose events arrive here: those of this OpenCode process. */
@@ -217,8 +181,8 @@ export class KnownTasks {
   /** Task whose own session this is. */
   taskIn(sessionID: string): ObservedTask | undefined {
     this.#read()
-    const handle = this.#entries.get(sessionID)
-    return handle && seenOf(handle)
+    const found = this.#entries.get(sessionID)
+    return found && seenOf(found)
   }
 
   /** Cleared tasks, for their cost. */
@@ -227,7 +191,7 @@ export class KnownTasks {
     return [...this.#cleared.values()]
   }
 
-  entries(): readonly TaskHandle[] {
+  entries(): readonly TrackedTask[] {
     return [...this.#entries.values()]
   }
 
@@ -236,10 +200,8 @@ export class KnownTasks {
     return this.#of(parentID).some(({ task }) => isActive(task) && !this.#audible.has(task.sessionID))
   }
 
-  /**
-   * Takes over a session's record and usage, and nothing else of the session. `live`: the session comes from an event.
-   */
-  take(session: Session, live: boolean): void {
+  /** Takes over a session as it was read, or as an event reports it. */
+  take(session: Session, isEvent: boolean): void {
     const record = this.decode(session)
     const known = this.#entries.get(session.id)
     if (!record) return this.forget(session.id)
@@ -250,19 +212,18 @@ export class KnownTasks {
       return this.tell()
     }
     const sameRun = known?.task.run.generation === task.run.generation
-    const usage = toUsage(session.tokens, session.cost)
-    const tracker = isActive(task) ? (sameRun && known?.tracker) || new ProgressTracker() : undefined
-    const uiMetadata = decodeUiMetadata(session.metadata)
-    const groupKind = groupKindAmong(this.#kinds, task)
-    const fetches = uiMetadata?.fetches && { fetches: uiMetadata.fetches }
-    const entry = { task, tracker, usage, row: session, groupKind, ...fetches }
+    const earlier = sameRun ? known?.live : undefined
+    const live = isActive(task) ? (earlier ?? { asks: new Map(), observed: NOTHING_OBSERVED, begun: false }) : undefined
+    const uiMetadata = decodeUiMetadata(session.metadata) ?? { asks: [] }
+    const entry = { task, live, session, uiMetadata, groupKind: groupKindAmong(this.#kinds, task) }
     this.#entries.set(session.id, entry)
-    const asked = tracker?.remoteAsks(uiMetadata) ?? []
-    if (live) {
+    if (isEvent) {
       const change = { seen: seenOf(entry), before: known?.task }
       this.#audible.add(session.id)
       this.#listeners.onChange?.(change)
-      for (const ask of asked) this.#listeners.onAsk?.(ask, change)
+      const asked = earlier ? known?.uiMetadata.asks : []
+      for (const ask of live ? uiMetadata.asks : [])
+        if (!asked?.some(({ id }) => id === ask.id)) this.#listeners.onAsk?.(ask, change)
     }
     this.tell()
   }
@@ -275,18 +236,18 @@ export class KnownTasks {
 
   handleEvent(event: OpencodeEvent): void {
     const sessionID = event.type === "asked" ? event.ask.sessionID : event.sessionID
-    const handle = this.#entries.get(sessionID)
-    if (!handle?.tracker) return
+    const known = this.#entries.get(sessionID)
+    if (!known?.live) return
     this.#audible.add(sessionID)
-    if (!apply(handle.task, handle.tracker, event)) return
-    if (event.type === "asked") this.#listeners.onAsk?.(event.ask, { seen: seenOf(handle), before: handle.task })
+    if (!apply(known.task, known.live, event)) return
+    if (event.type === "asked") this.#listeners.onAsk?.(event.ask, { seen: seenOf(known), before: known.task })
     this.tell()
   }
 
   /** Called when the session's retry is over. */
   calm(sessionID: string): void {
-    const tracker = this.#entries.get(sessionID)?.tracker
-    if (tracker) tracker.retry = undefined
+    const live = this.#entries.get(sessionID)?.live
+    if (live) live.retry = undefined
   }
 
   /** Updates the display after a short delay. */
@@ -304,7 +265,7 @@ export class KnownTasks {
     clearTimeout(this.#telling)
   }
 
-  #of(parentID: string): readonly TaskHandle[] {
+  #of(parentID: string): readonly TrackedTask[] {
     return this.entries().filter(({ task }) => task.parentID === parentID)
   }
 
@@ -314,30 +275,44 @@ export class KnownTasks {
 }
 
 /** A task as the display shows it. The usage is the whole session's, even from before the first event. */
-const seenOf = ({ task, tracker, usage, groupKind, fetches }: TaskHandle): ObservedTask => ({
-  task,
-  groupKind,
-  progress: tracker && { ...tracker.snapshot(), usage },
-  ...(fetches && { fetches }),
-})
+function seenOf({ task, live, session, uiMetadata, groupKind }: TrackedTask): ObservedTask {
+  const { away, preparing, fetches, asks } = uiMetadata
+  return {
+    task,
+    groupKind,
+    progress: live && {
+      toolCalls: live.observed.calls.size,
+      recentTools: live.observed.recentTools,
+      usage: toUsage(session.tokens, session.cost),
+      retry: live.retry,
+      asks: [...live.asks.values(), ...asks],
+      ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),
+      ...(preparing !== undefined && { preparing }),
+      ...(live.begun && { begun: true }),
+    },
+    ...(fetches && { fetches }),
+  }
+}
 
 /** Applies an event to a run's state. True if the state has changed. */
-function apply(task: Task, tracker: ProgressTracker, event: OpencodeEvent): boolean {
+function apply(task: Task, live: Live, event: OpencodeEvent): boolean {
   switch (event.type) {
-    case "tool":
+    case "tool": {
       // Message ids ascend in time, so a message before the prompt belongs to an earlier run.
       if (event.messageID <= task.run.promptID) return false
-      tracker.tool(event.callID, event.tool, event.state, event.messageID)
+      const { callID: id, tool, state, messageID } = event
+      live.observed = withTool(live.observed, { id, tool, state, messageID })
       return true
+    }
     case "active":
-      tracker.begun = true
-      tracker.retry = event.activity.type === "retry" ? event.activity : undefined
+      live.begun = true
+      live.retry = event.activity.type === "retry" ? event.activity : undefined
       return true
     case "asked":
-      tracker.asks.set(event.ask.id, event.ask)
+      live.asks.set(event.ask.id, event.ask)
       return true
     case "replied":
-      tracker.asks.delete(event.askID)
+      live.asks.delete(event.askID)
       return true
     default:
       return false
