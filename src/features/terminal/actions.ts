@@ -8,20 +8,25 @@ import { toError, toMessage } from "../../opencode/convert.ts"
 import { REQUEST_KEY, type RemoteAsk } from "../../runtime/record/codec.ts"
 import type { ObservedTask } from "./view-model.ts"
 
+/** Makes a function that does some work. Undefined if the work failed, which is shown as a toast. */
+export const attempting =
+  ({ ui }: TuiPluginApi) =>
+  async <Result>(what: string, work: () => Promise<Result>): Promise<Result | undefined> => {
+    try {
+      return await work()
+    } catch (error) {
+      ui.toast({ variant: "error", title: `Could not ${what}`, message: messageOf(error) })
+      return undefined
+    }
+  }
+
 export type Actions = ReturnType<typeof createActions>
 
 /** A user's actions on tasks. They never reject: a failure is shown as a toast. */
 export function createActions(api: TuiPluginApi) {
   const requests = createRequests(api)
 
-  const attempt = async <Result>(what: string, work: () => Promise<Result>): Promise<Result | undefined> => {
-    try {
-      return await work()
-    } catch (error) {
-      api.ui.toast({ variant: "error", title: `Could not ${what}`, message: messageOf(error) })
-      return undefined
-    }
-  }
+  const attempt = attempting(api)
 
   /** Sends a request to the server plugin. True once the request is written. */
   const requested = (sessionID: string, request: Request) =>

@@ -1,4 +1,4 @@
-import type { TuiDialogSelectOption, TuiPluginApi } from "@opencode-ai/plugin/tui"
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { QuestionInfo } from "@opencode-ai/sdk/v2"
 import { createSignal } from "solid-js"
 import { type Ask, isActive } from "../../core/task.ts"
@@ -6,14 +6,10 @@ import { oneLine } from "../../lib/text.ts"
 import { hasRemaining } from "../../present/view.ts"
 import type { Actions } from "./actions.ts"
 import { createClock } from "./clock.ts"
-import { askForWords, choose, closing, type MenuRow, showText } from "./prompts.tsx"
+import { askForWords, choose, closing, Menu, type MenuRow, showText } from "./prompts.tsx"
 import type { Settings } from "./settings.ts"
 import type { TaskSource } from "./source.ts"
 import { inOrder, type ObservedTask, readable, rowOf, stateText, titleOf } from "./view-model.ts"
-
-const SEND = { title: "Send what is ticked", value: "\u0000send" }
-const OWN_ANSWER = { title: "Type an answer", value: "\u0000own" }
-const REFUSE = { title: "Dismiss the question", value: "\u0000refuse" }
 
 /**
  * The user's answer: chosen labels or a refusal. Undefined if the user closed the dialog, which leaves the question
@@ -42,58 +38,44 @@ function askOne(api: TuiPluginApi, question: QuestionInfo): Promise<Answer> {
       resolve(answer)
       api.ui.dialog.clear()
     }
-    const send = (own: string | undefined) => resolve(own === undefined ? undefined : [...ticked(), own])
-    const choose = (value: string) => {
-      if (value === REFUSE.value) return close("refused")
-      if (value === SEND.value) return close(ticked())
-      if (value === OWN_ANSWER.value) return void typeAnswer(api, question).then(send)
-      if (!question.multiple) return close([value])
-      setTicked((labels) => (labels.includes(value) ? labels.filter((label) => label !== value) : [...labels, value]))
+    const pick = (label: string) => {
+      if (!question.multiple) return close([label])
+      setTicked((labels) => (labels.includes(label) ? labels.filter((each) => each !== label) : [...labels, label]))
     }
-    const options = () => [
+    const type = async () => {
+      const own = await typeAnswer(api, question)
+      resolve(own === undefined ? undefined : [...ticked(), own])
+    }
+    const rows = (): MenuRow[] => [
       ...question.options.map(({ label, description }) => ({
+        id: label,
         title: `${question.multiple ? (ticked().includes(label) ? "[x] " : "[ ] ") : ""}${oneLine(label)}`,
         description: oneLine(description),
-        value: label,
+        run: () => pick(label),
       })),
-      ...(question.multiple ? [SEND] : []),
-      ...(question.custom === false ? [] : [OWN_ANSWER]),
-      REFUSE,
+      ...(question.multiple ? [{ title: "Send what is ticked", run: () => close(ticked()) }] : []),
+      ...(question.custom === false ? [] : [{ title: "Type an answer", run: () => void type() }]),
+      { title: "Dismiss the question", run: () => close("refused") },
     ]
-    // OpenCode also reports a close when a dialog is replaced by another, so only the first choice counts.
-    api.ui.dialog.replace(
-      () => (
-        <api.ui.DialogSelect
-          title={readable(question.question)}
-          placeholder={oneLine(question.header)}
-          options={options()}
-          onSelect={(option) => choose(option.value)}
-        />
-      ),
-      () => queueMicrotask(() => api.ui.dialog.open || resolve(undefined)),
-    )
-    api.ui.dialog.setSize("large")
+    choose({
+      api,
+      title: readable(question.question),
+      placeholder: oneLine(question.header),
+      rows,
+      // OpenCode also reports a close when a dialog is replaced by another, so only the first choice counts.
+      closed: () => queueMicrotask(() => api.ui.dialog.open || resolve(undefined)),
+    })
   })
 }
 
-function typeAnswer(api: TuiPluginApi, question: QuestionInfo): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    const close = (answer: string | undefined) => {
-      resolve(answer)
-      api.ui.dialog.clear()
+const typeAnswer = (api: TuiPluginApi, question: QuestionInfo): Promise<string | undefined> =>
+  new Promise((resolve) => {
+    const send = async (text: string) => {
+      resolve(text)
+      return true
     }
-    api.ui.dialog.replace(
-      () => (
-        <api.ui.DialogPrompt
-          title={readable(question.question)}
-          onCancel={() => close(undefined)}
-          onConfirm={(text) => text.trim() !== "" && close(text.trim())}
-        />
-      ),
-      () => resolve(undefined),
-    )
+    askForWords(api, { title: readable(question.question), send, closed: () => resolve(undefined) })
   })
-}
 
 export type TasksDialogPorts = {
   readonly api: TuiPluginApi
@@ -127,36 +109,30 @@ function TaskList(props: { companion: TasksDialogPorts; sessionID: string; paren
   }
   const running = () => tasks().filter(({ task }) => isActive(task))
   const clock = createClock(() => running().length)
-  const options = (): TuiDialogSelectOption<string>[] => {
+  const rows = (): MenuRow[] => {
     const all = [...source.all(), ...source.cleared()]
+    const { parentID } = props
+    const count = running().length
+    const back = parentID && {
+      title: "Back to the parent session",
+      description: api.state.session.get(parentID)?.title,
+      run: () => goTo(api, parentID),
+    }
+    const cancelAll = settings().enabled &&
+      count > 0 && {
+        id: "cancel all",
+        title: count === 1 ? "Cancel the one at work" : `Cancel all ${count} at work`,
+        description: "what they have written stays readable",
+        run: () => stop(props.companion, running()),
+      }
     return [
-      ...(props.parentID ? [wayBack(api, props.parentID)] : []),
-      ...tasks().map((each) => optionOf(each, all, clock.now())),
-      ...(settings().enabled && running().length > 0 ? [cancelAll(running().length)] : []),
+      ...(back ? [back] : []),
+      ...tasks().map((each) => rowFor(props.companion, each, all, clock.now())),
+      ...(cancelAll ? [cancelAll] : []),
     ]
   }
-  const choose = (value: string) => {
-    if (value === CANCEL_ALL) return stop(props.companion, running())
-    return value === props.parentID ? goTo(api, value) : openChoices(props.companion, value)
-  }
-  return (
-    <api.ui.DialogSelect
-      title="Background agents"
-      placeholder="Search tasks"
-      options={options()}
-      onSelect={({ value }) => choose(value)}
-    />
-  )
+  return <Menu api={api} title="Background agents" placeholder="Search tasks" rows={rows} />
 }
-
-/** Value of a row that stops all tasks. No session can have this id. */
-const CANCEL_ALL = "cancel all"
-
-const cancelAll = (running: number): TuiDialogSelectOption<string> => ({
-  title: running === 1 ? "Cancel the one at work" : `Cancel all ${running} at work`,
-  description: "what they have written stays readable",
-  value: CANCEL_ALL,
-})
 
 /**
  * Stops tasks, newest first. A task that waits for others was launched after them and is cancelled first: otherwise it
@@ -167,19 +143,14 @@ function stop({ api, actions }: TasksDialogPorts, running: readonly ObservedTask
   for (const { task } of running.toReversed()) void actions.request(task.sessionID, { action: "cancel" })
 }
 
-const wayBack = (api: TuiPluginApi, parentID: string): TuiDialogSelectOption<string> => ({
-  title: "Back to the parent session",
-  description: api.state.session.get(parentID)?.title,
-  value: parentID,
-})
-
-function optionOf(seen: ObservedTask, all: readonly ObservedTask[], now: number): TuiDialogSelectOption<string> {
+function rowFor(companion: TasksDialogPorts, seen: ObservedTask, all: readonly ObservedTask[], now: number): MenuRow {
   const row = rowOf(seen, all, now)
   return {
+    id: row.sessionID,
     title: `${row.icon ?? "⠿"} ${row.title}`,
     description: stateText(seen, all, Date.now()),
     footer: `${row.facts} · ${seen.task.id}`,
-    value: seen.task.sessionID,
+    run: () => openChoices(companion, row.sessionID),
   }
 }
 
@@ -189,7 +160,8 @@ function openChoices(companion: TasksDialogPorts, sessionID: string) {
   const seen = source.taskIn(sessionID)
   if (!seen) return api.ui.dialog.clear()
   const choices = choicesFor(companion, seen)
-  choose(api, titleOf(seen.task), stateText(seen, source.all(), Date.now()), () => choices)
+  const placeholder = stateText(seen, source.all(), Date.now())
+  choose({ api, title: titleOf(seen.task), placeholder, rows: () => choices })
 }
 
 function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly MenuRow[] {
@@ -247,11 +219,12 @@ export const answerChoices = (companion: Asking, asks: readonly Ask[]): readonly
 function openAsk({ api, actions }: Asking, ask: Ask) {
   if (ask.kind === "question") return void askQuestions(api, actions, ask)
   const reply = (how: "once" | "always" | "reject") => closing(api)(() => actions.replyTo(ask, how))
-  choose(api, `Permission: ${oneLine(ask.what)}`, undefined, () => [
+  const rows = [
     { title: "Allow once", run: reply("once") },
     { title: "Always allow", description: "until OpenCode ends", run: reply("always") },
     { title: "Reject", description: "the agent's turn ends", run: reply("reject") },
-  ])
+  ]
+  choose({ api, title: `Permission: ${oneLine(ask.what)}`, rows: () => rows })
 }
 
 async function readAnswer({ api, actions }: TasksDialogPorts, seen: ObservedTask) {

@@ -26,5 +26,5 @@ export async function openMenu({ api }: Pick<Terminal, "api">, parts: readonly T
     return api.ui.toast({ variant: "info", message })
   }
   if (first.opensAlone && others.length === 0) return void first.run()
-  choose(api, "Board", "Search tasks", choices)
+  choose({ api, title: "Board", placeholder: "Search tasks", rows: choices })
 }

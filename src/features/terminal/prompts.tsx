@@ -12,6 +12,8 @@ export type MenuRow = {
   readonly footer?: string
   readonly category?: string
   readonly run: () => unknown
+  /** Identity of the row in a list that changes; by default its title. */
+  readonly id?: string
   /** Set where the row is carried out at once if the menu has no other row. */
   readonly opensAlone?: true
 }
@@ -22,44 +24,56 @@ export const closing = (api: TuiPluginApi) => (work: () => unknown) => () => {
   void work()
 }
 
-/** Shows rows of which the user chooses one. */
-export function choose(
-  api: TuiPluginApi,
-  title: string,
-  placeholder: string | undefined,
-  choices: () => readonly MenuRow[],
-): void {
-  api.ui.dialog.replace(() => (
-    <api.ui.DialogSelect
-      title={title}
-      placeholder={placeholder}
-      options={withValues(choices()).map(({ row: { run: _run, opensAlone: _opensAlone, ...choice }, value }) => ({
-        ...choice,
-        value,
-      }))}
+type MenuProps = {
+  readonly api: TuiPluginApi
+  readonly title: string
+  readonly placeholder?: string
+  readonly rows: () => readonly MenuRow[]
+}
+
+/** Rows of which the user chooses one. */
+export function Menu(props: MenuProps) {
+  const rows = () => withValues(props.rows())
+  const { DialogSelect } = props.api.ui
+  return (
+    <DialogSelect
+      title={props.title}
+      placeholder={props.placeholder}
+      options={rows().map(({ row: { title, description, footer, category }, value }) => {
+        return { title, description, footer, category, value }
+      })}
       onSelect={({ value }) =>
-        withValues(choices())
-          .find((choice) => choice.value === value)
+        rows()
+          .find((each) => each.value === value)
           ?.row.run()
       }
     />
-  ))
-  api.ui.dialog.setSize("large")
+  )
+}
+
+/** Shows a menu. `closed`: called when the user has closed it, or when another dialog replaces it. */
+export function choose({ closed, ...menu }: MenuProps & { readonly closed?: () => void }): void {
+  const { dialog } = menu.api.ui
+  dialog.replace(() => <Menu {...menu} />, closed)
+  dialog.setSize("large")
 }
 
 type Words = {
   readonly title: string
-  readonly placeholder: string
+  readonly placeholder?: string
   readonly busyText?: string
   /** Sends the message. True once it is sent. */
   readonly send: (text: string) => Promise<boolean | undefined>
+  /** Called when the dialog is closed. */
+  readonly closed?: () => void
 }
 
 /**
  * Asks the user for a message. The dialog stays open until the message is sent, so that the user can repeat a failed
  * send.
  */
-export function askForWords(api: TuiPluginApi, { title, placeholder, busyText = "Sending …", send }: Words): void {
+export function askForWords(api: TuiPluginApi, given: Words): void {
+  const { title, placeholder, busyText = "Sending …", send, closed } = given
   const [busy, setBusy] = createSignal(false)
   let open = true
   const confirm = async (text: string) => {
@@ -82,6 +96,7 @@ export function askForWords(api: TuiPluginApi, { title, placeholder, busyText = 
     ),
     () => {
       open = false
+      closed?.()
     },
   )
 }

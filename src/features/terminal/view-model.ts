@@ -248,12 +248,13 @@ export function cut(text: string, columns: number): string {
 }
 
 /** Rows of a menu, each with a value of its own: several questions of one task have the same title. */
-export function withValues<Row extends { readonly title: string }>(rows: readonly Row[]) {
+export function withValues<Row extends { readonly title: string; readonly id?: string }>(rows: readonly Row[]) {
   const counts = new Map<string, number>()
   return rows.map((row) => {
-    const earlier = counts.get(row.title) ?? 0
-    counts.set(row.title, earlier + 1)
-    return { row, value: `${earlier} ${row.title}` }
+    const name = row.id ?? row.title
+    const earlier = counts.get(name) ?? 0
+    counts.set(name, earlier + 1)
+    return { row, value: `${earlier} ${name}` }
   })
 }
 

@@ -52,7 +52,8 @@ const rowOf = (companion: BoardDialogPorts, task: BoardTask): MenuRow => ({
   category: task.status === "draft" ? "Drafts" : "Active",
   run: () => {
     const choices = choicesFor(companion, task)
-    choose(companion.api, headOf(task), companion.board.state(task).text, () => choices)
+    const { api, board } = companion
+    choose({ api, title: headOf(task), placeholder: board.state(task).text, rows: () => choices })
   },
 })
 

@@ -2,7 +2,6 @@ import { resolve } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import { createEffect, createRoot, createSignal, onCleanup, untrack } from "solid-js"
-import { messageOf } from "../../../core/errors.ts"
 import { pauseOf } from "../../../core/pause.ts"
 import { type Ask, isActive, isQueued } from "../../../core/task.ts"
 import { SerialQueue } from "../../../lib/promises.ts"
@@ -18,6 +17,7 @@ import { type BoardState, EMPTY, isUnverified, LOOK_BACK_MS, type Purse } from "
 import { stateOf } from "../../board/status.ts"
 import { Store, type Watch } from "../../board/store/store.ts"
 import { type BoardTask, headOf, type PurseTerms, purseSchema, type TaskState } from "../../board/task.ts"
+import { attempting } from "../actions.ts"
 
 type BoardActsPorts = {
   readonly api: TuiPluginApi
@@ -34,28 +34,25 @@ type BoardActsPorts = {
  */
 function boardActs(ports: BoardActsPorts) {
   const { api, board, files, look } = ports
-  /** Does the work. False if it failed; the failure is shown as a toast. */
-  async function attempt(what: string, work: (files: Store) => Promise<unknown>): Promise<boolean> {
-    try {
+  const attempt = attempting(api)
+  /** Changes the board. Undefined if this failed. */
+  const change = (what: string, work: (files: Store) => Promise<unknown>) =>
+    attempt(what, async () => {
       const found = files()
       if (!found) return false
       await work(found)
       void look()
       return true
-    } catch (error) {
-      api.ui.toast({ variant: "error", title: `Could not ${what}`, message: messageOf(error) })
-      return false
-    }
-  }
+    })
 
   return {
     act: (command: BoardCommand) =>
-      attempt(
+      change(
         /purse$/.test(command.type) ? command.type.replace(" ", " the ") : `${command.type} the task`,
         async (files) => files.carryOut(command, await factsNow(ports)),
       ),
     restore: () =>
-      attempt("bring the board back", async (files) => {
+      change("bring the board back", async (files) => {
         await files.carryOut({ type: "restore" }, await factsNow(ports))
         await files.restoreHistory()
       }),
@@ -64,6 +61,8 @@ function boardActs(ports: BoardActsPorts) {
       attempt("write in its thread", async () => {
         const { error } = await api.client.session.promptAsync({ sessionID, agent, parts: [{ type: "text", text }] })
         if (error !== undefined) throw new Error(toError(error).message)
+        void look()
+        return true
       }),
     /** Money spent from the open purse. Undefined without an open purse, or where OpenCode does not answer. */
     async purseSpent(): Promise<number | undefined> {
