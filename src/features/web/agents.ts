@@ -18,7 +18,24 @@ export function agentsRoutes(source: () => Source): Hono {
   const rowOf = (view: TaskView) => agentRow(view, agentsOf().isForeign(view.task.id), Date.now(), PARTS)
 
   routes.get("/", (context) => context.json({ agents: agentsOf().list().map(rowOf) }))
-  routes.route("/search", searchRoutes(source))
+  // Answers are read from the tasks' sessions, because there is no index.
+  routes.get("/search", async (context) => {
+    const { q: filter, from } = parsed(searchQuery, context.req.query())
+    const agents = agentsOf()
+    const ended = agents
+      .list()
+      .filter(({ task }) => !isActive(task))
+      .sort((a, b) => (b.task.run.endedAt ?? 0) - (a.task.run.endedAt ?? 0))
+      .slice(0, MOST_SEARCHED)
+    const found: AnswersFound["found"][number][] = []
+    for (const { task } of ended.slice(from, from + AT_ONCE)) {
+      // A session that cannot be read counts as one without matches.
+      const hit = hitIn(filter, await agents.answer(task.id).catch(() => ""))
+      if (hit) found.push({ id: task.id, ...hit })
+    }
+    const next = from + AT_ONCE
+    return context.json({ found, ...(next < ended.length && { next }) } satisfies AnswersFound)
+  })
   routes.get("/:id", async (context) => {
     const agents = agentsOf()
     const view = namedTask(source(), context)
@@ -48,31 +65,6 @@ const AT_ONCE = 10
 /** Number of newest ended tasks that are searched. */
 const MOST_SEARCHED = 500
 const MOST_FILTER_CHARS = 200
-
-/**
- * Routes that search the answers of ended tasks. Answers are read from the tasks' sessions, because there is no index.
- */
-function searchRoutes(source: () => Source): Hono {
-  const routes = new Hono()
-  routes.get("/", async (context) => {
-    const { q: filter, from } = parsed(searchQuery, context.req.query())
-    const { agents } = source()
-    const ended = agents
-      .list()
-      .filter(({ task }) => !isActive(task))
-      .sort((a, b) => (b.task.run.endedAt ?? 0) - (a.task.run.endedAt ?? 0))
-      .slice(0, MOST_SEARCHED)
-    const found: AnswersFound["found"][number][] = []
-    for (const { task } of ended.slice(from, from + AT_ONCE)) {
-      // A session that cannot be read counts as one without matches.
-      const hit = hitIn(filter, await agents.answer(task.id).catch(() => ""))
-      if (hit) found.push({ id: task.id, ...hit })
-    }
-    const next = from + AT_ONCE
-    return context.json({ found, ...(next < ended.length && { next }) } satisfies AnswersFound)
-  })
-  return routes
-}
 
 const searchQuery = z.object({
   q: z.string().trim().min(1).max(MOST_FILTER_CHARS),

@@ -125,7 +125,7 @@ export function createApp({ address, auth, host, source, feed, page, log }: AppP
     auth.passes.end(caller.pass)
     return context.json({ ended: true })
   })
-  for (const [path, routes] of PARTS.flatMap((part) => part.routes)) app.route(`/api${path}`, routes(source))
+  for (const part of PARTS) app.route("/api", part.routes(source))
   app.route("/api/agents", agentsRoutes(source))
   app.route("/api/agents", actsRoutes(source))
   app.route("/api/asks", asksRoutes(source))

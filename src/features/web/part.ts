@@ -10,8 +10,8 @@ import type { AgentRow, Delta, PageSnapshot } from "./wire.ts"
 export type WebPart = {
   /** Fields that the part adds to the data of this plugin instance. */
   source(setup: Pick<Setup, "threads">): Partial<Source>
-  /** Routes of the part, by path below `/api`. */
-  readonly routes: readonly (readonly [path: string, routes: (source: () => Source) => Hono])[]
+  /** Routes below `/api`. */
+  routes(source: () => Source): Hono
   /** HTTP status of the feature's errors; undefined for any other error. */
   status(error: Error): ContentfulStatusCode | undefined
   feed(source: () => Source): PartFeed

@@ -4,7 +4,7 @@ import type { Board, BoardError, BoardErrorCode } from "../../board/service.ts"
 import { changedValues, type PartFeed, SentRows, type WebPart } from "../part.ts"
 import type { Source } from "../ports.ts"
 import type { Delta, PageSnapshot } from "../wire.ts"
-import { listOf, purseRoutes, repliesRoutes, reportsRoutes, tasksRoutes } from "./tasks.ts"
+import { boardRoutes, listOf } from "./tasks.ts"
 import type { TaskRow } from "./wire.ts"
 
 /** HTTP status of each board error. */
@@ -19,12 +19,7 @@ const boardTaskOf = (task: Task): string | undefined =>
 /** The board on the page. */
 export const boardPart: WebPart = {
   source: ({ threads }) => ({ board: threads.find((each): each is typeof each & Board => "purse" in each) }),
-  routes: [
-    ["/tasks", tasksRoutes],
-    ["/tasks", repliesRoutes],
-    ["/purse", purseRoutes],
-    ["/reports", reportsRoutes],
-  ],
+  routes: boardRoutes,
   // Compared by name, because the error may come from another copy of the plugin in this process, with a class of its
   // own.
   status: (error) => (error.name === "BoardError" ? STATUS[(error as BoardError).code] : undefined),

@@ -1,4 +1,4 @@
-import { Hono } from "hono"
+import { type Context, Hono } from "hono"
 import { z } from "zod"
 import { isActive, NOBODY } from "../../../core/task.ts"
 import { type Archived, type Board, USER } from "../../board/service.ts"
@@ -12,48 +12,48 @@ const newTask = newTaskSchema.extend({ owner: line() })
 const historyQuery = z.object({ limit: z.string().transform(Number).pipe(historyLimit).optional() })
 
 /** Routes of the board. The board's rules decide whether a change is allowed. */
-export function tasksRoutes(source: () => Source): Hono {
+export function boardRoutes(source: () => Source): Hono {
   const routes = new Hono()
+  const board = () => requireBoard(source())
+  const listed = async (context: Context) => context.json(await listOf(board()))
+  const row = async (context: Context, id: string) => context.json(taskRow(await board().get(id), board()))
 
-  routes.get("/", async (context) => context.json(await listOf(requireBoard(source()))))
-  routes.post("/", async (context) => {
-    const board = requireBoard(source())
-    const made = await board.create(await bodyOf(context, newTask), USER)
-    return context.json(taskRow(made, board), 201)
+  routes.get("/tasks", listed)
+  routes.post("/tasks", async (context) => {
+    const made = await board().create(await bodyOf(context, newTask), USER)
+    return context.json(taskRow(made, board()), 201)
   })
-  routes.get("/history", async (context) => {
-    const board = requireBoard(source())
-    const tasks = await board.history(parsed(historyQuery, context.req.query()).limit)
-    return context.json({ tasks: tasks.map((task) => taskRow(task, board)) })
+  routes.get("/tasks/history", async (context) => {
+    const tasks = await board().history(parsed(historyQuery, context.req.query()).limit)
+    return context.json({ tasks: tasks.map((task) => taskRow(task, board())) })
   })
-  routes.get("/:id", async (context) => {
-    const board = requireBoard(source())
-    return context.json(taskRow(await board.get(context.req.param("id")), board))
-  })
-  routes.patch("/:id", async (context) => {
-    const board = requireBoard(source())
+  routes.get("/tasks/:id", (context) => row(context, context.req.param("id")))
+  routes.patch("/tasks/:id", async (context) => {
     const id = context.req.param("id")
-    return context.json(ended(await board.update(id, await bodyOf(context, taskPatchSchema), USER), board))
+    return context.json(ended(await board().update(id, await bodyOf(context, taskPatchSchema), USER), board()))
   })
   for (const how of ["complete", "cancel"] as const)
-    routes.post(`/:id/${how}`, async (context) => {
-      const board = requireBoard(source())
-      return context.json(ended(await board[how](context.req.param("id"), USER), board))
-    })
-  routes.post("/:id/run", async (context) => {
-    const board = requireBoard(source())
+    routes.post(`/tasks/:id/${how}`, async (context) =>
+      context.json(ended(await board()[how](context.req.param("id"), USER), board())),
+    )
+  routes.post("/tasks/:id/run", async (context) => {
     const id = context.req.param("id")
-    await board.run(id)
-    return context.json(taskRow(await board.get(id), board))
+    await board().run(id)
+    return row(context, id)
+  })
+  routes.post("/tasks/:id/reply", async (context) => {
+    const { text } = await bodyOf(context, words)
+    const id = context.req.param("id")
+    await reply(source(), id, text)
+    return row(context, id)
   })
   /** Actions on the whole board. */
   for (const what of ["accept", "restore", "forget"] as const)
-    routes.post(`/${what}`, async (context) => {
-      const board = requireBoard(source())
-      await board[what]()
-      return context.json(await listOf(board))
+    routes.post(`/tasks/${what}`, async (context) => {
+      await board()[what]()
+      return listed(context)
     })
-  return routes
+  return routes.route("/", purseRoutes(board))
 }
 
 /** Row of a board task. */
@@ -75,66 +75,48 @@ function ended({ task, canceled, open }: Archived, board: Board): Ended {
   return { ...taskRow(task, board), canceled: ids(canceled), open: ids(open) }
 }
 
-/** Routes that show, open and close the purse. */
-export function purseRoutes(source: () => Source): Hono {
+/** Routes of the purse, and of the reports of earlier ones. */
+function purseRoutes(board: () => Board): Hono {
   const routes = new Hono()
-  const purseState = async (): Promise<PurseState> => {
-    const purse = await requireBoard(source()).purse.view()
-    return purse ? { open: true, ...purse } : { open: false }
+  const purseState = async (context: Context) => {
+    const purse = await board().purse.view()
+    return context.json((purse ? { open: true, ...purse } : { open: false }) satisfies PurseState)
   }
-  routes.get("/", async (context) => context.json(await purseState()))
-  routes.put("/", async (context) => {
-    const given = await bodyOf(context, purseSchema)
-    await requireBoard(source()).purse.open(given, USER)
-    return context.json(await purseState())
+  routes.get("/purse", purseState)
+  routes.put("/purse", async (context) => {
+    await board().purse.open(await bodyOf(context, purseSchema), USER)
+    return purseState(context)
   })
-  routes.delete("/", async (context) => {
-    await requireBoard(source()).purse.close(USER)
-    return context.json(await purseState())
+  routes.delete("/purse", async (context) => {
+    await board().purse.close(USER)
+    return purseState(context)
   })
-  return routes
-}
-
-/** Reports of earlier purses, newest first. */
-export function reportsRoutes(source: () => Source): Hono {
-  const routes = new Hono()
-  routes.get("/", async (context) => context.json({ reports: await requireBoard(source()).purse.reports() }))
-  routes.get("/:name", async (context) =>
-    context.json(await requireBoard(source()).purse.report(context.req.param("name"))),
-  )
+  routes.get("/reports", async (context) => context.json({ reports: await board().purse.reports() }))
+  routes.get("/reports/:name", async (context) => context.json(await board().purse.report(context.req.param("name"))))
   return routes
 }
 
 const words = z.strictObject({ text: z.string().trim().min(1).max(100_000) })
 
 /**
- * Route for a user's message to the owner of a board task, sent to the task's thread. An active run reads the message
- * at its next step; otherwise the message starts a turn, which the board counts as a run.
+ * Sends a user's message to the thread of a board task. An active run reads the message at its next step; otherwise the
+ * message starts a turn, which the board counts as a run.
  */
-export function repliesRoutes(source: () => Source): Hono {
-  const routes = new Hono()
-  routes.post("/:id/reply", async (context) => {
-    const { agents } = source()
-    const person = requireUserActions(source())
-    const board = requireBoard(source())
-    const { text } = await bodyOf(context, words)
-    const task = await board.get(context.req.param("id"))
-    const { threadId, status, id } = task
-    if (status !== "active")
-      throw new WebError(409, `Task #${id} is ${status === "draft" ? "a draft; activate it first" : status}.`)
-    if (board.state(task).state === "waiting for a person")
-      throw new WebError(409, `Task #${id} was changed outside the board. Look at it and start it first.`)
-    const run = agents.list().find((view) => view.task.sessionID === threadId && isActive(view.task))?.task
-    if (run) await person.call({ tell: run.id, prompt: text }, NOBODY)
-    else {
-      const thread = threadId === undefined ? undefined : await person.session(threadId)
-      if (threadId === undefined || !thread)
-        throw new WebError(409, `Task #${id} has no thread yet. Run it once; then its owner can be answered.`)
-      await person.write({ sessionID: threadId, folder: thread.folder, text, agent: task.owner })
-    }
-    return context.json(taskRow(await board.get(id), board))
-  })
-  return routes
+async function reply(source: Source, taskID: string, text: string): Promise<void> {
+  const person = requireUserActions(source)
+  const board = requireBoard(source)
+  const task = await board.get(taskID)
+  const { threadId, status, id } = task
+  if (status !== "active")
+    throw new WebError(409, `Task #${id} is ${status === "draft" ? "a draft; activate it first" : status}.`)
+  if (board.state(task).state === "waiting for a person")
+    throw new WebError(409, `Task #${id} was changed outside the board. Look at it and start it first.`)
+  const run = source.agents.list().find((view) => view.task.sessionID === threadId && isActive(view.task))?.task
+  if (run) return void (await person.call({ tell: run.id, prompt: text }, NOBODY))
+  const thread = threadId === undefined ? undefined : await person.session(threadId)
+  if (threadId === undefined || !thread)
+    throw new WebError(409, `Task #${id} has no thread yet. Run it once; then its owner can be answered.`)
+  await person.write({ sessionID: threadId, folder: thread.folder, text, agent: task.owner })
 }
 
 declare module "../ports.ts" {
