@@ -55,7 +55,7 @@ export function Acts(props: Acting) {
             label="It reads this at its next step"
             send="Say it"
             run={async (text) => {
-              await api.tell(props.agent.id, text)
+              await api.act(props.agent.id, "tell", { prompt: text })
               setForm()
             }}
           />
@@ -75,7 +75,7 @@ export function Acts(props: Acting) {
 }
 
 function ActsWhileRunning(props: Answering) {
-  const retryNow = async () => props.say((await api.unpark(props.agent.id)).text)
+  const retryNow = async () => props.say((await api.act(props.agent.id, "unpark")).text)
   return (
     <>
       <Show when={props.agent.stands}>
@@ -95,9 +95,9 @@ function ActsAfterEnd(props: Answering & { resume: () => void }) {
   /** Whether the task was launched by itself. A part's run is continued by its part instead. */
   const launched = () => runOf(props.agent) === undefined
   const resumable = () => props.agent.left || state.limits?.resumable.some((status) => status === props.agent.status)
-  const runLeft = async () => props.say((await api.resume(props.agent.id, {})).text)
+  const runLeft = async () => props.say((await api.act(props.agent.id, "resume")).text)
   const merge = async () => {
-    const { text } = await api.merge(props.agent.id)
+    const { text } = await api.act(props.agent.id, "merge")
     await props.changed()
     props.say(text)
   }
@@ -149,7 +149,7 @@ function Resume(props: Acting & { done: () => void }) {
       text={suggested()}
       run={async (prompt, now) => {
         const check = textIn(now, "check")
-        await api.resume(props.agent.id, { prompt, ...(check !== "" && { check }) })
+        await api.act(props.agent.id, "resume", { prompt, ...(check !== "" && { check }) })
         props.done()
       }}
     >

@@ -6,7 +6,7 @@ import type { AgentDetail, AgentRow } from "../wire.ts"
 import { Acts } from "./acts.tsx"
 import { Marks } from "./agent-rows.tsx"
 import { api } from "./api.ts"
-import { EarlierRuns, Files, OtherChanges, RunPrompt, Timeline } from "./history.tsx"
+import { EarlierRuns, Files, Names, OtherChanges, RunPrompt, Timeline } from "./history.tsx"
 import { QuestionForm } from "./needs.tsx"
 import { parts, runOf } from "./page-part.ts"
 import { AgentName, Badge, Button, Copy, Facts, Outward, Prose, Section, Title } from "./parts.tsx"
@@ -142,7 +142,14 @@ function Said(props: { agent: AgentRow; answer?: string; error?: Error; again: (
       }
     >
       <Show when={!isActive(props.agent)} fallback={<Prose text={props.agent.lastText || "…"} />}>
-        <Show when={!props.error} fallback={<Retry message={props.error?.message ?? ""} again={props.again} />}>
+        <Show
+          when={!props.error}
+          fallback={
+            <p class="callout" data-state="fail">
+              {props.error?.message} <Button onClick={() => void props.again()}>Try again</Button>
+            </p>
+          }
+        >
           <Show when={props.answer !== undefined} fallback={<div class="ghost" data-size="tall" aria-busy="true" />}>
             <Show when={props.answer?.trim()} fallback={<p class="u-quiet">It ended without a text.</p>}>
               {(answer) => <Prose text={answer()} />}
@@ -151,14 +158,6 @@ function Said(props: { agent: AgentRow; answer?: string; error?: Error; again: (
         </Show>
       </Show>
     </Section>
-  )
-}
-
-function Retry(props: { message: string; again: () => unknown }) {
-  return (
-    <p class="callout" data-state="fail">
-      {props.message} <Button onClick={() => void props.again()}>Try again</Button>
-    </p>
   )
 }
 
@@ -180,13 +179,7 @@ function Receipt(props: { lines: readonly string[]; output?: string }) {
       <details open={props.output !== undefined}>
         <summary>{props.lines[0]}</summary>
         <ul class="u-plain file-list receipt">
-          <For each={props.lines.slice(1)}>
-            {(line) => (
-              <li>
-                <code>{line.replace(/^[\s-]+/, "")}</code>
-              </li>
-            )}
-          </For>
+          <Names of={props.lines.slice(1).map((line) => line.replace(/^[\s-]+/, ""))} />
         </ul>
         <Show when={props.output}>
           {(output) => (

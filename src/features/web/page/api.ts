@@ -1,6 +1,7 @@
 import type { AskOptions, Reply } from "../../../core/ports.ts"
 import { eventReader } from "../../../lib/http.ts"
 import type { Conversation } from "../opencode/sessions.ts"
+import type { Act } from "../ports.ts"
 import type { ActionResult, AgentDetail, AgentRow, AnswersFound, Choices } from "../wire.ts"
 import { type Authenticate, errorIn, UntrustedServer } from "./sign-in.ts"
 
@@ -28,11 +29,8 @@ export const api = {
     call<AnswersFound>("GET", `/api/agents/search?q=${encodeURIComponent(q)}&from=${from}`),
   cancelAgent: (id: string) => call<AgentRow>("POST", `/api/agents/${id}/cancel`),
   launch: (launch: Launch) => call<ActionResult>("POST", "/api/agents", launch),
-  tell: (id: string, prompt: string) => call<ActionResult>("POST", `/api/agents/${id}/tell`, { prompt }),
-  resume: (id: string, given: Readonly<Record<string, unknown>>) =>
-    call<ActionResult>("POST", `/api/agents/${id}/resume`, given),
-  unpark: (id: string) => call<ActionResult>("POST", `/api/agents/${id}/unpark`, {}),
-  merge: (id: string) => call<ActionResult>("POST", `/api/agents/${id}/merge`),
+  act: (id: string, act: Act, given: Readonly<Record<string, unknown>> = {}) =>
+    call<ActionResult>("POST", `/api/agents/${id}/${act}`, given),
   stop: (ids: readonly string[]) => call<{ stopped: readonly string[] }>("POST", "/api/agents/cancel", { ids }),
   question: (id: string) => call<AskOptions>("GET", `/api/asks/${id}`),
   answer: (id: string, reply: Reply) => call<{ id: string }>("POST", `/api/asks/${id}`, reply),

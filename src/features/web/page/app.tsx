@@ -138,7 +138,14 @@ export function App() {
       <Header />
       <main id="main" tabindex="-1">
         <Switch>
-          <Match when={refused()}>{(message) => <Notice title="This page needs its key" text={message()} />}</Match>
+          <Match when={refused()}>
+            {(message) => (
+              <section class="notice" role="alert">
+                <h2>This page needs its key</h2>
+                <p>{message()}</p>
+              </section>
+            )}
+          </Match>
           <Match when={!known()}>
             <Loading />
           </Match>
@@ -181,15 +188,6 @@ function View() {
         <NowView />
       </Match>
     </Switch>
-  )
-}
-
-function Notice(props: { title: string; text: string }) {
-  return (
-    <section class="notice" role="alert">
-      <h2>{props.title}</h2>
-      <p>{props.text}</p>
-    </section>
   )
 }
 

@@ -1,4 +1,4 @@
-import { createEffect, createMemo, createSignal, For, on, Show } from "solid-js"
+import { createEffect, createMemo, createSignal, For, Index, on, Show } from "solid-js"
 import { dayCostText } from "../../../present/words.ts"
 import { api } from "./api.ts"
 import { spentOfDay } from "./money.tsx"
@@ -167,7 +167,7 @@ function Figure(props: { value: string; name: string; tone?: "needs" | "fail" })
 /** Tabs of the views, and the search field. */
 function Tabs(props: { waiting: number }) {
   const searched = ["agents", "answers", ...parts().map(({ routes }) => routes.view)]
-  const views = createMemo(() => [
+  const tabs = createMemo(() => [
     { view: "now", href: "#/", title: "Now", count: props.waiting, tone: "needs" },
     ...partsOn().map(({ routes: { view }, view: { title, count } }) => {
       return { view, href: `#/${view}`, title, count: count(), tone: undefined }
@@ -176,9 +176,18 @@ function Tabs(props: { waiting: number }) {
   ])
   return (
     <nav class="tab-bar" aria-label="Views">
-      <For each={views().map(({ view }) => view)}>
-        {(view) => <Tab {...(views().find((each) => each.view === view) as TabOf)} current={route().view === view} />}
-      </For>
+      <Index each={tabs()}>
+        {(tab) => (
+          <a class="tab" href={tab().href} aria-current={route().view === tab().view ? "page" : undefined}>
+            {tab().title}{" "}
+            <Show when={tab().count > 0}>
+              <span class="tab-count" data-state={tab().tone}>
+                {tab().count}
+              </span>
+            </Show>
+          </a>
+        )}
+      </Index>
       <input
         id="search"
         type="search"
@@ -200,27 +209,6 @@ function Tabs(props: { waiting: number }) {
         }}
       />
     </nav>
-  )
-}
-
-type TabOf = {
-  readonly view: string
-  readonly href: string
-  readonly title: string
-  readonly count: number
-  readonly tone?: string
-}
-
-function Tab(props: TabOf & { current: boolean }) {
-  return (
-    <a class="tab" href={props.href} aria-current={props.current ? "page" : undefined}>
-      {props.title}{" "}
-      <Show when={props.count > 0}>
-        <span class="tab-count" data-state={props.tone}>
-          {props.count}
-        </span>
-      </Show>
-    </a>
   )
 }
 

@@ -163,7 +163,7 @@ export function Files(props: { changed: readonly string[]; diff: readonly FileDi
   )
 }
 
-const Names = (props: { of: readonly string[] }) => (
+export const Names = (props: { of: readonly string[] }) => (
   <For each={props.of}>
     {(name) => (
       <li>

@@ -3,7 +3,7 @@ import { budget, dayTime, MINUTE_MS } from "../../../lib/format.ts"
 import type { AgentDetail, Choices } from "../wire.ts"
 import { api, type Launch } from "./api.ts"
 import { Field, Form, type OptionList, Picker, textIn } from "./form.tsx"
-import { focusSoon, Problem } from "./parts.tsx"
+import { focusSoon, Loaded } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { markAsRead, state } from "./state.ts"
 
@@ -19,11 +19,9 @@ export function LaunchForm(props: { like?: string }) {
     return { choices, like }
   })
   return (
-    <Show when={!ready.error} fallback={<Problem text={(ready.error as Error).message} />}>
-      <Show when={ready()} fallback={<div class="ghost" data-size="tall" aria-busy="true" />}>
-        {(read) => <Fields {...read()} />}
-      </Show>
-    </Show>
+    <Loaded read={ready} size="tall">
+      {(read) => <Fields {...read()} />}
+    </Loaded>
   )
 }
 

@@ -5,15 +5,7 @@ import { readAddress } from "./navigation.tsx"
 import { setParts } from "./page-part.ts"
 import { PARTS } from "./registry.ts"
 import { codeIn } from "./route.ts"
-import {
-  type Authenticate,
-  type CredentialStore,
-  enter,
-  type SignInPorts,
-  signIn,
-  UntrustedServer,
-  type WebSession,
-} from "./sign-in.ts"
+import { type Authenticate, enter, type SignInPorts, signIn, UntrustedServer, type WebSession } from "./sign-in.ts"
 import { applyEvent, link, setLink, tick } from "./state.ts"
 
 const NAME = "superagents"
@@ -24,9 +16,9 @@ const KEY = "this"
  * Stores the web session's key in IndexedDB in a form that no script can read, so that a later server at this address
  * cannot read it. Without IndexedDB the session lasts until the page is reloaded.
  */
-export const credentialStore: CredentialStore = {
+const credentialStore = {
   get: () => ask<WebSession | undefined>("readonly", (store) => store.get(KEY)).catch(() => undefined),
-  put: (pass) => ask<unknown>("readwrite", (store) => store.put(pass, KEY)).then(nothing, nothing),
+  put: (pass: WebSession) => ask<unknown>("readwrite", (store) => store.put(pass, KEY)).then(nothing, nothing),
   remove: () => ask<unknown>("readwrite", (store) => store.delete(KEY)).then(nothing, nothing),
 }
 

@@ -69,7 +69,13 @@ function AskNeed(props: { agent: AgentRow; ask: AgentRow["asks"][number] }) {
       <AgentTitle agent={props.agent} />
       <p>
         <bdi>{props.ask.what}</bdi> <span class="u-quiet u-ticks">{ago(now() - props.ask.askedAt)}</span>{" "}
-        <AnswerDeadline until={props.ask.refusedAt} />
+        <Show when={props.ask.refusedAt}>
+          {(until) => (
+            <span class="u-quiet u-ticks">
+              {until() > now() ? `refused in ${ticking(until() - now())}` : "about to be refused"}
+            </span>
+          )}
+        </Show>
       </p>
       <QuestionForm ask={props.ask} foreign={props.agent.foreign} />
     </Need>
@@ -141,19 +147,6 @@ export function QuestionForm(props: { ask: Ask; foreign: boolean }) {
         <Match when={offered("question")}>{(asked) => <Questions asked={asked().questions} send={send} />}</Match>
       </Switch>
     </div>
-  )
-}
-
-/** Time until a question is refused automatically. */
-function AnswerDeadline(props: { until: number | undefined }) {
-  return (
-    <Show when={props.until}>
-      {(until) => (
-        <span class="u-quiet u-ticks">
-          {until() > now() ? `refused in ${ticking(until() - now())}` : "about to be refused"}
-        </span>
-      )}
-    </Show>
   )
 }
 

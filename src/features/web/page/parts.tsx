@@ -1,10 +1,12 @@
 import {
+  type Accessor,
   createContext,
   createMemo,
   createSignal,
   For,
   type JSX,
   onCleanup,
+  type Resource,
   Show,
   splitProps,
   useContext,
@@ -335,6 +337,21 @@ export function Problem(props: { text: string }) {
         </p>
       </Show>
     </div>
+  )
+}
+
+/** Shows what was read. Before that a ghost, and the reason where the read failed. */
+export function Loaded<Read>(props: {
+  read: Resource<Read>
+  size?: "tall"
+  children: (read: Accessor<NonNullable<Read>>) => JSX.Element
+}) {
+  return (
+    <Show when={!props.read.error} fallback={<Problem text={(props.read.error as Error).message} />}>
+      <Show when={props.read.latest} fallback={<div class="ghost" data-size={props.size} aria-busy="true" />}>
+        {props.children}
+      </Show>
+    </Show>
   )
 }
 

@@ -172,14 +172,7 @@ const TICKS_MS = [QUARTER_MS, 2 * QUARTER_MS, HOUR_MS, 2 * HOUR_MS, 3 * HOUR_MS,
 /** A task's bar. `line`: number among the agent's lines; `from` and `to`: ends of the bar, from 0 to 1. */
 export type Bar = { readonly id: string; readonly line: number; readonly from: number; readonly to: number }
 
-export type TimelineLane = {
-  readonly agent: string
-  /** Cost of the last 24 hours, without children, because their agents have rows of their own. */
-  readonly cost: number
-  readonly atLeast: boolean
-  readonly lines: number
-  readonly bars: readonly Bar[]
-}
+export type TimelineLane = ReturnType<typeof lanesOf>[number]
 
 export type Span = { readonly from: number; readonly to: number }
 
@@ -194,8 +187,11 @@ export function spanOf(agents: readonly AgentRow[], now: number): Span {
   return { from, to }
 }
 
-/** Timeline with the lines of each agent. Bars that overlap are in lines of their own. */
-export function lanesOf(agents: readonly AgentRow[], span: Span, now: number): TimelineLane[] {
+/**
+ * Timeline with the lines and the cost of each agent. Bars that overlap are in lines of their own; children have rows
+ * and costs of their own.
+ */
+export function lanesOf(agents: readonly AgentRow[], span: Span, now: number) {
   const names = [...new Set(agents.map(({ agent }) => agent))].sort()
   return names.map((agent) => {
     const own = agents.filter((each) => each.agent === agent)

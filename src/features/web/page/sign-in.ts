@@ -14,13 +14,6 @@ export type WebSession = { readonly id: string; readonly key: Key }
 
 type Key = Awaited<ReturnType<typeof crypto.subtle.importKey>>
 
-/** Where the browser keeps the web session. */
-export type CredentialStore = {
-  get(): Promise<WebSession | undefined>
-  put(session: WebSession): Promise<void>
-  remove(): Promise<void>
-}
-
 export type SignInPorts = {
   readonly fetch: (url: string, init?: RequestInit) => Promise<Response>
   readonly origin: string
@@ -45,7 +38,7 @@ const HMAC = { name: "HMAC", hash: "SHA-256" }
 
 /** Makes a web session from a secret. Scripts cannot read its key. */
 export async function webSessionOf(id: string, secret: string): Promise<WebSession> {
-  const key = await crypto.subtle.importKey("raw", new TextEncoder().encode(secret), HMAC, false, ["sign", "verify"])
+  const key = await crypto.subtle.importKey("raw", new TextEncoder().encode(secret), HMAC, false, ["sign"])
   return { id, key }
 }
 
@@ -60,17 +53,12 @@ export async function enter(
 ): Promise<SignInResult> {
   const nonce = hex(crypto.getRandomValues(new Uint8Array(NONCE_BYTES)))
   const response = await fetch(`/hello?id=${encodeURIComponent(id)}&nonce=${nonce}`, { signal })
-  const hello = ((await response.json().catch(() => undefined)) ?? {}) as Partial<Hello>
-  const { boot, state, proof } = hello
-  if (typeof boot !== "string" || typeof proof !== "string" || (state !== "live" && state !== "ended"))
-    throw new UntrustedServer(UNKNOWN)
-  const said = proofText({ origin: String(hello.origin), boot, state }, nonce)
-  if (!(await crypto.subtle.verify(HMAC, key, bytesOf(proof), new TextEncoder().encode(said))))
-    throw new UntrustedServer(UNKNOWN)
-  if (hello.origin !== origin) throw new UntrustedServer(otherAddress(String(hello.origin), origin))
-  if (state === "ended") return { ended: true }
-  const access = await crypto.subtle.sign(HMAC, key, new TextEncoder().encode(accessText(boot)))
-  return { bearer: `${id}.${base64url(new Uint8Array(access))}` }
+  const hello = ((await response.json().catch(() => undefined)) ?? {}) as Hello
+  // Nothing of it is believed before its proof, which also proves that each field is as the server wrote it.
+  if (hello.proof !== (await macOf(key, proofText(hello, nonce)))) throw new UntrustedServer(UNKNOWN)
+  if (hello.origin !== origin) throw new UntrustedServer(otherAddress(hello.origin, origin))
+  if (hello.state === "ended") return { ended: true }
+  return { bearer: `${id}.${await macOf(key, accessText(hello.boot))}` }
 }
 
 /** Exchanges a link's code for a web session; undefined where the code is invalid or used. Rejects as `enter` does. */
@@ -95,17 +83,11 @@ const otherAddress = (served: string, here: string): string =>
 
 const hex = (bytes: Uint8Array): string => [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")
 
-const base64url = (bytes: Uint8Array): string =>
-  btoa(String.fromCharCode(...bytes))
+/** Signature of a text, as the server writes it: in base64url. */
+async function macOf(key: Key, text: string): Promise<string> {
+  const mac = await crypto.subtle.sign(HMAC, key, new TextEncoder().encode(text))
+  return btoa(String.fromCharCode(...new Uint8Array(mac)))
     .replaceAll("+", "-")
     .replaceAll("/", "_")
     .replaceAll("=", "")
-
-/** Empty for invalid base64url. */
-function bytesOf(text: string): Uint8Array<ArrayBuffer> {
-  try {
-    return Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (char) => char.charCodeAt(0))
-  } catch {
-    return new Uint8Array()
-  }
 }

@@ -5,7 +5,19 @@ import { costText } from "../../../../present/words.ts"
 import type { TaskRow } from "../../board/wire.ts"
 import { matches } from "../../filter.ts"
 import { SendingForm, Submit, textIn } from "../form.tsx"
-import { Action, AgentName, Badge, Failed, Failures, Fold, GrowingList, Panel, Problem, Prose } from "../parts.tsx"
+import {
+  Action,
+  AgentName,
+  Badge,
+  Failed,
+  Failures,
+  Fold,
+  GrowingList,
+  Loaded,
+  Panel,
+  Problem,
+  Prose,
+} from "../parts.tsx"
 import { now } from "../state.ts"
 import { COLUMNS, columnOf, statusText, taskLink, taskTexts, taskTone } from "./select.ts"
 import { board, boardApi, tasks } from "./state.ts"
@@ -144,23 +156,22 @@ function Archive() {
     () => board.leavings,
     () => boardApi.history(HISTORY_SHOWN),
   )
-  const past = () => (history.error ? [] : (history.latest?.tasks ?? []))
   return (
     <section class="column" data-column="done" data-state="done" aria-label="Done">
       <h3>Done</h3>
-      <Show when={!history.error} fallback={<Problem text={(history.error as Error).message} />}>
-        <Show when={history.latest} fallback={<div class="ghost" />}>
+      <Loaded read={history}>
+        {(past) => (
           <Show
-            when={past().length > 0}
+            when={past().tasks.length > 0}
             // While the board cannot be read, the column shows no text.
             fallback={<p class="u-quiet">{board.problem === "" ? "Nothing is done yet." : ""}</p>}
           >
             <ul class="u-plain" aria-label="Done">
-              <PastCards tasks={past()} />
+              <PastCards tasks={past().tasks} />
             </ul>
           </Show>
-        </Show>
-      </Show>
+        )}
+      </Loaded>
     </section>
   )
 }
@@ -244,11 +255,5 @@ function Reports() {
 
 function Report(props: { name: string }) {
   const [report] = createResource(() => boardApi.report(props.name))
-  return (
-    <Show when={!report.error} fallback={<Problem text={(report.error as Error).message} />}>
-      <Show when={report.latest} fallback={<div class="ghost" />}>
-        {(read) => <Prose text={read().text} />}
-      </Show>
-    </Show>
-  )
+  return <Loaded read={report}>{(read) => <Prose text={read().text} />}</Loaded>
 }
