@@ -125,21 +125,17 @@ function createRequests(api: TuiPluginApi) {
       return others
     })
 
-  const withdrawLater = (sessionID: string, id: string) => {
-    const timer = setTimeout(() => {
-      timers.delete(timer)
-      withdraw(sessionID, id).catch(() => {})
-    }, ANSWER_WITHIN_MS)
-    timer.unref?.()
-    timers.add(timer)
-  }
-
   return {
     /** Resolves once the request is written. Rejects with OpenCode's error. */
     async send(sessionID: string, request: Request): Promise<void> {
       const id = crypto.randomUUID()
       await editMetadata(sessionID, (metadata) => ({ ...metadata, [REQUEST_KEY]: { id, ...request } }))
-      withdrawLater(sessionID, id)
+      const timer = setTimeout(() => {
+        timers.delete(timer)
+        withdraw(sessionID, id).catch(() => {})
+      }, ANSWER_WITHIN_MS)
+      timer.unref?.()
+      timers.add(timer)
     },
 
     dispose() {

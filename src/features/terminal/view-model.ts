@@ -52,30 +52,11 @@ export type ObservedTask = {
 /** State of a row, which decides about the row's colour. */
 export type Tone = "working" | "waiting" | "queued" | "completed" | "error" | "cancelled"
 
-export type Row = {
-  readonly sessionID: string
-  readonly tone: Tone
-  /** Icon of the row; absent while the row shows a spinner. */
-  readonly icon?: string
-  readonly title: string
-  /** Duration of the run. For an ended task, also the number of tool calls. */
-  readonly facts: string
-  /** Activity or open question of a running task, or the work that is still to do for an ended task. */
-  readonly detail?: string
-}
+export type Row = ReturnType<typeof rowOf>
 
 export type Batch = { readonly label: string; readonly done: number; readonly total: number }
 
-export type Section = {
-  /** Examples: `2 running`, or `5 done` when nothing runs. */
-  readonly summary: string
-  readonly rows: readonly Row[]
-  /** Number of tasks without a row. */
-  readonly more: number
-  readonly batches: readonly Batch[]
-  /** Usage of the session with its limits, in lines that fit the sidebar. */
-  readonly totals: readonly string[]
-}
+export type Section = NonNullable<ReturnType<typeof sectionOf>>
 
 /** Most rows of the sidebar; running tasks come first. */
 export const MOST_ROWS = 10
@@ -88,7 +69,7 @@ export function sectionOf(
   now: number,
   limits: UsageLimits = { tokens: 0, cost: 0 },
   below: readonly ObservedTask[] = [],
-): Section | undefined {
+) {
   if (seen.length === 0) return undefined
   const ordered = inOrder(seen)
   const running = seen.filter(({ task }) => isActive(task)).length
@@ -96,10 +77,13 @@ export function sectionOf(
   const all = [...seen, ...below]
   const usage = all.reduce((sum, each) => addUsage(sum, usageOf(each)), NO_USAGE)
   return {
+    /** Examples: `2 running`, or `5 done` when nothing runs. */
     summary: running > 0 ? `${running} running` : `${seen.length} done`,
     rows: shown.map((each) => rowOf(each, all, now)),
+    /** Number of tasks without a row. */
     more: ordered.length - shown.length,
     batches: batchesOf(seen.map(({ task }) => task)),
+    /** Usage of the session with its limits, in lines that fit the sidebar. */
     totals: totalsOf(usage, limits),
   }
 }
@@ -115,7 +99,7 @@ export function inOrder(seen: readonly ObservedTask[]): readonly ObservedTask[] 
 }
 
 /** Row of a task. `all`: all known tasks, among them the task's children, whose tool calls count for the task. */
-export function rowOf(seen: ObservedTask, all: readonly ObservedTask[], now: number): Row {
+export function rowOf(seen: ObservedTask, all: readonly ObservedTask[], now: number) {
   const { task } = seen
   const phase = phaseIn(seen, all, now)
   const tone = toneOf(task, phase)
@@ -123,9 +107,12 @@ export function rowOf(seen: ObservedTask, all: readonly ObservedTask[], now: num
   return {
     sessionID: task.sessionID,
     tone,
+    /** Absent while the row shows a spinner. */
     icon: phase ? ICONS[tone] : ENDS[endOf(task)].mark,
     title: titleOf(task),
+    /** Duration of the run. For an ended task, also the number of tool calls. */
     facts: [timeOf(task, now), ...(phase ? [] : [...groupTexts(seen, all), ...callsText(seen, all)])].join(" · "),
+    /** Activity or open question of a running task, or the work that is still to do for an ended task. */
     detail: detail && oneLine(detail),
   }
 }

@@ -1,7 +1,6 @@
 import { readFileSync } from "node:fs"
 import { basename } from "node:path"
 import type { Setup } from "../../app.ts"
-import type { Clock } from "../../core/ports.ts"
 import { NOBODY } from "../../core/task.ts"
 import { filesOf, mainCheckout } from "../../lib/repository.ts"
 import type { Options } from "../../options/options.ts"
@@ -18,18 +17,6 @@ import type { Agents, Log, PageUserActions, Source } from "./ports.ts"
 import { PARTS } from "./registry.ts"
 import { joined } from "./sources.ts"
 
-type WebOptions = { readonly port: number; readonly host: string }
-
-export type ServePorts = {
-  /** `worktree`: the repository's checkout. `directory`: the folder that this instance serves. */
-  readonly worktree: string
-  readonly directory: string
-  readonly options: WebOptions
-  readonly source: Source
-  readonly clock: Clock
-  readonly log: Log
-}
-
 /** The state of a project's page in this process. All plugin instances of the project share it. */
 type Shared = { readonly sources: Set<Source>; readonly feed: Feed; readonly leader: Leader }
 
@@ -39,15 +26,18 @@ type Shared = { readonly sources: Set<Source>; readonly feed: Feed; readonly lea
  */
 const SHARED = Symbol.for("superagents.web.1")
 
+type PageSetup = Omit<Setup, "kinds"> & { readonly web: NonNullable<Options["web"]> }
+
 /**
- * Adds `source` to the project's page and serves the page unless another process does. The returned function removes
- * `source`.
+ * Adds this instance to the project's page and serves the page unless another process does. The returned function
+ * removes the instance. Loaded only with the option `web`.
  */
-export function serve(ports: ServePorts): () => Promise<void> {
-  const { worktree, directory, source } = ports
+export function openPage(setup: PageSetup): () => Promise<void> {
+  const { worktree, directory } = setup.connection
   const project = mainCheckout(worktree, directory)
+  const source = sourceOf(setup)
   const all = sharedPages()
-  const page = all.get(project) ?? open(project, ports)
+  const page = all.get(project) ?? open(project, setup)
   all.set(project, page)
   page.sources.add(source)
   page.feed.changed()
@@ -61,16 +51,17 @@ export function serve(ports: ServePorts): () => Promise<void> {
   }
 }
 
-function open(project: string, { options, clock, log }: ServePorts): Shared {
+function open(project: string, { web, clock, connection }: PageSetup): Shared {
+  const log: Log = (...line) => connection.opencode.log(...line)
   const sources = new Set<Source>()
   const source = () => joined([...sources])
   const feed = new Feed({ project: basename(project), source, clock, log })
   const file = addressFile(project)
   // `localhost` may stand for several addresses, and a port may be free on one of them and in use on another.
-  const host = options.host === "localhost" ? "127.0.0.1" : options.host
+  const host = web.host === "localhost" ? "127.0.0.1" : web.host
   const leader = new Leader({
     file,
-    port: options.port,
+    port: web.port,
     host,
     clock,
     log,
@@ -97,22 +88,16 @@ function sharedPages(): Map<string, Shared> {
   return shared[SHARED]
 }
 
-type PageSetup = Omit<Setup, "kinds"> & { readonly web: NonNullable<Options["web"]> }
-
-/** Adds this instance to the project's page. Loaded only with the option `web`. */
-export function openPage(setup: PageSetup): () => Promise<void> {
-  const { connection, web, clock } = setup
-  const { worktree, directory, opencode } = connection
+function sourceOf(setup: PageSetup): Source {
+  const { connection } = setup
   const sessions = sessionsOf(connection)
-  const source: Source = {
-    folder: directory,
+  return {
+    folder: connection.directory,
     agents: agentsOf(setup, sessions),
     person: personOf(setup, sessions),
     pages: () => connection.pages(),
     ...Object.assign({}, ...PARTS.map((part) => part.source(setup))),
   }
-  const log = opencode.log.bind(opencode)
-  return serve({ worktree, directory, options: web, source, clock, log })
 }
 
 function agentsOf({ manager }: PageSetup, sessions: ReturnType<typeof sessionsOf>): Agents {

@@ -1,5 +1,6 @@
 import { createSignal, Show } from "solid-js"
 import { count } from "../../../lib/text.ts"
+import type { Act } from "../ports.ts"
 import type { AgentDetail, AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { Lasting, MessageForm, textIn } from "./form.tsx"
@@ -17,34 +18,37 @@ type Acting = {
   readonly changed: () => Promise<unknown>
 }
 
-type Answering = Acting & {
-  /** Shows the tool's answer. */
-  readonly say: (text: string) => void
-}
-
-type Open = "tell" | "resume" | undefined
-
 /** Actions on a background task in its current state, with the tool's answers and failures. */
 export function Acts(props: Acting) {
   const [said, setSaid] = createSignal("")
-  const [form, setForm] = createSignal<Open>()
-  const toggle = (name: Open) => setForm(form() === name ? undefined : name)
+  const [form, setForm] = createSignal<"tell" | "resume">()
+  const toggle = (name: "tell" | "resume") => setForm(form() === name ? undefined : name)
   const running = () => isActive(props.agent)
-  const ours = () => !props.agent.foreign
+  const act = async (name: Act) => {
+    const { text } = await api.act(props.agent.id, name)
+    await props.changed()
+    setSaid(text)
+  }
   return (
     <Failures>
       <div class="button-row">
-        <Show when={ours() && running()}>
-          {/* Nobody of a group reads messages. */}
-          <Show when={props.agent.counts === undefined}>
-            <Button kind="main" onClick={() => toggle("tell")}>
-              Say something …
-            </Button>
+        <Show when={!props.agent.foreign}>
+          <Show when={running()} fallback={<ActsAfterEnd agent={props.agent} act={act} toggle={toggle} />}>
+            {/* Nobody of a group reads messages. */}
+            <Show when={props.agent.counts === undefined}>
+              <Button kind="main" onClick={() => toggle("tell")}>
+                Say something …
+              </Button>
+            </Show>
+            <Show when={props.agent.stands}>
+              <Action label="Go on now" run={() => act("unpark")} />
+            </Show>
+            <Stop
+              id={props.agent.id}
+              label="Stop"
+              text={`Stop "${isolated(props.agent.description)}"? What it has written stays readable.`}
+            />
           </Show>
-          <ActsWhileRunning {...props} say={setSaid} />
-        </Show>
-        <Show when={ours() && !running()}>
-          <ActsAfterEnd {...props} say={setSaid} resume={() => toggle("resume")} />
         </Show>
         <ThreadLink session={props.agent.sessionID} label="Open its session" />
       </div>
@@ -54,8 +58,8 @@ export function Acts(props: Acting) {
             focus
             label="It reads this at its next step"
             send="Say it"
-            run={async (text) => {
-              await api.act(props.agent.id, "tell", { prompt: text })
+            run={async (prompt) => {
+              await api.act(props.agent.id, "tell", { prompt })
               setForm()
             }}
           />
@@ -63,7 +67,7 @@ export function Acts(props: Acting) {
       </Show>
       <Show when={form() === "resume"}>
         <Lasting when={!running()}>
-          <Resume {...props} done={() => setForm()} />
+          <Resume agent={props.agent} detail={props.detail} done={() => setForm()} />
         </Lasting>
       </Show>
       <Failed />
@@ -74,50 +78,27 @@ export function Acts(props: Acting) {
   )
 }
 
-function ActsWhileRunning(props: Answering) {
-  const retryNow = async () => props.say((await api.act(props.agent.id, "unpark")).text)
-  return (
-    <>
-      <Show when={props.agent.stands}>
-        <Action label="Go on now" run={retryNow} />
-      </Show>
-      <Stop
-        id={props.agent.id}
-        label="Stop"
-        text={`Stop "${isolated(props.agent.description)}"? What it has written stays readable.`}
-      />
-    </>
-  )
-}
-
-function ActsAfterEnd(props: Answering & { resume: () => void }) {
-  const name = () => isolated(props.agent.description)
+function ActsAfterEnd(props: { agent: AgentRow; act: (name: Act) => Promise<void>; toggle: (form: "resume") => void }) {
   /** Whether the task was launched by itself. A part's run is continued by its part instead. */
   const launched = () => runOf(props.agent) === undefined
   const resumable = () => props.agent.left || state.limits?.resumable.some((status) => status === props.agent.status)
-  const runLeft = async () => props.say((await api.act(props.agent.id, "resume")).text)
-  const merge = async () => {
-    const { text } = await api.act(props.agent.id, "merge")
-    await props.changed()
-    props.say(text)
-  }
   return (
     <>
       <Show when={props.agent.merging}>
         <Stop
           id={props.agent.id}
           label="Stop its merge"
-          text={`Stop what is still done to merge "${name()}"? Its work is kept, and can be merged later.`}
+          text={`Stop what is still done to merge "${isolated(props.agent.description)}"? Its work is kept, and can be merged later.`}
         />
       </Show>
       <Show when={props.agent.unmerged}>
-        <Action label="Merge its changes" kind="main" run={merge} />
+        <Action label="Merge its changes" kind="main" run={() => props.act("merge")} />
       </Show>
       <Show when={props.agent.left}>
-        <Action label="Run what is left" kind="main" run={runLeft} />
+        <Action label="Run what is left" kind="main" run={() => props.act("resume")} />
       </Show>
       <Show when={launched() && resumable()}>
-        <Button onClick={props.resume}>Resume …</Button>
+        <Button onClick={() => props.toggle("resume")}>Resume …</Button>
       </Show>
       <Show when={launched()}>
         <a class="button" href={launchLink(props.agent.id)}>
@@ -135,7 +116,7 @@ function Stop(props: { id: string; label: string; text: string }) {
 }
 
 /** Form that resumes an ended task. After a merge conflict, its prompt asks the agent to solve the conflict. */
-function Resume(props: Acting & { done: () => void }) {
+function Resume(props: { agent: AgentRow; detail?: AgentDetail; done: () => void }) {
   const conflicts = () => (props.detail?.merge?.kind === "conflict" ? props.detail.merge.files : [])
   const suggested = () =>
     conflicts().length > 0

@@ -1,4 +1,4 @@
-import { createEffect, createMemo, createSignal, For, onCleanup, Show, untrack } from "solid-js"
+import { createEffect, createMemo, createSignal, For, onCleanup, Show } from "solid-js"
 import { type Hit, matches } from "../filter.ts"
 import type { AgentRow, AnswersFound } from "../wire.ts"
 import { EndedRow } from "./agent-rows.tsx"
@@ -82,27 +82,25 @@ function searchAnswers(q: () => string) {
   const [problem, setProblem] = createSignal("")
   createEffect(() => {
     const filter = q().trim()
+    const isWanted = filter !== "" && filter.length <= MOST_FILTER_CHARS
     let isOver = false
     const read = async () => {
-      for (let from: number | undefined = 0; from !== undefined && !isOver; ) {
-        const { found, next }: AnswersFound = await api.search(filter, from)
-        if (isOver) return
-        setHits((known) => ({ ...known, ...Object.fromEntries(found.map(({ id, ...hit }) => [id, hit])) }))
-        from = next
+      try {
+        for (let from: number | undefined = 0; from !== undefined; ) {
+          const { found, next }: AnswersFound = await api.search(filter, from)
+          if (isOver) return
+          setHits((known) => ({ ...known, ...Object.fromEntries(found.map(({ id, ...hit }) => [id, hit])) }))
+          from = next
+        }
+      } catch (error) {
+        if (!isOver) setProblem(`Not all answers could be read: ${(error as Error).message}`)
       }
+      if (!isOver) setReading(false)
     }
     setHits({})
     setProblem("")
-    setReading(filter !== "" && filter.length <= MOST_FILTER_CHARS)
-    const timer = untrack(isReading)
-      ? setTimeout(
-          () =>
-            void read()
-              .catch((error: Error) => isOver || setProblem(`Not all answers could be read: ${error.message}`))
-              .finally(() => isOver || setReading(false)),
-          TYPING_MS,
-        )
-      : undefined
+    setReading(isWanted)
+    const timer = isWanted ? setTimeout(() => void read(), TYPING_MS) : undefined
     onCleanup(() => {
       isOver = true
       clearTimeout(timer)

@@ -1,6 +1,7 @@
 import {
   createContext,
   createMemo,
+  createSignal,
   createUniqueId,
   For,
   type JSX,
@@ -10,7 +11,7 @@ import {
   useContext,
 } from "solid-js"
 import { askBeforeLeaving, withoutSheet, wouldLose } from "./navigation.tsx"
-import { Button, createAct, Failed, Failures, focusSoon, keepFocus } from "./parts.tsx"
+import { Button, createAct, Failed, Failure, focusSoon, keepFocus } from "./parts.tsx"
 
 type Sending = {
   readonly class: string
@@ -28,15 +29,8 @@ const Busy = createContext<() => boolean>(() => false)
 
 /** Form that confirms before input is lost and sends one request at a time. Contains a `Submit` and a `Failed`. */
 export function SendingForm(props: Sending) {
-  return (
-    <Failures>
-      <FormElement {...props} />
-    </Failures>
-  )
-}
-
-function FormElement(props: Sending) {
-  const { busy, act } = createAct()
+  const failure = createSignal("")
+  const { busy, act } = createAct(failure)
   let form: HTMLFormElement | undefined
   let first: FormData | undefined
   const send = async () => {
@@ -49,24 +43,26 @@ function FormElement(props: Sending) {
   askBeforeLeaving(() => props.loses?.() ?? differs())
   keepFocus(() => form)
   return (
-    <form
-      class={props.class}
-      ref={(element) => {
-        form = element
-        queueMicrotask(() => {
-          first = new FormData(element)
-        })
-      }}
-      onSubmit={(event) => {
-        event.preventDefault()
-        void act(send)
-      }}
-      onKeyDown={(event) => {
-        if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) event.currentTarget.requestSubmit()
-      }}
-    >
-      <Busy.Provider value={busy}>{props.children}</Busy.Provider>
-    </form>
+    <Failure.Provider value={failure}>
+      <form
+        class={props.class}
+        ref={(element) => {
+          form = element
+          queueMicrotask(() => {
+            first = new FormData(element)
+          })
+        }}
+        onSubmit={(event) => {
+          event.preventDefault()
+          void act(send)
+        }}
+        onKeyDown={(event) => {
+          if (event.key === "Enter" && (event.metaKey || event.ctrlKey)) event.currentTarget.requestSubmit()
+        }}
+      >
+        <Busy.Provider value={busy}>{props.children}</Busy.Provider>
+      </form>
+    </Failure.Provider>
   )
 }
 

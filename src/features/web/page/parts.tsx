@@ -99,7 +99,7 @@ export function Button(
 }
 
 /** The last failure of the actions in a `Failures`. */
-const Failure = createContext(createSignal(""))
+export const Failure = createContext(createSignal(""))
 
 /** Keeps what fails inside of it, to be shown by the `Failed` there. */
 export function Failures(props: { children: JSX.Element }) {
@@ -283,8 +283,7 @@ export function Copy(props: { text: () => string; label: string; select?: () => 
 }
 
 /** Makes a function that runs one action at a time. The surrounding `Failures` keeps the failure of the last one. */
-export function createAct() {
-  const [, setProblem] = useContext(Failure)
+export function createAct([, setProblem] = useContext(Failure)) {
   const [busy, setBusy] = createSignal(false)
   const act = async (work: () => Promise<unknown>) => {
     if (busy()) return

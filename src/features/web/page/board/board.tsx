@@ -1,5 +1,6 @@
 import { createMemo, createResource, createUniqueId, For, Show } from "solid-js"
 import { formatTime } from "../../../../lib/format.ts"
+import { grouped } from "../../../../lib/grouped.ts"
 import { count } from "../../../../lib/text.ts"
 import { costText } from "../../../../present/words.ts"
 import type { TaskRow } from "../../board/wire.ts"
@@ -30,15 +31,10 @@ const MOST_HISTORY = 1000
 
 /** Board in columns by state, with ended tasks last. */
 export function BoardView() {
-  const all = createMemo(tasks)
-  const byColumn = createMemo(() => {
-    const columns = new Map(COLUMNS.map(({ key }) => [key, [] as TaskRow[]]))
-    for (const task of all()) columns.get(columnOf(task))?.push(task)
-    return columns
-  })
+  const byColumn = createMemo(() => grouped(tasks(), columnOf))
   return (
     <>
-      <Panel name="board" title="Board" count={all().length}>
+      <Panel name="board" title="Board" count={tasks().length}>
         <Problem text={board.problem} />
         <div class="columns">
           <For each={COLUMNS}>
