@@ -215,7 +215,6 @@ export const answerChoices = (companion: Asking, asks: readonly Ask[]): readonly
     run: () => openAsk(companion, ask),
   }))
 
-/** Lets the user answer a session's question. */
 function openAsk({ api, actions }: Asking, ask: Ask) {
   if (ask.kind === "question") return void askQuestions(api, actions, ask)
   const reply = (how: "once" | "always" | "reject") => closing(api)(() => actions.replyTo(ask, how))

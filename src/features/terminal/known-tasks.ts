@@ -172,13 +172,11 @@ export class KnownTasks {
     return this.entries().map(seenOf)
   }
 
-  /** Tasks launched by a session. */
   tasksOf(parentID: string): readonly ObservedTask[] {
     this.#read()
     return this.#of(parentID).map(seenOf)
   }
 
-  /** Task whose own session this is. */
   taskIn(sessionID: string): ObservedTask | undefined {
     this.#read()
     const found = this.#entries.get(sessionID)

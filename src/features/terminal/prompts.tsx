@@ -64,7 +64,6 @@ type Words = {
   readonly busyText?: string
   /** Sends the message. True once it is sent. */
   readonly send: (text: string) => Promise<boolean | undefined>
-  /** Called when the dialog is closed. */
   readonly closed?: () => void
 }
 

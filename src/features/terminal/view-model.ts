@@ -49,7 +49,6 @@ export type ObservedTask = {
   readonly fetches?: true
 }
 
-/** State of a row, which decides about the row's colour. */
 export type Tone = "working" | "waiting" | "queued" | "completed" | "error" | "cancelled"
 
 export type Row = ReturnType<typeof rowOf>
@@ -117,7 +116,6 @@ export function rowOf(seen: ObservedTask, all: readonly ObservedTask[], now: num
   }
 }
 
-/** Title of a task in rows and dialogs. */
 export const titleOf = ({ description }: Task): string => oneLine(description)
 
 /** Agent and state or phase: `general, waiting for permission`. */
@@ -251,7 +249,6 @@ export const readable = (text: string): string => text.replace(/\r\n?/g, "\n").r
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g
 
-/** Width of a text in terminal columns. */
 function columnsOf(text: string): number {
   return [...SEGMENTER.segment(text)].reduce((sum, { segment }) => sum + (WIDE.test(segment) ? 2 : 1), 0)
 }

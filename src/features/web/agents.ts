@@ -11,7 +11,6 @@ import { agentFacts, agentRow } from "./rows.ts"
 import { namedTask, requireUserActions } from "./sources.ts"
 import type { ActionResult, AgentDetail, AnswersFound, Choices } from "./wire.ts"
 
-/** Routes for background tasks. */
 export function agentsRoutes(source: () => Source): Hono {
   const routes = new Hono()
   const agentsOf = () => source().agents
@@ -168,7 +167,6 @@ const reply = z.union([
   z.strictObject({ dismiss: z.literal(true) }),
 ])
 
-/** Routes for open questions and their answers. */
 export function asksRoutes(source: () => Source): Hono {
   const routes = new Hono()
 
@@ -208,7 +206,6 @@ const EXPECTED = {
 const closed = (): WebError =>
   new WebError(409, "This question is no longer open: it was answered elsewhere, or its agent has ended.")
 
-/** Routes for conversations and the choices of a launch. */
 export function sessionsRoutes(source: () => Source): Hono {
   const routes = new Hono()
 

@@ -90,7 +90,6 @@ type AppPorts = {
   readonly host: string
   readonly source: () => Source
   readonly feed: JoinableFeed
-  /** The page's HTML. */
   readonly page: () => string
   readonly log: Log
 }

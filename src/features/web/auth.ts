@@ -146,7 +146,6 @@ const PASS = /^p\.(\d+)\.[\w-]{22}$/
 
 type WebSessionPorts = {
   readonly file: string
-  /** Port of the page. */
   readonly port: number
   readonly clock: Pick<Clock, "now">
   readonly log: Log

@@ -78,7 +78,6 @@ export class Feed {
     this.#touchAll()
   }
 
-  /** Disconnects all readers. */
   close(): void {
     for (const [send, end] of [...this.#readers]) {
       this.#leave(send)
@@ -146,7 +145,6 @@ export class Feed {
     })
   }
 
-  /** Sends what has changed since the last event. */
   async #flush(): Promise<void> {
     const agents = this.#agentChanges()
     const others = await Promise.all(this.#parts.map((part) => part.changes()))

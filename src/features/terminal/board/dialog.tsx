@@ -20,7 +20,6 @@ export async function boardRows(companion: BoardDialogPorts): Promise<() => read
   return () => [...board.tasks().map((task) => rowOf(companion, task)), ...purse(), ...boardChoices(companion)]
 }
 
-/** Actions on the whole board. */
 function boardChoices({ api, board }: BoardDialogPorts): readonly MenuRow[] {
   const close = closing(api)
   const [lost, outside] = [board.lost().length, board.tasks().filter(board.isUnverified).length]

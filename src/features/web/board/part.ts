@@ -7,7 +7,6 @@ import type { Delta, PageSnapshot } from "../wire.ts"
 import { boardRoutes, listOf } from "./tasks.ts"
 import type { TaskRow } from "./wire.ts"
 
-/** HTTP status of each board error. */
 const STATUS = { invalid: 400, "not found": 404, conflict: 409, unavailable: 503 } as const satisfies Readonly<
   Record<BoardErrorCode, number>
 >
@@ -16,7 +15,6 @@ const STATUS = { invalid: 400, "not found": 404, conflict: 409, unavailable: 503
 const boardTaskOf = (task: Task): string | undefined =>
   isUnattended(task) ? /^#(\d+) /.exec(task.description)?.[1] : undefined
 
-/** The board on the page. */
 export const boardPart: WebPart = {
   source: ({ threads }) => ({ board: threads.find((each): each is typeof each & Board => "purse" in each) }),
   routes: boardRoutes,

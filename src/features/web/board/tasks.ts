@@ -47,7 +47,6 @@ export function boardRoutes(source: () => Source): Hono {
     await reply(source(), id, text)
     return row(context, id)
   })
-  /** Actions on the whole board. */
   for (const what of ["accept", "restore", "forget"] as const)
     routes.post(`/tasks/${what}`, async (context) => {
       await board()[what]()
@@ -56,7 +55,6 @@ export function boardRoutes(source: () => Source): Hono {
   return routes.route("/", purseRoutes(board))
 }
 
-/** Row of a board task. */
 function taskRow(task: BoardTask, board: Pick<Board, "state">): TaskRow {
   const { state, reason, text } = board.state(task)
   return { ...task, state, reason, stateText: text }

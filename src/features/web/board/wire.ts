@@ -13,7 +13,6 @@ export type TaskList = {
   readonly inFlight: readonly string[]
   /** Number of board tasks in a file that is missing now. They are kept until a user decides. */
   readonly lost?: number
-  /** The open purse. */
   readonly purse?: PurseView
 }
 

@@ -129,7 +129,6 @@ export function sessionsOf({ client: given, directory }: Pick<Connection, "clien
       const session = await find("read a session", client.session.get({ sessionID }))
       return session && { title: oneLine(session.title), folder: session.directory }
     },
-    /** Creates a conversation and returns its id. */
     open: async (title: string): Promise<string> =>
       (await call("create a session", client.session.create({ directory, title }))).id,
     /** Sends a user's message, which starts a turn of this agent. Resolves when OpenCode has accepted it. */

@@ -18,7 +18,6 @@ type Acting = {
   readonly changed: () => Promise<unknown>
 }
 
-/** Actions on a background task in its current state, with the tool's answers and failures. */
 export function Acts(props: Acting) {
   const [said, setSaid] = createSignal("")
   const [form, setForm] = createSignal<"tell" | "resume">()
@@ -109,7 +108,6 @@ function ActsAfterEnd(props: { agent: AgentRow; act: (name: Act) => Promise<void
   )
 }
 
-/** Stops the task after a confirmation. */
 function Stop(props: { id: string; label: string; text: string }) {
   const asks = () => ({ text: props.text, yes: "Stop it" })
   return <Action label={props.label} kind="danger" asks={asks} run={() => api.cancelAgent(props.id)} />

@@ -13,7 +13,6 @@ import { agentLink, type Filters } from "./route.ts"
 import { agentState, ownState, ranFor } from "./select.ts"
 import { isUnread, now, state } from "./state.ts"
 
-/** Card of a running task, with live figures. */
 export function WorkCard(props: { agent: AgentRow }) {
   const line = () => props.agent.retry ?? props.agent.lastText.trim().split("\n").at(-1) ?? ""
   return (
@@ -40,7 +39,6 @@ export function WorkCard(props: { agent: AgentRow }) {
   )
 }
 
-/** Labels of a task: what it runs for, batch, place, fork, resume, other process. */
 export function Marks(props: { agent: AgentRow }) {
   const marks = () => {
     const { batch, place, unmerged, forked, generation, foreign } = props.agent
@@ -56,7 +54,6 @@ export function Marks(props: { agent: AgentRow }) {
   return <Index each={marks()}>{(mark) => <span class="mark">{mark()}</span>}</Index>
 }
 
-/** Row of an ended task. */
 export function EndedRow(props: { agent: AgentRow }) {
   return (
     <a class="ended-row" data-item="" href={agentLink(props.agent.id)} data-unread={isUnread(props.agent) || undefined}>
@@ -102,14 +99,12 @@ export function Filter(props: { name: keyof Filters; label: string; options: Opt
 
 export const GroupChoice = () => <Filter name="group" label="Group" options={GROUPS} />
 
-/** Shows agents in groups, with a heading and actions for each group. */
 export function Groups(props: {
   rows: readonly AgentRow[]
   first: number
   label: string
   class?: string
   children: (agent: AgentRow) => JSX.Element
-  /** Makes the actions on a whole group. */
   acts?: (rows: () => readonly AgentRow[], by: string) => JSX.Element
 }) {
   const by = () => route().filters.group ?? ""

@@ -17,7 +17,6 @@ import { markAsRead, now, state } from "./state.ts"
 /** Interval for reading a running agent's steps, in ms. */
 const STEPS_MS = 3000
 
-/** Detail view of a background task. */
 export function AgentView(props: { id: string }) {
   const agent = createMemo(() => state.agents[props.id])
   return (
@@ -90,7 +89,6 @@ const versionOf =
     return before === undefined || isDue ? { text, run, at: now() } : before
   }
 
-/** Link to the launching conversation. */
 function Conversation(props: { parent: AgentDetail["parent"] }) {
   return (
     <Show when={props.parent}>
@@ -106,7 +104,6 @@ function Conversation(props: { parent: AgentDetail["parent"] }) {
   )
 }
 
-/** Shows the reason why a task ended, with advice. */
 function Ending(props: { agent: AgentRow; note?: string }) {
   const failed = () => props.agent.status === "error"
   return (
@@ -126,7 +123,6 @@ function Ending(props: { agent: AgentRow; note?: string }) {
   )
 }
 
-/** Shows the task's answer, or its latest text if there is no answer yet. */
 function Said(props: { agent: AgentRow; answer?: string; error?: Error; again: () => unknown }) {
   const title = () => {
     if (isActive(props.agent)) return "What it wrote last"
@@ -172,7 +168,6 @@ function Parts(props: { lines: readonly string[] }) {
   )
 }
 
-/** Receipt of commands and tests. */
 function Receipt(props: { lines: readonly string[]; output?: string }) {
   return (
     <Show when={props.lines.length > 0}>
@@ -193,7 +188,6 @@ function Receipt(props: { lines: readonly string[]; output?: string }) {
   )
 }
 
-/** Figures with their limits. */
 function Figures(props: { agent: AgentRow; detail?: AgentDetail }) {
   const ran = () => {
     const { startedAt, endedAt, timeLimit } = props.agent

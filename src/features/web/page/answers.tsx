@@ -11,7 +11,6 @@ import { ended, isUnread, markAsRead, unread } from "./state.ts"
 
 const FIRST_SHOWN = 50
 
-/** Ended tasks, newest first. */
 export function AnswersView() {
   const wanted = () => route().filters
   const agents = createMemo(() => [...new Set(ended().map(({ agent }) => agent))].sort())
@@ -66,7 +65,6 @@ function hasOutcome(agent: AgentRow, outcome: string): boolean {
   return outcome === "unread" ? isUnread(agent) : ENDS[agent.end].text === outcome
 }
 
-/** Clears a conversation's tasks. */
 function Clear(props: { session: string; count: number }) {
   const asks = () => ({
     text: `Forget all background tasks of this conversation (${count(props.count, "answer")} here)? What still runs is stopped first. Their sessions stay, and so does work that is not merged.`,

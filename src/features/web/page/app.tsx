@@ -68,7 +68,6 @@ function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
   )
 }
 
-/** Bar with links to the previous and next item, and back to the page. */
 function Bar(props: { shown: Shown; leave: () => void }) {
   return (
     <div class="sheet-bar">
@@ -94,7 +93,6 @@ function labelOf(shown: Shown | undefined): string | undefined {
   return shown?.kind === "launch" ? "Launch an agent" : shown && sheetOf(shown)?.label
 }
 
-/** A part's sheet. */
 const sheetOf = (shown: Shown) =>
   parts()
     .find(({ routes }) => routes.sheets.some(({ kind }) => kind === shown.kind))
@@ -120,7 +118,6 @@ function Offline() {
   )
 }
 
-/** The page: a view, with a detail sheet beside it. */
 export function App() {
   const known = createMemo(() => state.project !== "")
   const refused = createMemo(() => {

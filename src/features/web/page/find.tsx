@@ -14,7 +14,6 @@ const FIRST_SHOWN = 25
 const TYPING_MS = 250
 const MOST_FILTER_CHARS = 200
 
-/** Search results: running agents, finds of parts, and answers. */
 export function FindView() {
   const q = () => route().filters.q ?? ""
   const others = parts().map(({ view, search }) => ({ title: view.title, ...search(q) }))
@@ -57,7 +56,6 @@ export function FindView() {
   )
 }
 
-/** Shows a task with the part of its answer that matches. */
 function AnswerRow(props: { agent: AgentRow; hit: Hit | undefined }) {
   return (
     <>
@@ -75,7 +73,6 @@ function AnswerRow(props: { agent: AgentRow; hit: Hit | undefined }) {
   )
 }
 
-/** Searches answers of ended tasks in steps, and shows results as they arrive. */
 function searchAnswers(q: () => string) {
   const [hits, setHits] = createSignal<Readonly<Record<string, Hit>>>({})
   const [isReading, setReading] = createSignal(false)

@@ -91,7 +91,6 @@ export function Form(props: Omit<Sending, "class" | "loses"> & { label: string; 
 
 const textOf = (data: FormData): string => JSON.stringify([...data])
 
-/** Trimmed value of a field. */
 export const textIn = (data: FormData, field: string): string => String(data.get(field) ?? "").trim()
 
 export function Field(props: { label: string; hint?: string; children: (id: string) => JSX.Element }) {
@@ -146,7 +145,6 @@ export function MessageForm(props: {
   text?: string
   focus?: boolean
   run: (text: string, now: FormData) => Promise<unknown>
-  /** Additional fields and buttons. */
   children?: JSX.Element
 }) {
   const id = createUniqueId()

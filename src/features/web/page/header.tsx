@@ -35,7 +35,6 @@ async function wish(on: boolean): Promise<void> {
   }
 }
 
-/** Switch for desktop notifications. */
 function Bell() {
   return (
     <Show when={supported}>
@@ -65,7 +64,6 @@ function waiting(): Map<string, Record<"title" | "body" | "href", string>> {
   ])
 }
 
-/** Updates title, icon and notifications. */
 export function NotificationUpdater() {
   const all = createMemo(waiting)
   const count = createMemo(() => all().size)
@@ -94,7 +92,6 @@ function notify(tag: string, title: string, body: string, href: string): void {
   }
 }
 
-/** Icon of the page with the number of items that wait for the user. */
 function iconOf(count: number): string {
   const badge =
     count === 0
@@ -104,7 +101,6 @@ function iconOf(count: number): string {
   return `data:image/svg+xml,${svg.replaceAll("<", "%3C").replaceAll(">", "%3E")}`
 }
 
-/** Header: navigation, connection state, and the day's figures. */
 export function Header() {
   const waiting = createMemo(() => needs().count)
   const spent = spentOfDay
@@ -164,7 +160,6 @@ function Figure(props: { value: string; name: string; tone?: "needs" | "fail" })
   )
 }
 
-/** Tabs of the views, and the search field. */
 function Tabs(props: { waiting: number }) {
   const searched = ["agents", "answers", ...parts().map(({ routes }) => routes.view)]
   const tabs = createMemo(() => [

@@ -10,7 +10,6 @@ import { languageOf, patchLines } from "./rich-text.ts"
 // The history of a working task is read again and again. `Index` keeps what is drawn where a row has not changed, so that
 // nothing is folded, and no selection is lost, while somebody reads.
 
-/** Prompt of a run; long ones are cut. */
 export function RunPrompt(props: { run: HistoryRun | undefined }) {
   const prompt = () => props.run?.prompt.trim() ?? ""
   return (
@@ -31,7 +30,6 @@ export function RunPrompt(props: { run: HistoryRun | undefined }) {
 const SHORT_CHARS = 400
 const SHORT_LINES = 6
 
-/** Shows the beginning of a text. The user can unfold the rest. */
 function Clipped(props: { text: string }) {
   const [open, setOpen] = createSignal(false)
   const isLong = () => props.text.length > SHORT_CHARS || props.text.split("\n").length > SHORT_LINES
@@ -51,7 +49,6 @@ function Clipped(props: { text: string }) {
 
 const FIRST_STEPS = 12
 
-/** Tool calls of a run with times and failures. */
 export function Timeline(props: { run: HistoryRun | undefined }) {
   const [all, setAll] = createSignal(false)
   const steps = () => props.run?.steps ?? []
@@ -103,7 +100,6 @@ function Step(props: { step: HistoryStep }) {
   )
 }
 
-/** Earlier runs, newest first, with prompt and answer. */
 export function EarlierRuns(props: { runs: readonly HistoryRun[] }) {
   const earlier = createMemo(() => props.runs.slice(0, -1).reverse())
   return (
@@ -189,7 +185,6 @@ export function OtherChanges(props: { files: readonly string[] }) {
 
 const STATES = { "+": "done", "-": "fail", " ": undefined, "@": undefined } as const
 
-/** Patch with old and new line numbers, scrollable. */
 export function Patch(props: { patch: string; name: string; language: string }) {
   const read = createMemo(() => patchLines(props.patch, props.language))
   return (

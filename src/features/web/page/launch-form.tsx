@@ -69,7 +69,6 @@ function Fields(props: { choices: Choices; like?: AgentDetail }) {
   )
 }
 
-/** Fields for prompt and description. */
 function Words(props: { like?: AgentDetail }) {
   return (
     <>
@@ -92,7 +91,6 @@ function Words(props: { like?: AgentDetail }) {
   )
 }
 
-/** Shows the fields that are needed less often. */
 function More(props: { choices: Choices; like?: AgentDetail; chosen: boolean }) {
   const models = createUniqueId()
   const most = () => state.limits?.maxCostPerTask ?? 0

@@ -18,7 +18,6 @@ export const spentOfDay = createRoot(() => {
   )
 })
 
-/** Cost of the last 24 hours by hour, agent and model. */
 export function Money() {
   const spent = spentOfDay
   const limit = () => state.limits?.maxCostPerDay ?? 0

@@ -5,7 +5,6 @@ import { codeIn, type Filters, HOME, hashOf, isSameSheet, launchLink, type Route
 
 const [route, setRoute] = createSignal<Route>(HOME)
 
-/** Current route. */
 export { route }
 
 /** Reads the page's first address, unless it is a link with a code. */
@@ -48,7 +47,6 @@ function show(next: Route): void {
     history.replaceState(null, "", hashOf(next))
 }
 
-/** Handles navigation. Asks for a confirmation before input is lost. */
 export function createNavigation(mayLeave: () => Promise<boolean>) {
   /** Address to which the user wants to go, while the confirmation is open. */
   let wanted: string | undefined
@@ -90,7 +88,6 @@ const views = () => [
   ["#/answers", "Answers"],
 ]
 
-/** Shortcuts, and what they do. */
 function shortcuts(): readonly (readonly [keys: string, what: string])[] {
   const titles = views().map(([, title]) => title)
   return [
@@ -176,13 +173,9 @@ function Help(props: { close: () => void }) {
   )
 }
 
-/** Selector for the items of the page, in their order on the page. */
+/** Items in their order on the page. */
+const items = (): HTMLAnchorElement[] => [...document.querySelectorAll<HTMLAnchorElement>("main a[data-item]")]
 
-const ITEM = "main a[data-item]"
-
-const items = (): HTMLAnchorElement[] => [...document.querySelectorAll<HTMLAnchorElement>(ITEM)]
-
-/** Opens the next or previous item of the page. If no item is open, the first. */
 export function step(by: 1 | -1): void {
   const { shown } = route()
   const here = shown && `#/${shown.kind}/${shown.id}`
@@ -192,7 +185,6 @@ export function step(by: 1 | -1): void {
   if (next !== undefined) location.hash = next
 }
 
-/** Moves the focus to the next item. */
 function focusNext(by: 1 | -1): void {
   const all = items()
   const at = all.indexOf(document.activeElement as HTMLAnchorElement)

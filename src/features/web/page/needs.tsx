@@ -24,7 +24,6 @@ import { failures, markAsRead, now, runningNow, state } from "./state.ts"
 
 const MOST_SHOWN = 30
 
-/** Everything that waits for a user. */
 export const needs = createRoot(() => createMemo(() => waitingFor(runningNow(), failures(), parts())))
 
 /** Shows what waits for the user, first on the page. The section keeps its place while it is empty. */

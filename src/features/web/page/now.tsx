@@ -24,10 +24,8 @@ import { ended, now, running, state } from "./state.ts"
 
 const STEP_MS = 5000
 
-/** Most bars that are shown. The newest are kept. */
 const MOST_BARS = 400
 
-/** Timeline of the last day, with a row for each agent. */
 function Day() {
   // The time in steps of a few seconds, because finer steps are invisible at this scale.
   const step = createMemo(() => Math.floor(now() / STEP_MS) * STEP_MS)
@@ -174,7 +172,6 @@ function move(event: KeyboardEvent & { currentTarget: HTMLElement }): void {
 
 const FIRST_SHOWN = 24
 
-/** Overview of the present: needs of the user, running tasks, the last day and its cost. */
 export function NowView() {
   const shown = () => parts().reduce((sum, { view }) => sum + view.count(), needs().count)
   const empty = () => running().length + ended().length + shown() === 0
@@ -222,7 +219,6 @@ function AtWork() {
   )
 }
 
-/** Shown before anything was done. */
 function Beginning() {
   return (
     <section class="panel beginning">

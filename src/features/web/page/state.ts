@@ -5,7 +5,6 @@ import type { AgentRow, Delta, PageSnapshot } from "../wire.ts"
 import { parts } from "./page-part.ts"
 import { isActive, newestFirst, oldestFirst, type Sum } from "./select.ts"
 
-/** State of the connection. */
 type Link =
   | { readonly state: "loading" }
   | { readonly state: "live" }

@@ -29,7 +29,6 @@ const FOUND_SHOWN = 25
 /** Most ended tasks that are searched. */
 const MOST_HISTORY = 1000
 
-/** Board in columns by state, with ended tasks last. */
 export function BoardView() {
   const byColumn = createMemo(() => grouped(tasks(), columnOf))
   return (
@@ -84,7 +83,6 @@ function TaskCard(props: { task: TaskRow }) {
   )
 }
 
-/** Shows the progress of a task's steps: in words for screen readers, and as a bar. */
 export function Steps(props: { done: number; total: number }) {
   return (
     <span class="step-meter">
@@ -101,7 +99,6 @@ export function Steps(props: { done: number; total: number }) {
   )
 }
 
-/** Searches the board and its history. */
 export function searchBoard(q: () => string) {
   const [history] = createResource(
     () => (board.isOn ? { leavings: board.leavings } : undefined),
@@ -172,7 +169,6 @@ function Archive() {
   )
 }
 
-/** Shows the open purse or a form to open a purse, and the reports. */
 function PurseSection() {
   return (
     <Panel name="purse" title="Purse" class="purse">

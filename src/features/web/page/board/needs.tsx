@@ -7,7 +7,6 @@ import { Action, AgentName, Need } from "../parts.tsx"
 import { isUnverified, needsOf, taskLink } from "./select.ts"
 import { board, boardApi, tasks } from "./state.ts"
 
-/** Rows of the needs that the board adds. */
 export function BoardNeeds(props: { asking: readonly AgentRow[] }) {
   const all = createMemo(() => needsOf(tasks(), board.lost, props.asking))
   const outside = createMemo(() => all().resting.filter(isUnverified))

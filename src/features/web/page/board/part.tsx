@@ -5,7 +5,6 @@ import { BOARD_ROUTES, NEW_TASK, needsOf, taskLink } from "./select.ts"
 import { begin, board, change, tasks } from "./state.ts"
 import { TaskForm, TaskView } from "./task-view.tsx"
 
-/** The board on the page. */
 export const boardPart: PagePart = {
   isOn: () => board.isOn,
   begin,

@@ -80,7 +80,6 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
   )
 }
 
-/** Shows the fields that only a new board task has. */
 function Beginning() {
   return (
     <>
@@ -113,7 +112,6 @@ async function create(now: FormData): Promise<() => void> {
   }
 }
 
-/** Shows the details of a board task on the board or in the history. */
 export function TaskView(props: { id: string }) {
   const live = createMemo(() => board.tasks[props.id])
   // The history is read again when any task leaves the board, because it may be this one.
@@ -191,7 +189,6 @@ function Task(props: { task: TaskRow }) {
   )
 }
 
-/** Shows the questions of the task's active run, with forms for the answers. */
 function Asking(props: { id: string }) {
   const run = () => runningNow().find((agent) => agent.boardTask === props.id)
   return <For each={run()?.asks}>{(ask) => <QuestionForm ask={ask} foreign={run()?.foreign ?? false} />}</For>
