@@ -119,12 +119,10 @@ export function rowOf(seen: ObservedTask, all: readonly ObservedTask[], now: num
 export const titleOf = ({ description }: Task): string => oneLine(description)
 
 /** Agent and state or phase: `general, waiting for permission`. */
-export const stateText = (seen: ObservedTask, all: readonly ObservedTask[], now: number): string =>
-  oneLine([agentName(seen.task), ...stateIn(seen, all, now), ...groupTexts(seen, all)].join(", "))
-
-function stateIn(seen: ObservedTask, all: readonly ObservedTask[], now: number): readonly string[] {
+export function stateText(seen: ObservedTask, all: readonly ObservedTask[], now: number): string {
   const phase = phaseIn(seen, all, now)
-  return phase ? [phaseText(phase)] : [ENDS[endOf(seen.task)].text, ...(seen.fetches ? [FETCHING_WORK] : [])]
+  const state = phase ? [phaseText(phase)] : [ENDS[endOf(seen.task)].text, ...(seen.fetches ? [FETCHING_WORK] : [])]
+  return oneLine([agentName(seen.task), ...state, ...groupTexts(seen, all)].join(", "))
 }
 
 /** Results of a group's members, as far as the terminal knows them. */

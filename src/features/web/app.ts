@@ -46,14 +46,15 @@ function streamOf(
   hold: (end: () => void) => () => void,
 ): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder()
-  let leave = () => {}
-  let release = () => {}
+  const undo: (() => void)[] = []
+  const leave = () => {
+    for (const each of undo.splice(0)) each()
+  }
   return new ReadableStream<Uint8Array>(
     {
       async start(controller) {
         const end = () => {
           leave()
-          release()
           try {
             controller.close()
           } catch {
@@ -67,14 +68,11 @@ function streamOf(
           controller.enqueue(encoder.encode(`event: ${event}\ndata: ${data}\n\n`))
         }
         signal.addEventListener("abort", end, { once: true })
-        release = hold(end)
-        leave = await feed.join(send, end)
+        undo.push(hold(end))
+        undo.push(await feed.join(send, end))
         if (signal.aborted) end()
       },
-      cancel() {
-        leave()
-        release()
-      },
+      cancel: leave,
     },
     new ByteLengthQueuingStrategy({ highWaterMark: MOST_WAITING_BYTES }),
   )

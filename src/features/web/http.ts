@@ -1,4 +1,4 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http"
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import type { Context, MiddlewareHandler } from "hono"
 import type { ContentfulStatusCode } from "hono/utils/http-status"
@@ -146,15 +146,13 @@ export function listen(
     server.listen(port, host, () => {
       server.on("error", () => {})
       server.unref()
-      resolve({ port: (server.address() as AddressInfo).port, close: () => close(server) })
+      const close = () =>
+        new Promise<void>((closed) => {
+          server.close(() => closed())
+          server.closeAllConnections()
+        })
+      resolve({ port: (server.address() as AddressInfo).port, close })
     })
-  })
-}
-
-function close(server: Server): Promise<void> {
-  return new Promise((resolve) => {
-    server.close(() => resolve())
-    server.closeAllConnections()
   })
 }
 

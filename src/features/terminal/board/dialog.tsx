@@ -1,4 +1,3 @@
-import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { budget, formatTime, spentShort } from "../../../lib/format.ts"
 import { count, oneLine } from "../../../lib/text.ts"
 import type { StoredReport } from "../../board/purse/report.ts"
@@ -64,12 +63,19 @@ function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly Menu
   const close = closing(api)
   const answers = answerChoices(companion, board.asks(task))
   const { state, reason } = board.state(task)
+  const isAsked = state === "needs you" && answers.length === 0
+  const isVerified = !board.isUnverified(task)
   const say = {
-    title: state === "needs you" && answers.length === 0 ? "Answer" : "Say something",
-    description: state === "needs you" && answers.length === 0 ? reason : "in its thread",
-    run: () => openWords(companion, task),
+    title: isAsked ? "Answer" : "Say something",
+    description: isAsked ? reason : "in its thread",
+    run: () =>
+      askForWords(api, {
+        title: `Say to: ${headOf(task)}`,
+        placeholder: "Its owner reads it in its thread",
+        send: (text) => board.say(task, text),
+      }),
   }
-  const thread = { title: "Open its thread", run: close(() => openThread(api, threadId)) }
+  const thread = { title: "Open its thread", run: close(() => api.route.navigate("session", { sessionID: threadId })) }
   const read = {
     title: "Look at it",
     description: "what it says, as it stands there",
@@ -77,7 +83,7 @@ function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly Menu
   }
   const isWorkedOn = state === "running" || (state === "needs you" && answers.length > 0)
   const start = {
-    title: board.isUnverified(task) ? "Start it as it stands there" : "Start it now",
+    title: isVerified ? "Start it now" : "Start it as it stands there",
     run: close(() => board.act({ type: "run", id })),
   }
   const activate = {
@@ -91,30 +97,19 @@ function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly Menu
     description: "with its subtasks; what works on it is stopped",
     run: close(() => board.act({ type: "cancel", id, by })),
   }
+  const words = threadId === undefined ? [] : [say]
   return [
     ...answers,
-    ...(state === "needs you" && answers.length === 0 && threadId !== undefined ? [say] : []),
-    ...(board.isUnverified(task) ? [read] : []),
+    ...(isAsked ? words : []),
+    ...(isVerified ? [] : [read]),
     ...(threadId === undefined ? [] : [thread]),
     ...(status === "draft" ? [activate] : isWorkedOn ? [] : [start]),
-    ...(threadId === undefined || (state === "needs you" && answers.length === 0) ? [] : [say]),
-    ...(board.isUnverified(task) ? [] : [read]),
+    ...(isAsked ? [] : words),
+    ...(isVerified ? [read] : []),
     ...(status === "draft" ? [] : [complete]),
     cancel,
   ]
 }
-
-function openThread(api: TuiPluginApi, sessionID: string | undefined): void {
-  if (sessionID) return api.route.navigate("session", { sessionID })
-  api.ui.toast({ variant: "info", message: "Its thread is made when the task is first worked on." })
-}
-
-const openWords = ({ api, board }: BoardDialogPorts, task: BoardTask): void =>
-  askForWords(api, {
-    title: `Say to: ${headOf(task)}`,
-    placeholder: "Its owner reads it in its thread",
-    send: (text) => board.say(task, text),
-  })
 
 const MOST_REPORTS = 5
 const category = "Purse"

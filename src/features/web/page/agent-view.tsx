@@ -63,7 +63,11 @@ function Agent(props: { agent: AgentRow }) {
       </For>
       <Ending agent={props.agent} note={known()?.note} />
       <Figures agent={props.agent} detail={known()} />
-      <Parts lines={known()?.parts ?? []} />
+      <Section title="What it stands for" when={(known()?.parts ?? []).length > 0}>
+        <ul class="u-plain file-list">
+          <For each={known()?.parts}>{(line) => <li>{line.replace(/^- /, "")}</li>}</For>
+        </ul>
+      </Section>
       <Receipt lines={known()?.receipt ?? []} output={known()?.checkOutput} />
       <RunPrompt run={known()?.runs.at(-1)} />
       <Said agent={props.agent} answer={known()?.answer} error={detail.error as Error | undefined} again={refetch} />
@@ -153,17 +157,6 @@ function Said(props: { agent: AgentRow; answer?: string; error?: Error; again: (
           </Show>
         </Show>
       </Show>
-    </Section>
-  )
-}
-
-/** Shows the results of a group: a line for each try, or the reasons why items failed. */
-function Parts(props: { lines: readonly string[] }) {
-  return (
-    <Section title="What it stands for" when={props.lines.length > 0}>
-      <ul class="u-plain file-list">
-        <For each={props.lines}>{(line) => <li>{line.replace(/^- /, "")}</li>}</For>
-      </ul>
     </Section>
   )
 }

@@ -1,6 +1,6 @@
 import { createEffect, createMemo, createSignal, For, onCleanup, Show } from "solid-js"
 import { type Hit, matches } from "../filter.ts"
-import type { AgentRow, AnswersFound } from "../wire.ts"
+import type { AnswersFound } from "../wire.ts"
 import { EndedRow } from "./agent-rows.tsx"
 import { api } from "./api.ts"
 import { route } from "./navigation.tsx"
@@ -48,26 +48,22 @@ export function FindView() {
       <Show when={answers().length > 0}>
         <Panel name="answers" title="Answers" count={answers().length}>
           <GrowingList items={answers()} first={FIRST_SHOWN} label="Ended background tasks">
-            {(agent) => <AnswerRow agent={state.agents[agent.id] ?? agent} hit={hits()[agent.id]} />}
+            {(agent) => (
+              <>
+                <EndedRow agent={state.agents[agent.id] ?? agent} />
+                <Show when={hits()[agent.id]}>
+                  {(hit) => (
+                    <p class="u-quiet u-small found-words">
+                      {hit().before}
+                      <mark>{hit().hit}</mark>
+                      {hit().after}
+                    </p>
+                  )}
+                </Show>
+              </>
+            )}
           </GrowingList>
         </Panel>
-      </Show>
-    </>
-  )
-}
-
-function AnswerRow(props: { agent: AgentRow; hit: Hit | undefined }) {
-  return (
-    <>
-      <EndedRow agent={props.agent} />
-      <Show when={props.hit}>
-        {(hit) => (
-          <p class="u-quiet u-small found-words">
-            {hit().before}
-            <mark>{hit().hit}</mark>
-            {hit().after}
-          </p>
-        )}
       </Show>
     </>
   )

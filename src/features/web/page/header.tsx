@@ -101,6 +101,8 @@ function iconOf(count: number): string {
   return `data:image/svg+xml,${svg.replaceAll("<", "%3C").replaceAll(">", "%3E")}`
 }
 
+const LINK = { loading: "connecting", live: "live", lost: "offline", refused: "no key" } as const
+
 export function Header() {
   const waiting = createMemo(() => needs().count)
   const spent = spentOfDay
@@ -108,7 +110,10 @@ export function Header() {
     <header class="app-head">
       <div class="app-name">
         <h1>{state.project || "superagents"}</h1>
-        <LinkState />
+        <span class="link-state" data-state={link().state}>
+          <span aria-hidden="true" />
+          {LINK[link().state]}
+        </span>
       </div>
       <Show when={state.project !== ""}>
         <ul class="head-figures" aria-label="Now and in the last 24 hours">
@@ -204,16 +209,5 @@ function Tabs(props: { waiting: number }) {
         }}
       />
     </nav>
-  )
-}
-
-const LINK = { loading: "connecting", live: "live", lost: "offline", refused: "no key" } as const
-
-function LinkState() {
-  return (
-    <span class="link-state" data-state={link().state}>
-      <span aria-hidden="true" />
-      {LINK[link().state]}
-    </span>
   )
 }

@@ -44,7 +44,21 @@ function Fields(props: { choices: Choices; like?: AgentDetail }) {
           <Picker id={id} name="agent" value={props.like?.agent ?? "general"} options={agentsOf(props.choices)} />
         )}
       </Field>
-      <Words like={props.like} />
+      <Field label="What it is to do" hint="all it needs to know, and what to report back">
+        {(id) => (
+          <textarea
+            id={id}
+            name="prompt"
+            rows="7"
+            required
+            value={props.like?.runs.at(-1)?.prompt ?? ""}
+            ref={focusSoon}
+          />
+        )}
+      </Field>
+      <Field label="In a few words" hint="how it is named in lists">
+        {(id) => <input id={id} name="description" required maxlength="200" value={props.like?.description ?? ""} />}
+      </Field>
       <Field label="Conversation" hint="is told when it ends, and goes on with its answer">
         {(id) => (
           <Picker
@@ -66,28 +80,6 @@ function Fields(props: { choices: Choices; like?: AgentDetail }) {
       </Show>
       <More choices={props.choices} like={props.like} chosen={session() !== ""} />
     </Form>
-  )
-}
-
-function Words(props: { like?: AgentDetail }) {
-  return (
-    <>
-      <Field label="What it is to do" hint="all it needs to know, and what to report back">
-        {(id) => (
-          <textarea
-            id={id}
-            name="prompt"
-            rows="7"
-            required
-            value={props.like?.runs.at(-1)?.prompt ?? ""}
-            ref={focusSoon}
-          />
-        )}
-      </Field>
-      <Field label="In a few words" hint="how it is named in lists">
-        {(id) => <input id={id} name="description" required maxlength="200" value={props.like?.description ?? ""} />}
-      </Field>
-    </>
   )
 }
 

@@ -52,20 +52,6 @@ const USED = `This link was used before, or is too old. ${NEW_LINK}`
 const ENDED = `This page's session has ended: it was signed out, or not used for a day. ${NEW_LINK}`
 const AROUND: SignInPorts = { fetch: (url, init) => fetch(url, init), origin: location.origin }
 
-/** Takes the code of a link from the page's address and removes it there at once. */
-function takeCode(): string | undefined {
-  const code = codeIn(location.hash)
-  if (code !== undefined) history.replaceState(null, "", location.pathname)
-  return code
-}
-
-/** Web session for the code of a new link. Without a valid code, the stored web session. */
-async function webSessionFor(code: string | undefined): Promise<WebSession | undefined> {
-  const pass = code === undefined ? undefined : await signIn(code, AROUND, AbortSignal.timeout(ENTRY_MS))
-  if (pass) await credentialStore.put(pass)
-  return pass ?? (await credentialStore.get())
-}
-
 const refuse = (message: string) => setLink({ state: "refused", message })
 
 let connection: ReturnType<typeof connect> | undefined
@@ -82,9 +68,13 @@ async function begin(): Promise<void> {
   left = false
   const beginning = ++beginnings
   setLink({ state: "loading" })
-  const code = takeCode()
+  const code = codeIn(location.hash)
+  // The code leaves the page's address at once.
+  if (code !== undefined) history.replaceState(null, "", location.pathname)
   try {
-    const pass = await webSessionFor(code)
+    const fresh = code === undefined ? undefined : await signIn(code, AROUND, AbortSignal.timeout(ENTRY_MS))
+    if (fresh) await credentialStore.put(fresh)
+    const pass = fresh ?? (await credentialStore.get())
     // The user has opened another link in the meantime, so this one is dropped.
     if (beginning !== beginnings) return
     if (pass) listen(pass)

@@ -11,7 +11,6 @@ import {
   splitProps,
   useContext,
 } from "solid-js"
-import { clockTime } from "../../../lib/format.ts"
 import { ENDS, MARKS } from "../../../present/words.ts"
 import { hueOf, markdown } from "./rich-text.ts"
 import { threadCommand, threadLink } from "./route.ts"
@@ -19,8 +18,7 @@ import type { RowTone } from "./select.ts"
 import { state } from "./state.ts"
 
 /** Example: `14:05:09`, in local time. */
-export const timeOfDay = (at: number): string =>
-  `${clockTime(at)}:${String(new Date(at).getSeconds()).padStart(2, "0")}`
+export const timeOfDay = (at: number): string => new Date(at).toLocaleTimeString("en-GB")
 
 /**
  * Handles Escape in a dialog. Without this, one Escape would make browsers close all dialogs that were opened without a
@@ -225,10 +223,17 @@ export function keepFocus(element: () => HTMLElement | undefined): void {
 
 /** Link to a session on OpenCode's page. Without such a page, the command that opens the session in the terminal. */
 export function ThreadLink(props: { session: string; label: string }) {
+  const text = () => threadCommand(props.session)
+  let command: HTMLElement | undefined
   return (
     <Show
       when={threadLink(state.threadBase, props.session)}
-      fallback={<CopyCommand text={threadCommand(props.session)} label={props.label} />}
+      fallback={
+        <span class="copy-box">
+          <code ref={command}>{text()}</code>
+          <Copy text={text} label={props.label} select={() => command} />
+        </span>
+      }
     >
       {(address) => <Outward href={address()} text={props.label} class="button" />}
     </Show>
@@ -241,16 +246,6 @@ export function Outward(props: { href: string; text: string; class?: string }) {
     <a class={props.class} href={props.href} target="_blank" rel="noreferrer noopener">
       <bdi>{props.text}</bdi> <span aria-hidden="true">↗</span>
     </a>
-  )
-}
-
-function CopyCommand(props: { text: string; label: string }) {
-  let command: HTMLElement | undefined
-  return (
-    <span class="copy-box">
-      <code ref={command}>{props.text}</code>
-      <Copy text={() => props.text} label={props.label} select={() => command} />
-    </span>
   )
 }
 

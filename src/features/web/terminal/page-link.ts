@@ -1,8 +1,10 @@
-import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { mainCheckout } from "../../../lib/repository.ts"
 import type { Terminal, TerminalPart } from "../../terminal/menu.tsx"
 import { type MenuRow, showText } from "../../terminal/prompts.tsx"
-import { type Address, addressFile, linkOf, readAddress } from "../address.ts"
+import { addressFile, linkOf, readAddress } from "../address.ts"
+
+const NOTE =
+  "The link opens the page once, within ten minutes. Whoever opens it can see, start and stop what runs here."
 
 /** The row of `/board` with the project's page, where one is served on this machine. */
 export const pagePart = ({ api, settings }: Terminal): TerminalPart => ({
@@ -15,16 +17,10 @@ export const pagePart = ({ api, settings }: Terminal): TerminalPart => ({
           title: "The page in the browser",
           description: "its link",
           category: "Page",
-          run: () => showPageLink(api, address),
+          run: () => showText(api, "The page in the browser", `${linkOf(address)}\n\n${NOTE}`, "large"),
           opensAlone: true,
         }
       : undefined
     return () => (row ? [row] : [])
   },
 })
-
-/** Shows a new link to open or copy. */
-function showPageLink(api: TuiPluginApi, address: Address): void {
-  const text = `${linkOf(address)}\n\nThe link opens the page once, within ten minutes. Whoever opens it can see, start and stop what runs here.`
-  showText(api, "The page in the browser", text, "large")
-}

@@ -14,8 +14,8 @@ import {
   Failed,
   Failures,
   focusSoon,
+  Loaded,
   Outward,
-  Problem,
   Prose,
   Section,
   ThreadLink,
@@ -74,22 +74,14 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
         {(id) => <textarea id={id} name="description" rows="6" value={before.description} />}
       </Field>
       <Show when={!props.task}>
-        <Beginning />
+        <Field label="Steps" hint="one a line; its owner makes them if you do not">
+          {(id) => <textarea id={id} name="steps" rows="4" />}
+        </Field>
+        <label class="option">
+          <input type="checkbox" name="draft" /> Only a draft: nobody works on it yet
+        </label>
       </Show>
     </Form>
-  )
-}
-
-function Beginning() {
-  return (
-    <>
-      <Field label="Steps" hint="one a line; its owner makes them if you do not">
-        {(id) => <textarea id={id} name="steps" rows="4" />}
-      </Field>
-      <label class="option">
-        <input type="checkbox" name="draft" /> Only a draft: nobody works on it yet
-      </label>
-    </>
   )
 }
 
@@ -125,9 +117,9 @@ export function TaskView(props: { id: string }) {
     <Show
       when={task()}
       fallback={
-        <Show when={past.error} fallback={<div class="ghost" data-size="tall" aria-busy="true" />}>
-          <Problem text={(past.error as Error).message} />
-        </Show>
+        <Loaded read={past} size="tall">
+          {() => undefined}
+        </Loaded>
       }
     >
       {(row) => <Task task={row()} />}
@@ -137,6 +129,7 @@ export function TaskView(props: { id: string }) {
 
 function Task(props: { task: TaskRow }) {
   const [editing, setEditing] = createSignal(false)
+  const run = () => runningNow().find((agent) => agent.boardTask === props.task.id)
   return (
     <article>
       <p class="sheet-over">
@@ -169,7 +162,7 @@ function Task(props: { task: TaskRow }) {
           </p>
         </Show>
         <Lasting when={props.task.status === "active" && !!props.task.threadId && !isUnverified(props.task)}>
-          <Asking id={props.task.id} />
+          <For each={run()?.asks}>{(ask) => <QuestionForm ask={ask} foreign={run()?.foreign ?? false} />}</For>
           <ReplyForm task={props.task} label={`Say something to ${props.task.owner}`} />
         </Lasting>
         <Show when={props.task.description.trim()}>{(text) => <Prose text={text()} />}</Show>
@@ -187,11 +180,6 @@ function Task(props: { task: TaskRow }) {
       </Show>
     </article>
   )
-}
-
-function Asking(props: { id: string }) {
-  const run = () => runningNow().find((agent) => agent.boardTask === props.id)
-  return <For each={run()?.asks}>{(ask) => <QuestionForm ask={ask} foreign={run()?.foreign ?? false} />}</For>
 }
 
 function Actions(props: { task: TaskRow; edit: () => void }) {
