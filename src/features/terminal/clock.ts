@@ -10,9 +10,7 @@ const TASKS_A_TICK = 3
 
 export type DrawingClock = { readonly now: Accessor<number>; readonly spinner: Accessor<string> }
 
-/**
- * Time and spinner for the display. The timer runs only while there are active tasks and a component that shows them.
- */
+/** The timer runs only while there are active tasks and a component that shows them. */
 export function createClock(running: Accessor<number>): DrawingClock {
   const [now, setNow] = createSignal(Date.now())
   const period = createMemo(() => TICK_MS * Math.ceil(running() / TASKS_A_TICK))

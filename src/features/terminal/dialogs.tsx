@@ -11,10 +11,7 @@ import type { Settings } from "./settings.ts"
 import type { TaskSource } from "./source.ts"
 import { inOrder, type ObservedTask, readable, rowOf, stateText, titleOf } from "./view-model.ts"
 
-/**
- * The user's answer: chosen labels or a refusal. Undefined if the user closed the dialog, which leaves the question
- * open.
- */
+/** Chosen labels or a refusal. Undefined if the user closed the dialog, which leaves the question open. */
 type Answer = readonly string[] | "refused" | undefined
 
 /** Shows a child's questions in turn and sends all answers together. */

@@ -88,10 +88,7 @@ export async function catchUp(
   ])
 }
 
-/**
- * Reads statuses and questions of a folder. A question that OpenCode does not report any more is over, and so is a
- * retry.
- */
+/** A question of the folder that OpenCode does not report any more is over, and so is a retry. */
 async function catchUpIn(
   api: TuiPluginApi,
   directory: string,
@@ -132,9 +129,7 @@ async function readCalls(api: TuiPluginApi, { task, live }: TrackedTask, limit?:
   }
 }
 
-/**
- * Shortest interval between updates of the display, in ms: a child that streams text has hundreds of events a second.
- */
+/** Shortest interval between updates, in ms: a child that streams text has hundreds of events a second. */
 const TELL_EVERY_MS = 100
 
 /** A task's record before and after a change. */

@@ -67,10 +67,7 @@ type Words = {
   readonly closed?: () => void
 }
 
-/**
- * Asks the user for a message. The dialog stays open until the message is sent, so that the user can repeat a failed
- * send.
- */
+/** The dialog stays open until the message is sent, so that the user can repeat a failed send. */
 export function askForWords(api: TuiPluginApi, given: Words): void {
   const { title, placeholder, busyText = "Sending …", send, closed } = given
   const [busy, setBusy] = createSignal(false)

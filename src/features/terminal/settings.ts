@@ -29,10 +29,7 @@ export function settingsFrom(given: unknown, server: Options): Settings {
 type Config = TuiPluginApi["state"]["config"]
 type Spec = Pick<TuiPluginMeta, "spec">
 
-/**
- * Options of the server plugin, read as the server plugin reads them: from OpenCode's configuration and the user's own
- * files.
- */
+/** Read as the server plugin reads them: from OpenCode's configuration and the user's own files. */
 export function serverOptions(specs: Specs, config: Config, meta: Spec, own: UsersOptions): Options {
   const entry = entryOf(config, meta)
   return optionsFrom(specs, Array.isArray(entry) ? entry[1] : undefined, own).options

@@ -122,10 +122,7 @@ function colorOf(api: TuiPluginApi, tone: Tone): RGBA {
 /** Width of the terminal up to which OpenCode hides its sidebar. */
 const NARROW_COLUMNS = 120
 
-/**
- * Shows the number of running tasks, or an open question, beside the prompt while the sidebar is hidden. Needs no
- * timer.
- */
+/** Stands beside the prompt while the sidebar is hidden. Needs no timer. */
 export function Badge(props: { api: TuiPluginApi; source: TaskSource; sessionID: string }) {
   const theme = () => props.api.theme.current
   const dimensions = useTerminalDimensions()

@@ -18,9 +18,7 @@ const EVENTS = [
   "question.rejected",
 ] as const
 
-/**
- * Task data for the terminal, from session metadata and events. `deepest`: depth to which tasks are read, 0 for any.
- */
+/** Task data from session metadata and events. `deepest`: depth to which tasks are read, 0 for any. */
 export function createSource(
   api: TuiPluginApi,
   listeners: Listeners = {},
@@ -118,9 +116,7 @@ class Reading {
     return loaded
   }
 
-  /**
-   * Reads a session's tasks; never rejects. After a failed read the known state stays, and the read is repeated later.
-   */
+  /** Never rejects. After a failed read the known state stays, and the read is repeated later. */
   async #readAll(sessionID: string, messages?: number): Promise<void> {
     const heard = new Set<string>()
     this.#reads.add(heard)

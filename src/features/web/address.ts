@@ -16,10 +16,7 @@ export const macOf = (key: string, text: string): string => createHmac("sha256",
 
 export const randomPart = (bytes: number): string => randomBytes(bytes).toString("base64url")
 
-/**
- * Code for a link, valid once and only for this server process. `expires`: end of its validity; 0 as long as the
- * process runs.
- */
+/** Code valid once, and only for this server process. `expires`: 0 for as long as the process runs. */
 export function newCode(key: string, boot: string, expires = 0): string {
   const id = `c.${boot}.${expires.toString(36)}.${randomPart(6)}`
   return `${id}.${secretOf(key, id)}`
@@ -60,10 +57,7 @@ export const webSessionsFile = (file: string): string => file.replace(/\.json$/,
 export const linkOf = ({ url, key, boot }: Address, now = Date.now()): string =>
   `${url}/#code=${newCode(key, boot, now + LINK_MS)}`
 
-/**
- * Reads the file. Undefined where it is missing or broken, or where other users can read it, because then its key is
- * not secret.
- */
+/** Undefined where the file is missing or broken, or where other users can read it: then its key is not secret. */
 export function readAddress(file: string): Address | undefined {
   try {
     if (process.platform !== "win32" && (statSync(file).mode & 0o077) !== 0) return undefined
@@ -75,9 +69,7 @@ export function readAddress(file: string): Address | undefined {
   return KEY.test(token) && KEY.test(key) ? { url, token, key, boot } : undefined
 }
 
-/**
- * The project's keys. They are created if missing; if several processes do this at once, the keys of one process count.
- */
+/** Keys are created if missing; if several processes do this at once, the keys of one process count. */
 export function ensureKeys(file: string): Pick<Address, "token" | "key"> {
   const fresh = { token: randomPart(KEY_BYTES), key: randomPart(KEY_BYTES) }
   const isThere = () => readAddress(file) !== undefined

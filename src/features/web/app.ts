@@ -15,10 +15,7 @@ const MOST_STREAMS = 64
 /** A reader with more unsent bytes than this is disconnected. The reader connects again and gets the whole state. */
 const MOST_WAITING_BYTES = 8_388_608
 
-/**
- * Route of the event stream. Each stream starts with the whole state, so that a reader is up to date after a
- * reconnection.
- */
+/** Each stream starts with the whole state, so that a reader is up to date after a reconnection. */
 export function eventsRoute(feed: JoinableFeed, sessions: Pick<WebSessions, "open">): Handler<Env> {
   let open = 0
   return (context) => {
@@ -36,10 +33,7 @@ export function eventsRoute(feed: JoinableFeed, sessions: Pick<WebSessions, "ope
   }
 }
 
-/**
- * The stream as a response. `hold`: opens what must stay open with the stream; it receives a function that ends the
- * stream.
- */
+/** `hold`: opens what must stay open with the stream; it receives a function that ends the stream. */
 function streamOf(
   feed: JoinableFeed,
   signal: AbortSignal,

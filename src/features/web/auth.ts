@@ -93,10 +93,7 @@ export type Env = { Variables: { caller: PageCaller } }
 const LOOPBACK: readonly string[] = ["localhost", "127.0.0.1", "[::1]"]
 const AUTHORITY = /^(\[[\da-f:]+\]|[\w.-]+)(?::\d{1,5})?$/i
 
-/**
- * Lets only requests pass that address this server by its name. A request after DNS rebinding still has the foreign
- * name.
- */
+/** Refuses requests to another name than this server's: a request after DNS rebinding still has the foreign name. */
 export function hostGuard(host: string): MiddlewareHandler {
   const names = new Set([...LOOPBACK, host.toLowerCase(), `[${host.toLowerCase()}]`])
   return async (context, next) => {

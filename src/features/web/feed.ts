@@ -8,9 +8,7 @@ import type { AgentRow, Delta, PageSnapshot } from "./wire.ts"
 
 /** Changes within this time are sent together, in ms, because text of models arrives in many parts a second. */
 const GATHER_MS = 150
-/**
- * Interval at which everything is read again while there are readers, in ms. It finds changes whose events were missed.
- */
+/** Interval at which everything is read again, in ms. This finds changes whose events were missed. */
 const LOOK_MS = 10_000
 /** Interval of heartbeats, in ms. Without heartbeats readers would take the connection for lost. */
 const BEAT_MS = 15_000

@@ -104,10 +104,7 @@ export type Fetch = (request: Request) => Response | Promise<Response>
 
 export type Listener = { readonly port: number; close(): Promise<void> }
 
-/**
- * Time limits in ms for a body, and for a reader that accepts no data. `atOnce`: most simultaneous requests, streams
- * included.
- */
+/** For a body and for a reader that accepts no data, in ms. `atOnce`: most simultaneous requests, streams included. */
 const LIMITS = { bodyMs: 10_000, stallMs: 30_000, atOnce: 128 }
 
 export type HttpLimits = Readonly<typeof LIMITS>

@@ -54,10 +54,7 @@ export class SentRows<Row extends { readonly id: string }> {
     return [...this.#rows.values()]
   }
 
-  /**
-   * Differences from the rows that were sent last. They then count as sent. `ids`: of which `rows` are all that exist;
-   * by default of all rows.
-   */
+  /** Differences from the rows sent last; they then count as sent. `ids`: of which `rows` are all that exist. */
   changes(rows: readonly Row[], ids: readonly string[] = [...this.#rows.keys()]): Partial<Delta> {
     const present = new Set(rows.map(({ id }) => id))
     const fresh = rows.filter((row) => !isDeepStrictEqual(row, this.#rows.get(row.id)))

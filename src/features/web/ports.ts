@@ -16,9 +16,7 @@ export interface Agents
   history(id: string): Promise<readonly HistoryRun[]>
 }
 
-/**
- * A user's actions on a task. Each is a mode of `superagents_task` and has the name of the argument that selects it.
- */
+/** A user's actions on a task, each by the name of the argument that selects this mode of `superagents_task`. */
 export const ACTS = ["tell", "resume", "unpark", "merge"] as const
 
 export type Act = (typeof ACTS)[number]

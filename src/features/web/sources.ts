@@ -31,10 +31,7 @@ export function joined(sources: readonly Source[]): Source {
   }
 }
 
-/**
- * Combines the tasks of several instances. A task that several instances know is shown once, by the instance that runs
- * it.
- */
+/** A task that several instances know is shown once, by the instance that runs it. */
 function joinedAgents(all: readonly Agents[]): Agents {
   const ownerOf = (id: string): Agents | undefined => {
     const knowing = all.filter((agents) => agents.get(id))

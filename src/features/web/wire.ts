@@ -68,9 +68,7 @@ export type AnswersFound = {
  *     page    authorization: id.access (valid while this server process runs)
  */
 export type Hello = {
-  /**
-   * Address that the server takes for its own. Behind a proxy that forwards requests, the page sees another address.
-   */
+  /** Address that the server takes for its own. Behind a proxy, the page sees another. */
   readonly origin: string
   /** Id of the server process. */
   readonly boot: string

@@ -143,10 +143,7 @@ async function purseChoices(companion: BoardDialogPorts): Promise<() => readonly
   }
 }
 
-/**
- * Asks for the terms of a new purse. The dialog stays open until a purse is opened, so that the user can correct the
- * input.
- */
+/** The dialog stays open until a purse is opened, so that the user can correct the input. */
 const openPurse = ({ api, board }: BoardDialogPorts): void =>
   askForWords(api, {
     title: "Open a purse: US dollars, and until when",

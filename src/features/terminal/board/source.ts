@@ -282,9 +282,7 @@ export function textOf(task: BoardTask): string {
 /** Runs of the board are no groups. */
 const decode = recordDecoder([])
 
-/**
- * Sessions are read from this much earlier, in ms, because clocks of other processes may differ and writes may be late.
- */
+/** Sessions are read from this much earlier, in ms: clocks of other processes may differ, and writes may be late. */
 const SLACK_MS = 5000
 /** Time limit for a list of sessions, in ms, because OpenCode may have ended. */
 const LIST_LIMIT_MS = 5000

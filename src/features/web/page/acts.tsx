@@ -143,10 +143,7 @@ function Resume(props: { agent: AgentRow; detail?: AgentDetail; done: () => void
   )
 }
 
-/**
- * Button that stops several tasks after a confirmation. Only the confirmed tasks are stopped, even if others start in
- * the meantime.
- */
+/** Only the confirmed tasks are stopped, even if others start in the meantime. */
 export function StopMany(props: { label: string; agents: () => readonly AgentRow[] }) {
   let ids: readonly string[] = []
   const asks = () => {

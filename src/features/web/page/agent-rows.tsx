@@ -149,9 +149,6 @@ export function Groups(props: {
   )
 }
 
-/**
- * Description of the task that works in this session, to be shown as the parent. Undefined where no task works in the
- * session.
- */
+/** Description of the task that works in this session, to be shown as the parent. */
 const parentTask = (sessionID: string): string | undefined =>
   Object.values(state.agents).find((agent) => agent.sessionID === sessionID)?.description

@@ -16,10 +16,7 @@ const ENTRY_MS = 10_000
 const NOBODY = "OpenCode does not answer. Try again when the page is live."
 const ENDED = "This page's session has ended. Type /board in OpenCode's terminal for a new link."
 
-/**
- * Arguments of `superagents_task`. `session`: the conversation in which the tool is called; without it, a new
- * conversation.
- */
+/** Arguments of `superagents_task`. `session`: where the tool is called; without it, in a new conversation. */
 export type Launch = { readonly session?: string } & Readonly<Record<string, unknown>>
 
 /** Requests to the server. They reject with an `Error` whose message is for the reader. */

@@ -55,10 +55,7 @@ const AROUND: SignInPorts = { fetch: (url, init) => fetch(url, init), origin: lo
 const refuse = (message: string) => setLink({ state: "refused", message })
 
 let connection: ReturnType<typeof connect> | undefined
-/**
- * Channel between the browser's tabs. A browser allows six connections to a server for all tabs together, so hidden
- * tabs close theirs.
- */
+/** A browser allows six connections to a server for all tabs together, so hidden tabs close theirs. */
 const tabs = new BroadcastChannel("superagents")
 let left = false
 let beginnings = 0

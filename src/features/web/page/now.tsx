@@ -155,10 +155,7 @@ function BarLink(props: { agent: AgentRow; bar: Bar | undefined; mark?: string; 
   )
 }
 
-/**
- * Moves the focus between bars with the arrow keys. All bars together are one stop of the tab key, because there may be
- * hundreds.
- */
+/** The arrow keys move between bars. All together are one stop of the tab key, because there may be hundreds. */
 function move(event: KeyboardEvent & { currentTarget: HTMLElement }): void {
   const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key]
   if (by === undefined) return

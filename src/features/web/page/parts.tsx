@@ -20,10 +20,7 @@ import { state } from "./state.ts"
 /** Example: `14:05:09`, in local time. */
 export const timeOfDay = (at: number): string => new Date(at).toLocaleTimeString("en-GB")
 
-/**
- * Handles Escape in a dialog. Without this, one Escape would make browsers close all dialogs that were opened without a
- * click in between.
- */
+/** Without this, one Escape would make browsers close all dialogs that were opened without a click in between. */
 export const onEscape = (act: () => void) => (event: KeyboardEvent) => {
   if (event.key !== "Escape" || event.isComposing || event.defaultPrevented) return
   event.preventDefault()
@@ -249,9 +246,7 @@ export function Outward(props: { href: string; text: string; class?: string }) {
   )
 }
 
-/**
- * Button that copies a text. If the browser refuses, the element of `select` is selected, so that the user can copy it.
- */
+/** If the browser refuses, the element of `select` is selected, so that the user can copy it. */
 export function Copy(props: { text: () => string; label: string; select?: () => HTMLElement | undefined }) {
   const [said, setSaid] = createSignal("Copy")
   const copy = async () => {

@@ -95,10 +95,7 @@ export type PatchLine = {
 const MOST_LINES = 2000
 const PLACE = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)$/
 
-/**
- * Lines of a unified patch without its headers. `more`: number of lines that were left out; `language`: for the
- * highlighting.
- */
+/** Lines of a unified patch without its headers. `more`: number of lines that were left out. */
 export function patchLines(
   patch: string,
   language = "",
@@ -126,10 +123,7 @@ function numbered(lines: readonly string[]): PatchLine[] {
   })
 }
 
-/**
- * Highlights the old and the new text separately. Each is highlighted as a whole, because a comment may begin some
- * lines before.
- */
+/** Old and new text are highlighted separately and as a whole: a comment may begin some lines before. */
 function marked(lines: readonly PatchLine[], language: string): readonly PatchLine[] {
   const html = new Map<PatchLine, string>()
   for (const left of ["+", "-"]) {
@@ -143,9 +137,7 @@ function marked(lines: readonly PatchLine[], language: string): readonly PatchLi
   return lines.map((line) => (line.kind === "@" ? line : { ...line, html: html.get(line) }))
 }
 
-/**
- * Puts marks around text of agents or providers, so that its writing direction does not change the sentence around it.
- */
+/** Text of agents or providers in marks, so that its writing direction does not change the sentence around it. */
 export const isolated = (text: string): string => `\u2068${oneLine(text)}\u2069`
 
 /** Hue for a name, one of six. These hues differ from the colours of states. */

@@ -35,10 +35,7 @@ export function routeOf(hash: string, parts: readonly { readonly routes: PartRou
   return { view, filters, shown }
 }
 
-/**
- * The sheet that an address names. Only valid ids count, because another word may be the name of a property of every
- * object.
- */
+/** Only valid ids count, because another word may be the name of a property of every object. */
 function shownIn([kind = "", id = ""]: readonly string[], sheets: PartRoutes["sheets"]): Shown | undefined {
   if (kind === "launch") return AGENT_ID.test(id) ? { kind, id } : { kind }
   const sheet = [{ kind: "agent", id: AGENT_ID }, ...sheets].find((each) => each.kind === kind)

@@ -37,10 +37,7 @@ export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
   agent.reason,
 ]
 
-/**
- * Agents that were active in the 24 hours before `now`. Not since midnight, because neither work nor budgets end at
- * midnight.
- */
+/** Active in the 24 hours before `now`. Not since midnight, because neither work nor budgets end at midnight. */
 export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] =>
   agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
 
@@ -176,10 +173,7 @@ export type TimelineLane = ReturnType<typeof lanesOf>[number]
 
 export type Span = { readonly from: number; readonly to: number }
 
-/**
- * Part of the last day that is displayed. Begins and ends at quarters of an hour, so that bars do not move all the
- * time.
- */
+/** The shown part begins and ends at quarters of an hour, so that bars do not move all the time. */
 export function spanOf(agents: readonly AgentRow[], now: number): Span {
   const to = Math.ceil((now + 1) / QUARTER_MS) * QUARTER_MS
   const first = Math.min(now, ...agents.map((agent) => Math.max(agent.startedAt ?? agent.createdAt, now - DAY_MS)))
@@ -187,10 +181,7 @@ export function spanOf(agents: readonly AgentRow[], now: number): Span {
   return { from, to }
 }
 
-/**
- * Timeline with the lines and the cost of each agent. Bars that overlap are in lines of their own; children have rows
- * and costs of their own.
- */
+/** Bars that overlap are in lines of their own; children have rows and costs of their own. */
 export function lanesOf(agents: readonly AgentRow[], span: Span, now: number) {
   const names = [...new Set(agents.map(({ agent }) => agent))].sort()
   return names.map((agent) => {
