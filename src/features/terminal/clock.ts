@@ -8,10 +8,8 @@ const FRAMES = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "
 const TICK_MS = 1000
 const TASKS_A_TICK = 3
 
-export type DrawingClock = { readonly now: Accessor<number>; readonly spinner: Accessor<string> }
-
 /** The timer runs only while there are active tasks and a component that shows them. */
-export function createClock(running: Accessor<number>): DrawingClock {
+export function createClock(running: Accessor<number>) {
   const [now, setNow] = createSignal(Date.now())
   const period = createMemo(() => TICK_MS * Math.ceil(running() / TASKS_A_TICK))
   createEffect(() => {

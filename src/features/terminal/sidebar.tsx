@@ -1,5 +1,5 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
-import type { BoxRenderable, RGBA } from "@opentui/core"
+import type { BoxRenderable } from "@opentui/core"
 import { useTerminalDimensions } from "@opentui/solid"
 import { createEffect, createMemo, createSignal, For, Index, Show } from "solid-js"
 import type { SpendingLimits } from "../../core/spending.ts"
@@ -78,7 +78,7 @@ function TaskRow(props: { api: TuiPluginApi; row: Row; spinner: string; columns:
   return (
     <box onMouseDown={() => props.api.route.navigate("session", { sessionID: props.row.sessionID })}>
       <box flexDirection="row" gap={1}>
-        <text flexShrink={0} fg={colorOf(props.api, props.row.tone)} wrapMode="none">
+        <text flexShrink={0} fg={theme()[COLORS[props.row.tone]]} wrapMode="none">
           {props.row.icon ?? props.spinner}
         </text>
         <text flexGrow={1} fg={theme().text} wrapMode="none">
@@ -111,13 +111,14 @@ function BatchBar(props: { api: TuiPluginApi; batch: Batch; columns: number }) {
   )
 }
 
-function colorOf(api: TuiPluginApi, tone: Tone): RGBA {
-  const theme = api.theme.current
-  if (tone === "working") return theme.primary
-  if (tone === "waiting") return theme.warning
-  if (tone === "completed") return theme.success
-  return tone === "error" ? theme.error : theme.textMuted
-}
+const COLORS = {
+  working: "primary",
+  waiting: "warning",
+  queued: "textMuted",
+  completed: "success",
+  error: "error",
+  cancelled: "textMuted",
+} as const satisfies Readonly<Record<Tone, string>>
 
 /** Width of the terminal up to which OpenCode hides its sidebar. */
 const NARROW_COLUMNS = 120

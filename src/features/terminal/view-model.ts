@@ -36,13 +36,10 @@ import {
 
 /** Makes texts and rows for the terminal. All functions are pure, and widths are in terminal columns. */
 
-/** Live state of a run as far as rows show it. */
-export type ObservedProgress = PhaseFacts & Pick<Progress, "toolCalls" | "recentTools" | "usage">
-
 /** A task from its record. While it runs, also the state that its session's events show. */
 export type ObservedTask = {
   readonly task: Task
-  readonly progress?: ObservedProgress
+  readonly progress?: PhaseFacts & Pick<Progress, "toolCalls" | "recentTools" | "usage">
   /** Kind of a group, or of a member's group. */
   readonly groupKind?: GroupKind
   /** Set if the task has ended on another machine and its changes are still being fetched. */

@@ -16,16 +16,14 @@ const ENTRY_MS = 10_000
 const NOBODY = "OpenCode does not answer. Try again when the page is live."
 const ENDED = "This page's session has ended. Type /board in OpenCode's terminal for a new link."
 
-/** Arguments of `superagents_task`. `session`: where the tool is called; without it, in a new conversation. */
-export type Launch = { readonly session?: string } & Readonly<Record<string, unknown>>
-
 /** Requests to the server. They reject with an `Error` whose message is for the reader. */
 export const api = {
   agent: (id: string) => call<AgentDetail>("GET", `/api/agents/${id}`),
   search: (q: string, from: number) =>
     call<AnswersFound>("GET", `/api/agents/search?q=${encodeURIComponent(q)}&from=${from}`),
   cancelAgent: (id: string) => call<AgentRow>("POST", `/api/agents/${id}/cancel`),
-  launch: (launch: Launch) => call<ActionResult>("POST", "/api/agents", launch),
+  /** `given`: arguments of `superagents_task`, and the `session` where it is called; without it, a new conversation. */
+  launch: (given: Readonly<Record<string, unknown>>) => call<ActionResult>("POST", "/api/agents", given),
   act: (id: string, act: Act, given: Readonly<Record<string, unknown>> = {}) =>
     call<ActionResult>("POST", `/api/agents/${id}/${act}`, given),
   stop: (ids: readonly string[]) => call<{ stopped: readonly string[] }>("POST", "/api/agents/cancel", { ids }),

@@ -9,7 +9,7 @@ import { NowView } from "./now.tsx"
 import { parts } from "./page-part.ts"
 import { createConfirm, onEscape, timeOfDay } from "./parts.tsx"
 import { isSameSheet, type Shown } from "./route.ts"
-import { link, loadReadMarks, now, state } from "./state.ts"
+import { link, state } from "./state.ts"
 
 /** Detail sheet: a modal dialog that keeps the keyboard focus and closes with Escape. */
 function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
@@ -123,9 +123,6 @@ export function App() {
   const refused = createMemo(() => {
     const now = link()
     return now.state === "refused" ? now.message : undefined
-  })
-  createEffect(() => {
-    if (known()) loadReadMarks(state.project, now())
   })
   return (
     <>

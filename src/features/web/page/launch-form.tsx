@@ -1,7 +1,7 @@
 import { createResource, createSignal, createUniqueId, For, Show } from "solid-js"
 import { budget, dayTime, MINUTE_MS } from "../../../lib/format.ts"
 import type { AgentDetail, Choices } from "../wire.ts"
-import { api, type Launch } from "./api.ts"
+import { api } from "./api.ts"
 import { Field, Form, type OptionList, Picker, textIn } from "./form.tsx"
 import { focusSoon, Loaded } from "./parts.tsx"
 import { agentLink } from "./route.ts"
@@ -142,7 +142,7 @@ function sessionsOf({ sessions }: Choices, like: AgentDetail | undefined): Optio
 }
 
 /** Arguments of `superagents_task` from the form's fields. Empty fields are left out. */
-function argumentsIn(data: FormData): Launch {
+function argumentsIn(data: FormData) {
   const text = (name: string) => textIn(data, name)
   const after = text("after")
   const ids = after.split(/[\s,]+/)

@@ -73,6 +73,7 @@ function begin({ project, now, agents, threadBase, limits, spent }: PageSnapshot
   setState("agents", reconcile(Object.fromEntries(agents.map((row) => [row.id, row]))))
   renewRoster()
   setState({ project, threadBase, limits, spent })
+  loadReadMarks(now)
 }
 
 function change(delta: Delta): void {
@@ -100,15 +101,13 @@ type ReadMarks = { readonly since: number; readonly seen: readonly string[] }
 const [version, setVersion] = createSignal(0)
 const seen = new Set<string>()
 let since = Number.POSITIVE_INFINITY
-let project = ""
 
-const key = () => `superagents.seen.${project}`
+const key = () => `superagents.seen.${state.project}`
 const markOf = ({ id, generation }: AgentRow): string => `${id}.${generation}`
 
-/** Loads the read marks of a project, once for each project. `now`: the server's time. */
-export function loadReadMarks(named: string, now: number): void {
-  if (named === project) return
-  project = named
+/** Loads the project's read marks, once. `now`: the server's time. */
+function loadReadMarks(now: number): void {
+  if (since !== Number.POSITIVE_INFINITY) return
   const { since: first = now, seen: marks = [] }: Partial<ReadMarks> = read()
   since = first
   for (const mark of marks) seen.add(mark)
@@ -137,7 +136,7 @@ export const { unread, failures } = createRoot(() => {
 function keep(): void {
   const kept: ReadMarks = { since, seen: [...seen].slice(-MOST_KEPT) }
   try {
-    if (state.project !== "") localStorage.setItem(key(), JSON.stringify(kept))
+    localStorage.setItem(key(), JSON.stringify(kept))
   } catch {
     // Without storage the marks last until the tab is closed.
   }
