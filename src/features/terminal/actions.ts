@@ -87,10 +87,7 @@ const offersOf = (ask: Ask): AskOptions | undefined => (ask as Partial<RemoteAsk
 const copied = (questions: Extract<AskOptions, { kind: "question" }>["questions"]): QuestionInfo[] =>
   questions.map((question) => ({ ...question, options: question.options.map((option) => ({ ...option })) }))
 
-/**
- * Requests of the terminal to the server plugin, which owns the tasks. They are written into the metadata of the task's
- * session and removed by the server plugin.
- */
+/** Written into the metadata of a task's session. The server plugin, which owns the tasks, removes them. */
 type Request =
   | { readonly action: "cancel" }
   | { readonly action: "clear" }

@@ -4,10 +4,7 @@ import { oneLine } from "../../lib/text.ts"
 import { askToast, endToast } from "../../present/toasts.ts"
 import type { TaskChange } from "./known-tasks.ts"
 
-/**
- * Desktop notifications about children and board tasks. OpenCode itself plays sounds and notifies about root sessions,
- * threads included, so only children are added here.
- */
+/** OpenCode itself plays sounds and notifies about root sessions, threads included, so only children are added. */
 export function createAttention(api: TuiPluginApi, enabled: () => boolean) {
   const notify = ({ title, message }: { title: string; message: string }) => {
     if (!enabled()) return

@@ -131,10 +131,7 @@ function TaskList(props: { companion: TasksDialogPorts; sessionID: string; paren
   return <Menu api={api} title="Background agents" placeholder="Search tasks" rows={rows} />
 }
 
-/**
- * Stops tasks, newest first. A task that waits for others was launched after them and is cancelled first: otherwise it
- * would end as stranded when they end.
- */
+/** Newest first: a task that waits for others was launched after them, and would else end as stranded. */
 function stop({ api, actions }: TasksDialogPorts, running: readonly ObservedTask[]) {
   api.ui.dialog.clear()
   for (const { task } of running.toReversed()) void actions.request(task.sessionID, { action: "cancel" })

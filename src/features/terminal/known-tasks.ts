@@ -8,7 +8,7 @@ import { type Ask, isActive, type Progress, type Task } from "../../core/task.ts
 import { grouped } from "../../lib/grouped.ts"
 import { toMessage, toUsage } from "../../opencode/convert.ts"
 import { permissionAsk, questionAsk, type RawEvent } from "../../opencode/events.ts"
-import { decodeUiMetadata, type RecordDecoder, type UiMetadata } from "../../runtime/record/codec.ts"
+import { decodeUiMetadata, type RecordDecoder, recordDecoder, type UiMetadata } from "../../runtime/record/codec.ts"
 import type { ObservedTask } from "./view-model.ts"
 
 /** Live state of a run, for display. */
@@ -36,10 +36,7 @@ export function keyOf({ type, properties }: RawEvent): string {
 
 const statusOf = (sessionID: string): string => `status of ${sessionID}`
 
-/**
- * Reads a session and its children, and also the children of a child for which `launches` is true. Empty where the
- * session is gone; rejects where a read fails.
- */
+/** Also the children of a child for which `launches` is true. Empty where the session is gone; may reject. */
 export async function readSessions(
   api: TuiPluginApi,
   sessionID: string,
@@ -155,10 +152,10 @@ export class KnownTasks {
   #telling: ReturnType<typeof setTimeout> | undefined
   #isDisposed = false
 
-  constructor(listeners: Listeners, decode: RecordDecoder, kinds: readonly GroupKind[]) {
+  constructor(listeners: Listeners, kinds: readonly GroupKind[]) {
     this.#listeners = listeners
-    this.decode = decode
     this.#kinds = kinds
+    this.decode = recordDecoder(kinds)
   }
 
   /** All tasks. A component that calls a reading method of this class is updated when the tasks change. */

@@ -3,7 +3,6 @@ import type { Session } from "@opencode-ai/sdk/v2"
 import { type Accessor, createEffect, createMemo, untrack } from "solid-js"
 import type { GroupKind } from "../../core/feature.ts"
 import { EventReader, type RawEvent } from "../../opencode/events.ts"
-import { recordDecoder } from "../../runtime/record/codec.ts"
 import { catchUp, KnownTasks, keyOf, type Listeners, readSessions } from "./known-tasks.ts"
 
 export type TaskSource = ReturnType<typeof createSource>
@@ -26,8 +25,7 @@ export function createSource(
   kinds: readonly GroupKind[] = [],
 ) {
   const events = new EventReader()
-  const decode = recordDecoder(kinds)
-  const known = new KnownTasks(listeners, decode, kinds)
+  const known = new KnownTasks(listeners, kinds)
   const reading = new Reading(api, known, deepest)
   const on = <Type extends Parameters<typeof api.event.on>[0]>(type: Type, handle: (event: RawEvent) => void) =>
     api.event.on(type, (event) => {

@@ -135,10 +135,7 @@ function groupTexts({ task, groupKind }: ObservedTask, all: readonly ObservedTas
 }
 
 /** Short text for the badge; undefined while nothing runs. */
-export function badgeOf(
-  seen: readonly ObservedTask[],
-  all: readonly ObservedTask[],
-): { text: string; waiting: boolean } | undefined {
+export function badgeOf(seen: readonly ObservedTask[], all: readonly ObservedTask[]) {
   const tones = seen.filter(({ task }) => isActive(task)).map((each) => toneOf(each.task, phaseIn(each, all, 0)))
   if (tones.length === 0) return undefined
   const asking = tones.filter((tone) => tone === "waiting").length

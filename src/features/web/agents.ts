@@ -85,10 +85,7 @@ const selection = z.union([
   z.strictObject({ ids: z.array(z.string()).max(10_000) }),
 ])
 
-/**
- * Routes for a user's actions on background tasks. Launches, messages, resumes and merges are calls of
- * `superagents_task`, with the checks and errors of this tool.
- */
+/** Launches, messages, resumes and merges are calls of `superagents_task`, with the checks and errors of this tool. */
 export function actsRoutes(source: () => Source): Hono {
   const routes = new Hono()
 

@@ -188,10 +188,7 @@ export class WebSessions {
     if (Math.abs(now - this.#savedAt) >= SAVE_MS) this.#save()
   }
 
-  /**
-   * Registers a stream of a web session; `end` is called when the web session is ended. The caller must call the result
-   * when the stream closes.
-   */
+  /** `end` is called when the web session is ended. The caller must call the result when the stream closes. */
   open(id: string, end: () => void): () => void {
     const streams = this.#streams.get(id) ?? new Set()
     this.#streams.set(id, streams.add(end))

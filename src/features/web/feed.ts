@@ -48,10 +48,7 @@ export class Feed {
     return this.#readers.size
   }
 
-  /**
-   * Adds a reader; the returned function removes the reader. `send` gets the whole state first, and `end` is called
-   * when the feed ends.
-   */
+  /** The result removes the reader. `send` gets the whole state first; `end` is called when the feed ends. */
   async join(send: Send, end: () => void): Promise<() => void> {
     if (this.#readers.size === 0) this.#begin()
     // The state is sent in order with other events, so that later changes follow it.

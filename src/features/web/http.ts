@@ -19,10 +19,7 @@ type Body = {
   readonly isWhole: () => boolean
 }
 
-/**
- * The body of a request, read only on demand, so that a refused request costs nothing. Reading fails where the body is
- * too long or takes longer than `ms`.
- */
+/** Read only on demand, so that a refused request costs nothing. Fails where it is too long or takes over `ms`. */
 function lazyBody(incoming: IncomingMessage, ms: number): Body {
   const { headers } = incoming
   if (headers["transfer-encoding"] === undefined && Number(headers["content-length"] ?? 0) === 0)
@@ -109,10 +106,7 @@ const LIMITS = { bodyMs: 10_000, stallMs: 30_000, atOnce: 128 }
 
 export type HttpLimits = Readonly<typeof LIMITS>
 
-/**
- * Starts a server on `node:http`, which both OpenCode's Bun and Node have; undefined where the port is in use. The
- * server does not keep the process alive.
- */
+/** On `node:http`, as Bun and Node have it. Undefined where the port is in use; keeps no process alive. */
 export function listen(
   fetch: Fetch,
   port: number,

@@ -30,10 +30,7 @@ export type Limits = Pick<
   "maxCostPerDay" | "maxCostPerTask" | "maxTokensPerTask" | "resumable" | "allowModelOverride"
 >
 
-/**
- * A user's actions on the page, with the checks and errors of the agents' tools. Promises may reject with a `CallError`
- * or an `OpencodeError`.
- */
+/** With the checks and errors of the agents' tools. Promises may reject with a `CallError` or an `OpencodeError`. */
 export interface PageUserActions
   extends UserActions,
     Pick<ReturnType<typeof sessionsOf>, "conversations" | "session" | "open" | "write"> {

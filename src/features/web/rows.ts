@@ -8,10 +8,7 @@ import { attemptText, endOf } from "../../present/words.ts"
 
 const LAST_TEXT_CHARS = 400
 
-/**
- * Row of a background task with the fields of `parts`, as sent to the page. Times are in ms since 1970; the page computes
- * how long a task runs.
- */
+/** With the fields of `parts`. Times are in ms since 1970; the page computes how long a task runs. */
 export function agentRow(view: TaskView, foreign: boolean, now: number, parts: readonly { row(task: Task): object }[]) {
   const { task } = view
   const { run, outcome, model } = task

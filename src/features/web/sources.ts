@@ -63,10 +63,7 @@ function joinedAgents(all: readonly Agents[]): Agents {
   }
 }
 
-/**
- * Combines the user's actions of several instances. An action in a session goes to the instance of the session's
- * folder, an answer to the instance that has the question.
- */
+/** An action in a session goes to the instance of its folder, an answer to the instance that has the question. */
 function joinedPerson(person: PageUserActions, sources: readonly Source[]): PageUserActions {
   const serving = async (sessionID: string): Promise<PageUserActions> => {
     const folder = (await person.session(sessionID))?.folder
@@ -76,10 +73,7 @@ function joinedPerson(person: PageUserActions, sources: readonly Source[]): Page
   }
   const asking = (id: string): PageUserActions =>
     sources.find(({ agents }) => agents.list().some(({ asks }) => asks.some((ask) => ask.id === id)))?.person ?? person
-  /**
-   * Instance for an action on a task: the one that runs the task. The session does not decide, because tasks that
-   * nobody launched belong to no conversation.
-   */
+  /** The instance that runs the task. Its session does not decide: a task that nobody launched has no conversation. */
   const running = (args: Readonly<Record<string, unknown>>): PageUserActions | undefined => {
     const id = String(ACTS.map((act) => args[act]).find((named) => named !== undefined) ?? "")
     return sources.find(({ agents }) => agents.get(id) && !agents.isForeign(id))?.person

@@ -24,10 +24,8 @@ export function boardPart({ api, actions, attention, settings }: Terminal): Term
 const COLUMNS = 36
 const MOST_ROWS = 6
 
-type Props = { api: TuiPluginApi; board: BoardSource }
-
 /** Sidebar section with the active board tasks; hidden if there are none. */
-function BoardTasks(props: Props) {
+function BoardTasks(props: { api: TuiPluginApi; board: BoardSource }) {
   const theme = () => props.api.theme.current
   const active = () => props.board.tasks().filter(({ status }) => status === "active")
   const line = (task: BoardTask) => {

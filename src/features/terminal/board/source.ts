@@ -28,10 +28,7 @@ type BoardActsPorts = {
   readonly look: () => Promise<void>
 }
 
-/**
- * A user's actions on the board, none of which rejects. They are written to the board's files, where the process that
- * runs the board sees them.
- */
+/** None rejects. They are written to the board's files, where the process that runs the board sees them. */
 function boardActs(ports: BoardActsPorts) {
   const { api, board, files, look } = ports
   const attempt = attempting(api)
@@ -86,10 +83,7 @@ const LOOK_MS = 15_000
 
 type Reader = { readonly look: () => Promise<void>; readonly end: () => void }
 
-/**
- * Reads the board's files when they change, at intervals, and on request. `found`: called when the board has changed,
- * and when the runs of other processes should be read.
- */
+/** `found`: called when the board has changed, and when the runs of other processes should be read. */
 function createReader(files: () => Store | undefined, found: (state: BoardState) => Promise<void>): Reader {
   const queue = new SerialQueue()
   let watcher: Watch | undefined
@@ -365,10 +359,7 @@ const LIMIT_MS = 5000
 
 type Client = Pick<TuiPluginApi["client"], "session">
 
-/**
- * Usage of a purse's threads and their descendants since it pays them, in US dollars, from OpenCode's totals. Undefined
- * where OpenCode does not answer; never rejects.
- */
+/** In US dollars, since the purse pays its threads. Undefined where OpenCode does not answer; never rejects. */
 async function spentOf(client: Client, { threads }: Pick<Purse, "threads">): Promise<number | undefined> {
   const options = { signal: AbortSignal.timeout(LIMIT_MS) }
   const below = async ({ id: sessionID, cost = 0 }: Pick<Session, "id" | "cost">): Promise<number> => {

@@ -96,10 +96,7 @@ function purseRoutes(board: () => Board): Hono {
 
 const words = z.strictObject({ text: z.string().trim().min(1).max(100_000) })
 
-/**
- * Sends a user's message to the thread of a board task. An active run reads the message at its next step; otherwise the
- * message starts a turn, which the board counts as a run.
- */
+/** An active run reads the message at its next step; otherwise it starts a turn, which the board counts as a run. */
 async function reply(source: Source, taskID: string, text: string): Promise<void> {
   const person = requireUserActions(source)
   const board = requireBoard(source)

@@ -15,10 +15,7 @@ import { Button, createAct, Failed, Failure, focusSoon, keepFocus } from "./part
 
 type Sending = {
   readonly class: string
-  /**
-   * Sends the form, with the fields' current and initial values. If it resolves to a function, this is called when the
-   * form's input counts as saved.
-   */
+  /** Gets current and initial values. A function that it resolves to is called when the input counts as saved. */
   readonly send: (now: FormData, first: FormData) => Promise<unknown>
   /** Whether input would be lost; by default where the fields differ from what was saved. */
   readonly loses?: () => boolean

@@ -77,19 +77,18 @@ export function NotificationUpdater() {
   createEffect(
     on(all, (present, before) => {
       if (!before || !wanted() || !document.hidden) return
-      for (const [key, { title, body, href }] of present) if (!before.has(key)) notify(key, title, body, href)
+      for (const [tag, { title, body, href }] of present) {
+        if (before.has(tag)) continue
+        const notification = new Notification(title, { body, tag })
+        notification.onclick = () => {
+          window.focus()
+          location.hash = href
+          notification.close()
+        }
+      }
     }),
   )
   return undefined
-}
-
-function notify(tag: string, title: string, body: string, href: string): void {
-  const notification = new Notification(title, { body, tag })
-  notification.onclick = () => {
-    window.focus()
-    location.hash = href
-    notification.close()
-  }
 }
 
 function iconOf(count: number): string {
@@ -105,7 +104,6 @@ const LINK = { loading: "connecting", live: "live", lost: "offline", refused: "n
 
 export function Header() {
   const waiting = createMemo(() => needs().count)
-  const spent = spentOfDay
   return (
     <header class="app-head">
       <div class="app-name">
@@ -127,7 +125,7 @@ export function Header() {
             <Figure value={String(failures().length)} name="failed" tone="fail" />
           </Show>
           <Figure
-            value={dayCostText(spent().cost, spent().atLeast, state.limits?.maxCostPerDay)}
+            value={dayCostText(spentOfDay().cost, spentOfDay().atLeast, state.limits?.maxCostPerDay)}
             name={(state.limits?.maxCostPerDay ?? 0) > 0 ? "today" : "in 24 h"}
           />
         </ul>

@@ -19,9 +19,8 @@ export const spentOfDay = createRoot(() => {
 })
 
 export function Money() {
-  const spent = spentOfDay
   const limit = () => state.limits?.maxCostPerDay ?? 0
-  const text = () => dayCostText(spent().cost, spent().atLeast, limit())
+  const text = () => dayCostText(spentOfDay().cost, spentOfDay().atLeast, limit())
   const hours = createMemo(() => costByHour(all(), minute()))
   const most = createMemo(() => Math.max(...hours().map(({ cost }) => cost), 1e-9))
   const byAgent = createMemo(() => costBy(all(), minute(), ({ agent }) => agent))
@@ -39,7 +38,7 @@ export function Money() {
             max={limit()}
             high={limit() * 0.75}
             optimum="0"
-            value={Math.min(spent().cost, limit())}
+            value={Math.min(spentOfDay().cost, limit())}
             aria-label={`${text()} spent`}
           />
         </Show>

@@ -28,31 +28,30 @@ export const needs = createRoot(() => createMemo(() => waitingFor(runningNow(), 
 
 /** Shows what waits for the user, first on the page. The section keeps its place while it is empty. */
 export function NeedsYou() {
-  const all = needs
-  const asks = createMemo(() => all().asking.flatMap((agent) => agent.asks.map((ask) => ({ agent, ask }))))
+  const asks = createMemo(() => needs().asking.flatMap((agent) => agent.asks.map((ask) => ({ agent, ask }))))
   const keyed = createMemo(() => new Map(asks().map((each) => [each.ask.id, each])))
   const ids = createMemo(() => [...keyed().keys()].slice(0, MOST_SHOWN))
-  const hidden = () => asks().length - ids().length + Math.max(0, all().failed.length - MOST_SHOWN)
+  const hidden = () => asks().length - ids().length + Math.max(0, needs().failed.length - MOST_SHOWN)
   return (
     <Panel
       name="needs"
       title="Needs you"
-      count={all().count}
+      count={needs().count}
       class="needs-panel"
-      state={all().count > 0 ? "needs" : undefined}
+      state={needs().count > 0 ? "needs" : undefined}
       bar={() => (
-        <Show when={all().failed.length > 1}>
-          <Button onClick={() => markAsRead(all().failed)}>Dismiss all failures</Button>
+        <Show when={needs().failed.length > 1}>
+          <Button onClick={() => markAsRead(needs().failed)}>Dismiss all failures</Button>
         </Show>
       )}
     >
-      <Show when={all().count > 0} fallback={<p class="u-quiet">Nothing waits for you.</p>}>
+      <Show when={needs().count > 0} fallback={<p class="u-quiet">Nothing waits for you.</p>}>
         <ul class="u-plain">
           <For each={ids()}>
             {(id) => <Show when={keyed().get(id)}>{(each) => <AskNeed agent={each().agent} ask={each().ask} />}</Show>}
           </For>
-          <For each={parts()}>{(part) => <part.Needs asking={all().asking} />}</For>
-          <For each={all().failed.slice(0, MOST_SHOWN)}>{(agent) => <FailureNeed agent={agent} />}</For>
+          <For each={parts()}>{(part) => <part.Needs asking={needs().asking} />}</For>
+          <For each={needs().failed.slice(0, MOST_SHOWN)}>{(agent) => <FailureNeed agent={agent} />}</For>
         </ul>
       </Show>
       <Show when={hidden() > 0}>

@@ -96,10 +96,7 @@ const MOST_LINES = 2000
 const PLACE = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)$/
 
 /** Lines of a unified patch without its headers. `more`: number of lines that were left out. */
-export function patchLines(
-  patch: string,
-  language = "",
-): { readonly lines: readonly PatchLine[]; readonly more: number } {
+export function patchLines(patch: string, language = "") {
   const all = patch.split("\n")
   const first = all.findIndex((line) => line.startsWith("@@"))
   const body = first < 0 ? [] : all.slice(first)

@@ -115,10 +115,7 @@ export function adviceFor(
   }
 }
 
-/**
- * Computes the cost of the last 24 hours. Each task's cost is counted without its children, because children have costs
- * of their own.
- */
+/** Each task's cost is counted without its children, because children have costs of their own. */
 
 export type Sum = { readonly cost: number; readonly atLeast: boolean }
 
@@ -133,11 +130,7 @@ export function costOfLastDay(agents: readonly AgentRow[], now: number): Sum {
 }
 
 /** Costs by name, highest first. */
-export function costBy(
-  agents: readonly AgentRow[],
-  now: number,
-  nameOf: (agent: AgentRow) => string,
-): (Sum & { readonly name: string; readonly runs: number })[] {
+export function costBy(agents: readonly AgentRow[], now: number, nameOf: (agent: AgentRow) => string) {
   return [...grouped(ofLastDay(agents, now), nameOf)]
     .map(([name, rows]) => ({ name, runs: rows.length, ...costOfLastDay(rows, now) }))
     .sort((a, b) => b.cost - a.cost || (a.name < b.name ? -1 : 1))

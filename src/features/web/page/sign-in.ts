@@ -19,10 +19,7 @@ export type SignInPorts = {
   readonly origin: string
 }
 
-/**
- * `bearer`: credential that the server accepts. `ended`: the server has proven its identity and said that the web
- * session has ended.
- */
+/** `ended`: the server has proven its identity and said that the web session has ended. */
 export type SignInResult = { readonly bearer: string } | { readonly ended: true }
 
 /** Authenticates the page. The signal cancels the attempt. */

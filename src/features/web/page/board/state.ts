@@ -8,8 +8,6 @@ import type { Delta, PageSnapshot } from "../../wire.ts"
 import { call } from "../api.ts"
 import { byId } from "./select.ts"
 
-type Sent = NonNullable<PageSnapshot["board"]>
-
 type State = {
   isOn: boolean
   tasks: Record<string, TaskRow>
@@ -32,7 +30,13 @@ export { board }
 export const tasks = createRoot(() => createMemo(() => Object.values(board.tasks).sort(byId)))
 
 export function begin({ board: sent }: PageSnapshot): void {
-  const { tasks = [], agents: owners = [], problem = "", lost = 0, purse }: Partial<Sent> = sent ?? {}
+  const {
+    tasks = [],
+    agents: owners = [],
+    problem = "",
+    lost = 0,
+    purse,
+  }: Partial<NonNullable<typeof sent>> = sent ?? {}
   const [leavings, purseEnds] = [board.leavings + 1, board.purseEnds + 1]
   setBoard("tasks", reconcile(Object.fromEntries(tasks.map((row) => [row.id, row]))))
   setBoard({ isOn: sent !== undefined, problem, leavings, owners, lost, purse, purseEnds })

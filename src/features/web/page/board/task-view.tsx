@@ -85,10 +85,7 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
   )
 }
 
-/**
- * Saves the fields that differ from their first values. Browsers normalize blanks and line ends, so the first values
- * are read from the form, too.
- */
+/** Browsers normalize blanks and line ends, so the first values are read from the form, too. */
 async function save(id: string, now: Fields, first: Fields): Promise<void> {
   const changed = Object.entries(now).filter(([field, value]) => value !== first[field as keyof Fields])
   if (changed.length > 0) await boardApi.update(id, Object.fromEntries(changed))
