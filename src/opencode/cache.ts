@@ -1,6 +1,6 @@
 import type { Message, Part, Session } from "@opencode-ai/sdk/v2/types"
 import type { Persona } from "../core/ports.ts"
-import { addBounded } from "../lib/cache.ts"
+import { addBounded } from "../lib/collections.ts"
 import type { RawEvent } from "./events.ts"
 
 /**

@@ -1,6 +1,6 @@
 import type { CallState, OpencodeEvent, Undone } from "../core/ports.ts"
 import type { Ask } from "../core/task.ts"
-import { addBounded } from "../lib/cache.ts"
+import { addBounded } from "../lib/collections.ts"
 import { filesOf } from "../lib/repository.ts"
 import { oneLine } from "../lib/text.ts"
 import { decodeRequest } from "../runtime/record/codec.ts"

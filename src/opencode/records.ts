@@ -2,9 +2,8 @@ import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Session } from "@opencode-ai/sdk/v2/types"
 import { type Clock, LEASE_MS, OpencodeError, type TaskRecord, type UnverifiedRecord } from "../core/ports.ts"
 import { hasPendingNotification, isActive, parentSessionOf, type Task, type TaskDraft } from "../core/task.ts"
-import { addBounded } from "../lib/cache.ts"
 import { sliced } from "../lib/clock.ts"
-import { grouped } from "../lib/grouped.ts"
+import { addBounded, grouped } from "../lib/collections.ts"
 import { SerialQueue } from "../lib/promises.ts"
 import {
   decodeRequest,

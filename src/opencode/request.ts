@@ -1,7 +1,7 @@
 import type { Message, Part, UserMessage } from "@opencode-ai/sdk/v2/types"
 import { isFinalFinish } from "../core/outcome.ts"
 import type { Model } from "../core/task.ts"
-import { addBounded } from "../lib/cache.ts"
+import { addBounded } from "../lib/collections.ts"
 import { isNotice, withoutRunning } from "../present/notification.ts"
 import { asksAgain, finishOf, LAUNCHING_TOOL } from "./convert.ts"
 

@@ -14,8 +14,8 @@ import {
   type Task,
   type Usage,
 } from "../core/task.ts"
+import { grouped } from "../lib/collections.ts"
 import { duration, spentOf } from "../lib/format.ts"
-import { grouped } from "../lib/grouped.ts"
 import { count, inTagsWithID, oneLine } from "../lib/text.ts"
 import {
   firstLines,

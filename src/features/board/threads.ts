@@ -1,6 +1,6 @@
 import type { Clock, OpencodeApi } from "../../core/ports.ts"
 import type { Model } from "../../core/task.ts"
-import { addBounded } from "../../lib/cache.ts"
+import { addBounded } from "../../lib/collections.ts"
 import { isSameFolder } from "../../lib/repository.ts"
 import { cut, escapeForTag, oneLine } from "../../lib/text.ts"
 import { type BoardChange, type BoardCommand, threadTask } from "./rules/command.ts"

@@ -4,8 +4,8 @@ import { countsText } from "../../core/group.ts"
 import { groupPlan, groupResult, type Inferred, type Zod } from "../../core/record.ts"
 import type { Task } from "../../core/task.ts"
 import { yieldToEventLoop } from "../../lib/clock.ts"
+import { grouped } from "../../lib/collections.ts"
 import { dollars } from "../../lib/format.ts"
-import { grouped } from "../../lib/grouped.ts"
 import { count, formatInteger, oneLine } from "../../lib/text.ts"
 
 /** Results of a map's items. Pure: the result of each item stands in its own record. */

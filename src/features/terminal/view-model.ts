@@ -18,8 +18,8 @@ import {
   type Usage,
   waited,
 } from "../../core/task.ts"
+import { grouped } from "../../lib/collections.ts"
 import { duration, ticking } from "../../lib/format.ts"
-import { grouped } from "../../lib/grouped.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { groupText, phaseAmong } from "../../present/view.ts"
 import {

@@ -1,7 +1,7 @@
 import type { Clock, OpencodeApi, Toast } from "../../core/ports.ts"
 import type { Ask, Task } from "../../core/task.ts"
 import { Collector } from "../../lib/background.ts"
-import { addBounded } from "../../lib/cache.ts"
+import { addBounded } from "../../lib/collections.ts"
 import type { Options } from "../../options/options.ts"
 import {
   askToast,

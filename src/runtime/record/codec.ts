@@ -2,7 +2,6 @@ import { z } from "zod"
 import type { AskOptions, Owner, TaskRecord, TaskRequest } from "../../core/ports.ts"
 import { type GroupSchemas, RECORD_VERSION, record } from "../../core/record.ts"
 import { type Ask, PREPARING, type Preparing, parentSessionOf, type Task, type TaskDraft } from "../../core/task.ts"
-import { lazy } from "../../lib/cache.ts"
 import type { Signer } from "./identity.ts"
 
 /** Key of the record in a session's metadata. */
@@ -158,4 +157,13 @@ export function encodeUiMetadata({ away, preparing, fetches, asks }: UiMetadata)
   }))
   const read = uiMetadataSchema().safeParse({ away, preparing, fetches, asks: plain })
   return read.success ? (read.data as UiMetadata) : undefined
+}
+
+/** Calls `build` at the first use. For schemas, which take too long to build while OpenCode starts. */
+function lazy<Built extends object>(build: () => Built): () => Built {
+  let built: Built | undefined
+  return () => {
+    built ??= build()
+    return built
+  }
 }

@@ -1,5 +1,5 @@
 import type { Part } from "@opencode-ai/sdk/v2/types"
-import { addBounded } from "../../../lib/cache.ts"
+import { addBounded } from "../../../lib/collections.ts"
 import type { RequestMessages } from "../../../opencode/request.ts"
 
 /** Most sessions whose request prefix is kept. */

@@ -1,7 +1,7 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Runtime } from "../../../core/feature.ts"
 import { type ModelFacts, type OpencodeApi, OpencodeError } from "../../../core/ports.ts"
-import { addBounded } from "../../../lib/cache.ts"
+import { addBounded } from "../../../lib/collections.ts"
 import { call } from "../../../opencode/client.ts"
 import { LAUNCHING_TOOL } from "../../../opencode/convert.ts"
 import { type StoredMessage, storedMessages } from "../../../opencode/messages.ts"

@@ -1,6 +1,6 @@
 import { createMemo, createResource, For, Index, type JSX, Show } from "solid-js"
+import { grouped } from "../../../lib/collections.ts"
 import { ago, formatTime } from "../../../lib/format.ts"
-import { grouped } from "../../../lib/grouped.ts"
 import { count } from "../../../lib/text.ts"
 import { costText, tokensText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"

@@ -1,5 +1,5 @@
+import { grouped } from "../../../lib/collections.ts"
 import { DAY_MS, HOUR_MS, MINUTE_MS, ticking } from "../../../lib/format.ts"
-import { grouped } from "../../../lib/grouped.ts"
 import { ENDS, FETCHING_WORK, isInQueue, phaseText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
 import type { PagePart } from "./page-part.ts"

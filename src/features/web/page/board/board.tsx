@@ -1,6 +1,6 @@
 import { createMemo, createResource, createUniqueId, For, Show } from "solid-js"
+import { grouped } from "../../../../lib/collections.ts"
 import { formatTime } from "../../../../lib/format.ts"
-import { grouped } from "../../../../lib/grouped.ts"
 import { count } from "../../../../lib/text.ts"
 import { costText } from "../../../../present/words.ts"
 import type { TaskRow } from "../../board/wire.ts"
