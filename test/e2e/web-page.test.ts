@@ -126,6 +126,11 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.getByRole("heading", { name: "Board" }).count()).toBe(0)
     expect(await page.getByRole("link", { name: "New task" }).count()).toBe(0)
     await page.getByRole("heading", { name: "Nothing has been launched yet" }).waitFor()
+    await page.keyboard.press("?")
+    expect(await page.locator(".key-list").textContent()).not.toContain("Board")
+    await page.getByRole("button", { name: "Close" }).click()
+    await page.keyboard.press("2")
+    await eventually(async () => (await page.evaluate(() => location.hash)) === "#/answers")
   })
 
   test("the page's list of answers shows the names of tasks beside long names of agents and batches", async () => {

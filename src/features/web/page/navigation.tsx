@@ -84,7 +84,7 @@ export const withoutSheet = (): Route => ({ ...route(), shown: undefined })
 /** The first views, which have digits as shortcuts. */
 const views = () => [
   ["#/", "Now"],
-  ...parts().map(({ routes, view }) => [`#/${routes.view}`, view.title]),
+  ...partsOn().map(({ routes, view }) => [`#/${routes.view}`, view.title]),
   ["#/answers", "Answers"],
 ]
 
@@ -96,7 +96,7 @@ function shortcuts(): readonly (readonly [keys: string, what: string])[] {
     ["Esc", "close"],
     ["/", "search everything"],
     ["n", "launch an agent"],
-    ...parts().map(({ create }) => [create.key, create.help] as const),
+    ...partsOn().map(({ create }) => [create.key, create.help] as const),
     [titles.map((_, at) => at + 1).join("  "), titles.join(", ")],
     ["?", "this help"],
   ]
