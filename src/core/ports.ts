@@ -54,8 +54,8 @@ export type MessagePart =
   | { readonly type: "text"; readonly text: string; readonly synthetic: boolean; readonly continues?: true }
   /** Tail of the reasoning. */
   | { readonly type: "reasoning"; readonly text: string }
-  /** A user's request to compact the conversation. */
-  | { readonly type: "compaction" }
+  /** Request to compact the conversation: a user's, or OpenCode's own where the context is full. */
+  | { readonly type: "compaction"; readonly byUser?: true }
   /**
    * Changed files; paths below the session's directory are relative to it. `own`: this call of the agent changed them;
    * otherwise anybody may have, during the step.

@@ -155,7 +155,7 @@ export function toParts(part: Part, message: SdkMessage): readonly MessagePart[]
   const directory = message.role === "assistant" ? message.path.cwd : ""
   if (part.type === "text") return [textOf(part)]
   if (part.type === "reasoning") return [{ type: "reasoning", text: tail(part.text, MOST_THOUGHT_CHARS) }]
-  if (part.type === "compaction") return [{ type: "compaction" }]
+  if (part.type === "compaction") return [{ type: "compaction", ...(!part.auto && { byUser: true as const }) }]
   // Such a part exists only with snapshots. It lists files that anybody changed below the folder during the step.
   if (part.type === "patch")
     return [{ type: "files", own: false, paths: part.files.map((file) => below(directory, file)) }]

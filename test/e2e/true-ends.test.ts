@@ -157,7 +157,7 @@ describe("a compaction", () => {
     async (what, text) => {
       const prompt = `T-COMPACTED with ${what}`
       model.use(({ lastUser }) => {
-        if (lastUser.includes("The conversation was compacted")) return { text: "all three are done" }
+        if (lastUser.includes("A compaction of the conversation")) return { text: "all three are done" }
         if (lastUser !== prompt) return undefined
         return { text, tools: [{ name: "glob", args: { pattern: "*" } }], delay: 1500 }
       })
@@ -174,6 +174,23 @@ describe("a compaction", () => {
       expect((await unwrap(opencode.client.session.messages({ sessionID: child }))).some(isSummary)).toBe(true)
     },
   )
+
+  test("an agent whose user's compaction fails while it works is asked to continue, and its answer is reported", async () => {
+    const prompt = "T-NOT-COMPACTED"
+    model.use(({ lastUser, userTexts, tools }) => {
+      if (lastUser.includes("A compaction of the conversation")) return { text: "all three are done" }
+      if (userTexts[0] === prompt && tools.length === 0) return { status: 400 }
+      if (lastUser !== prompt) return undefined
+      return { tools: [{ name: "glob", args: { pattern: "*" } }], delay: 1500 }
+    })
+    const session = await openSession(opencode)
+    const { id, child } = await launch(opencode, model, session, { prompt }, PATIENT)
+    await model.waitFor(({ lastUser }) => lastUser === prompt, PATIENT)
+    await unwrap(opencode.client.session.summarize({ sessionID: child, ...summarize })).catch(() => {})
+    const [notification] = await notified(opencode, session, 1, PATIENT.timeout)
+    expect(notification?.visible).toMatch(/^✓/)
+    expect(await call(session, "output", { task_id: id })).toContain("all three are done")
+  })
 
   test.each([
     ["an answer", "the whole answer", undefined],

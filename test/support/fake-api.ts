@@ -340,7 +340,7 @@ const costOf = (messages: readonly StoredMessage[]): number =>
 function toMessage(message: StoredMessage): Message {
   const { id, role, createdAt, completedAt, parentID, finish, error, summary = false, usage, parts } = message
   const read = parts.flatMap((part): MessagePart[] => {
-    if (part.type === "compaction") return [{ type: part.type }]
+    if (part.type === "compaction") return [{ type: part.type, ...(!part.auto && { byUser: true as const }) }]
     if (part.type === "tool") {
       const { callID, tool, state, refused, args, interrupted = false, call: ended } = part
       const call = { ...callOf({ callID, tool, state, refused, final: interrupted }), ...(ended && { call: ended }) }

@@ -357,7 +357,7 @@ describe("failed requests to OpenCode", () => {
 
 describe("a compaction", () => {
   const STEP = { tools: [{ name: "read", args: { ms: 500 } }], text: "Progress: 2 of 3" }
-  const GO_ON = "The conversation was compacted while you were at work, and that ended your turn. Go on where you were."
+  const GO_ON = "A compaction of the conversation ended your turn while you were at work. Go on where you were."
 
   /** An agent whose answer fills the context: OpenCode compacts behind it, and asks whether there is more to do. */
   const filling = ({ options = {}, delay = 0 }: { options?: object; delay?: number }) => {
@@ -378,6 +378,20 @@ describe("a compaction", () => {
     await rig.clock.advance(200)
     rig.opencode.compact(sessionID)
     expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { toolCalls: 1 } })
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
+  })
+
+  test("a run goes on after a compaction that its user asked for in the middle of the work has failed", async () => {
+    const rig = new Rig()
+    rig.opencode.compaction = { reply: () => ({ status: 400 }) }
+    rig.script(({ prompt, toolResults }) => {
+      if (prompt.includes(GO_ON)) return { text: "the answer" }
+      return prompt.includes("FIND") && toolResults.length === 0 ? STEP : undefined
+    })
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(200)
+    rig.opencode.compact(sessionID)
+    expect(await rig.ended(id)).toMatchObject({ status: "completed" })
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
   })
 

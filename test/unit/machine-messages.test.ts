@@ -215,7 +215,7 @@ describe("a turn ended by a compaction", () => {
 
   test("an agent is asked to go on once after a compaction, however often its session is read until then", () => {
     const first = looked({ messages })
-    expect(command(first.commands, "send")?.message.text).toMatch(/ The conversation was compacted .* Go on/)
+    expect(command(first.commands, "send")?.message.text).toMatch(/ A compaction of the conversation .* Go on/)
     expect(first.run?.stuckSince).toBe(NOW)
     const idle = looked({ messages }, { stuckSince: NOW - 500 })
     expect(idle).toMatchObject({ does: ["send"], run: { stuckSince: NOW - 500 } })

@@ -204,6 +204,17 @@ describe("a compaction", () => {
     expect(isCutByCompaction(failed)).toBe(false)
   })
 
+  test("a compaction that a user asked for and that failed ends no run", () => {
+    const asked: Message = { ...user("c"), parts: [{ type: "compaction", byUser: true }] }
+    const failed = [user(), step, asked, summary({ error: { message: "too large" } })]
+    expect(classify(failed, "working")).toBeUndefined()
+    expect(classify(failed, "idle").proven).toBeUndefined()
+    expect(isCutByCompaction(failed)).toBe(true)
+    const stopped = [user(), step, asked, summary({ error: { message: "stopped", aborted: true } })]
+    expect(classify(stopped, "working")).toMatchObject({ type: "cancelled" })
+    expect(isCutByCompaction(stopped)).toBe(false)
+  })
+
   test("a compaction after the final answer delays the end only while OpenCode works on it", () => {
     const open = [
       compacted.slice(0, 3),

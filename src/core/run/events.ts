@@ -307,8 +307,7 @@ const isPromptAlone = ({ error, observed }: ActiveRun, messages: readonly Messag
 
 const UNBEGUN = "The message before this one is your task, and you have not begun it. Begin now."
 
-const COMPACTED =
-  "The conversation was compacted while you were at work, and that ended your turn. Go on where you were."
+const COMPACTED = "A compaction of the conversation ended your turn while you were at work. Go on where you were."
 
 function askToGoOn(run: ActiveRun, messages: readonly Message[], why: string, context: RunContext): MachineStep {
   const read = arrived(withReadMessages(run, messages), messages)
