@@ -333,15 +333,15 @@ export function alsoRecent(recent: Recent = [], cost: Recent[number]): Recent {
 
 /**
  * A forgotten task reduced to its cost, so that shared limits still count this cost. Undefined where the task cost
- * nothing.
+ * nothing; a group costs nothing itself, but what its members cost is found through it.
  */
 export function remainsOf(task: Task): Task | undefined {
   const { usage } = addFigures(task.earlier, task.outcome ?? NO_FIGURES)
-  if (usage.cost === 0 && billedTokens(usage) === 0) return undefined
-  const { id, sessionID, parentID, parentMessageID, agent, model, depth, createdAt, earlier, status, run, outcome } =
-    task
+  if (!task.group && usage.cost === 0 && billedTokens(usage) === 0) return undefined
+  const { id, sessionID, parentID, parentMessageID, agent, model, member, depth, createdAt, earlier, status } = task
+  const { run, outcome } = task
   const { generation, promptID, startedAt, endedAt, recent } = run
-  const whose = { id, sessionID, parentID, parentMessageID, agent, model, depth, createdAt, status }
+  const whose = { id, sessionID, parentID, parentMessageID, agent, model, member, depth, createdAt, status }
   // Each field is named, so that no field added later keeps what a user wanted to forget.
   return {
     ...whose,

@@ -227,7 +227,7 @@ export function workContract(driver: Driver): void {
         return isWritten && (await driver.isIdle(sessionID)) && messages
       })
       expect(since.map(({ finish }) => finish)).toEqual([undefined, "called", undefined, "done"])
-      expect([since[2]?.parts, since[3]?.summary]).toEqual([[{ type: "compaction" }], true])
+      expect([since[2]?.parts, since[3]?.summary]).toEqual([[{ type: "compaction", byUser: true }], true])
       expect(classify(since, "working")).toBeUndefined()
     })
 

@@ -122,6 +122,24 @@ describe("a map", () => {
     expect(await opened(`${id}/3`)).toEqual(['{"n": 2}'])
   })
 
+  test("a clear and a restart do not reset what the items of a map have spent", async () => {
+    rig = open({ maxCostPerSession: 1, maxCostPerDay: 1 })
+    agents((item) => `saw ${item}`)
+    const { id } = await rig.launch(request({ each: numbers(3) }))
+    await rig.endedBeside(id)
+    const costs = () => {
+      const { session, day } = rig.manager.spentBy(rig.parent)
+      return [session.cost, day.cost].map((cost) => cost.toFixed(4))
+    }
+    const before = costs()
+    expect(before).toEqual(["0.0030", "0.0030"])
+    await rig.manager.clear(rig.parent)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    expect(costs()).toEqual(before)
+  })
+
   test("a row of the ledger that names a task of another conversation opens and merges nothing", async () => {
     agents((item) => `saw ${item}`)
     const other = rig.openParent()
