@@ -33,7 +33,8 @@ async function stopped(begin: string): Promise<readonly unknown[]> {
   await eventually(() => existsSync(join(folder, "ready")))
   stop.abort()
   expect(await ends).toMatchObject({ why: "stopped" })
-  return kill.mock.calls
+  // Signal 0 only asks whether the process lives.
+  return kill.mock.calls.filter(([, signal]) => signal !== 0)
 }
 
 test("a job on a host is stopped together with its process group", async () => {
@@ -63,6 +64,20 @@ test("a job ends with its command's exit code and output", async () => {
 test("a job whose exit code could not be stored has not passed", async () => {
   const result = await job(`echo said; mkdir '${folder}.job/code.new'; exit 3`)
   expect(result).toEqual({ why: "not started", output: "its exit code could not be stored on big" })
+})
+
+test("a job that could store neither its process number nor its exit code ends, and has not passed", async () => {
+  const result = await job(
+    `: >'${folder}.job/pid'; : >'${folder}.job/code'; while [ -e '${folder}.job' ]; do sleep 0.02; done`,
+  )
+  expect(result).toEqual({ why: "not started", output: "its exit code could not be stored on big" })
+})
+
+test("what a job has begun is killed with it, though its first process is gone", async () => {
+  const command = `touch alive; (while [ -e alive ]; do sleep 0.02; done) & echo $! >child; kill -s KILL $(cat '${folder}.job/pid')`
+  await job(command)
+  const child = pidIn(join(folder, "child"))
+  await eventually(() => !existsSync(`/proc/${child}`))
 })
 
 test("a job in a folder that is gone ends at once and says so", async () => {

@@ -68,7 +68,11 @@ export const fetchOver =
       // A chunk counts as taken once it is read. Until then, the host gets no new credit.
       const { take, over } = within(link, MOST_ANSWER_BYTES, (chunk) => writer.write(chunk).catch(() => {}))
       const order = { do: "request", method, path: `${pathname}${search}`, headers } as const
-      const receiver = { head, data: untilRefused(take, failed) }
+      const refused = (error: unknown) => {
+        failed(error)
+        stop.abort()
+      }
+      const receiver = { head, data: untilRefused(take, refused) }
       link
         .call(order, { input, signal: AbortSignal.any([signal, stop.signal]), receiver })
         .finally(over)

@@ -215,7 +215,7 @@ export async function runJob(
   for (;;) {
     const stop = signal.aborted || Date.now() >= deadline
     const { problem, code, output = "" } = await look(stop)
-    if (problem !== undefined) return { why: "not started", output: oneLine(problem) }
+    if (problem !== undefined && !stop) return { why: "not started", output: oneLine(problem) }
     if (code !== undefined) {
       if (!stop) await look(true)
       // A full disk leaves no code.

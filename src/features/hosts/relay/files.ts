@@ -181,7 +181,7 @@ async function folderOf(
 
 /** Commits the state of a task's folder; undefined without one. The agent's index and branches do not change. */
 async function commit({ folders, taskID }: Extract<FilesOrder, { do: "commit" }>): Promise<CommitResult | undefined> {
-  endJob(folderIn(folders, taskID))
+  await endJob(folderIn(folders, taskID))
   const found = await folderOf(folders, taskID)
   if (!found) return undefined
   const { checkout, hasNotes } = found
@@ -259,6 +259,6 @@ async function remove(
  */
 async function takeAway(folders: HostRepositoryFolders, taskID: string, processes: Processes): Promise<void> {
   await rm(completeMarkerPath(folders, taskID), { force: true })
-  endJob(folderIn(folders, taskID))
+  await endJob(folderIn(folders, taskID))
   await removeWorktree({ processes }, storeOf(folders), folderIn(folders, taskID))
 }

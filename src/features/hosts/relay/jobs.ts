@@ -1,13 +1,13 @@
 import { spawn } from "node:child_process"
 import { once } from "node:events"
-import { mkdir, stat, writeFile } from "node:fs/promises"
+import { mkdir, readFile, stat, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { killGroup } from "../../../runtime/places/process.ts"
 import { outputOf } from "../../worktrees/process.ts"
 import { removeFolder } from "../../worktrees/worktree.ts"
 import { type JobOrder, type JobState, jobIn } from "../orders.ts"
-import { commandLineOf, textIn } from "./server.ts"
+import { exists, isProcess } from "./server.ts"
 
 /** Time between SIGTERM and SIGKILL, in ms. */
 const GRACE_MS = 1000
@@ -24,26 +24,28 @@ const RUN = `echo $$ >"$0/pid"; sh -c "$1" >"$0/out" 2>&1 </dev/null; echo $? >"
  */
 export async function job({ folder, id, command, stop }: JobOrder): Promise<JobState> {
   const files = jobIn(folder)
-  if (textIn(join(files, "id")) !== id) {
+  if ((await textIn(join(files, "id"))) !== id) {
     if (!stop) await begin(folder, id, command)
     return {}
   }
-  const pid = pidOf(folder)
-  const isAlive = pid !== undefined && isJobOf(folder, pid)
+  const pid = await pidOf(folder)
+  const isAlive = pid !== undefined && isProcess(pid, files)
   // The exit code is read after the process was looked for. A job that was killed, or whose machine was restarted,
-  // leaves none.
-  const code = textIn(join(files, "code"))
-  const isOver = code !== "" || (pid !== undefined && !isAlive)
-  if (stop && isAlive) {
-    killGroup({ pid }, "SIGTERM")
-    await sleep(GRACE_MS)
-    killGroup({ pid })
+  // leaves none; on a full disk its file stays empty.
+  const code = await textIn(join(files, "code"))
+  const isOver = code !== undefined || (pid !== undefined && !isAlive)
+  if (stop) {
+    if (isAlive) {
+      killGroup({ pid }, "SIGTERM")
+      await sleep(GRACE_MS)
+    }
+    await endJob(folder)
   }
   const tail = ["-c", String(MOST_OUTPUT_BYTES), join(files, "out")]
   const output =
     stop || isOver ? await outputOf("tail", tail, { cwd: "/", timeLimit: TAIL_LIMIT_MS }).catch(() => "") : ""
   if (stop) await removeFolder(files)
-  return { output, ...(isOver && { code: code.trim() }) }
+  return { output, ...(isOver && { code: (code ?? "").trim() }) }
 }
 
 async function begin(folder: string, id: string, command: string): Promise<void> {
@@ -58,17 +60,20 @@ async function begin(folder: string, id: string, command: string): Promise<void>
   await once(child, "spawn")
 }
 
+/** A file's text; undefined where it cannot be read. Not read at once: the agent may have made it a pipe. */
+const textIn = (file: string): Promise<string | undefined> => readFile(file, "utf8").catch(() => undefined)
+
 /** Number of the process that runs, or ran, a folder's job. The agent may have changed it: 0 and -1 would kill many. */
-function pidOf(folder: string): number | undefined {
-  const pid = Number(textIn(join(jobIn(folder), "pid")))
+async function pidOf(folder: string): Promise<number | undefined> {
+  const pid = Number(await textIn(join(jobIn(folder), "pid")))
   return pid > 1 ? pid : undefined
 }
 
-/** Whether the process still runs the folder's job. Another process may have the number by now. */
-const isJobOf = (folder: string, pid: number): boolean => commandLineOf(pid).includes(jobIn(folder))
-
-/** Kills a job that still runs for a folder: without contact nobody could stop it, and it would go on for ever. */
-export function endJob(folder: string): void {
-  const pid = pidOf(folder)
-  if (pid !== undefined && isJobOf(folder, pid)) killGroup({ pid })
+/**
+ * Kills what still runs of a folder's job: without contact nobody could stop it, and it would go on for ever. Not where
+ * another process has its number by now, which is so only once all of the job has ended.
+ */
+export async function endJob(folder: string): Promise<void> {
+  const pid = await pidOf(folder)
+  if (pid !== undefined && (isProcess(pid, jobIn(folder)) || !exists(pid))) killGroup({ pid })
 }

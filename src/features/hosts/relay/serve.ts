@@ -65,8 +65,10 @@ export async function serve({ input, output }: Streams, settings: RelaySettings,
   const take = ({ kind, call, body }: Frame) => {
     lastMessageAt = Date.now()
     if (kind === "open") void perform(call, JSON.parse(textOf(body)) as Order)
-    if (kind === "data") calls.get(call)?.flow.arrive(body.length)
-    if (kind === "data") calls.get(call)?.input.push(body)
+    if (kind === "data") {
+      calls.get(call)?.flow.arrive(body.length)
+      calls.get(call)?.input.push(body)
+    }
     if (kind === "end") calls.get(call)?.input.push(null)
     if (kind === "more") calls.get(call)?.flow.give(body)
     if (kind === "cancel") calls.get(call)?.stop.abort()

@@ -1,6 +1,6 @@
 import { spawn, spawnSync } from "node:child_process"
 import { randomBytes, randomUUID } from "node:crypto"
-import { existsSync, readFileSync, rmSync } from "node:fs"
+import { readFileSync, rmSync } from "node:fs"
 import { createServer } from "node:net"
 import { homedir } from "node:os"
 import { join } from "node:path"
@@ -92,20 +92,13 @@ export class Server {
 
   async #findOrBegin(): Promise<RemoteServerState> {
     const deadline = Date.now() + START_MS
-    let hasBegun = false
     while (Date.now() < deadline) {
       const found = await this.#find()
       if (found) return found
-      // The watcher of a server that has begun stores its state before the server can end.
-      if (!this.#running && hasBegun && existsSync(this.#path("server.json")))
-        throw new Error(`OpenCode there did not start: ${this.#complaint()}`)
-      if (!this.#running && !hasBegun) {
-        await this.#begin()
-        hasBegun = true
-      }
+      if (!this.#running) return this.#begin()
       await sleep(LOOK_MS)
     }
-    throw new Error(hasBegun ? "OpenCode there did not start in time" : "OpenCode there is alive and does not answer")
+    throw new Error("OpenCode there is alive and does not answer")
   }
 
   /** Called at each ping of the client: renews the client's lease and checks that OpenCode's server answers. */
@@ -159,12 +152,13 @@ export class Server {
     this.#running = this.#read()
     if (!this.#running) return undefined
     const version = await this.#health()
-    if (version === undefined) {
-      if (!lives(this.#running)) this.#running = undefined
-      return undefined
-    }
+    if (version !== undefined) return this.#found(this.#running, version)
+    if (!lives(this.#running)) this.#running = undefined
+    return undefined
+  }
+
+  #found({ id, since }: Running, version: string): RemoteServerState {
     this.#hasAnswered = true
-    const { id, since } = this.#running
     return { id, version, since }
   }
 
@@ -187,7 +181,7 @@ export class Server {
     }
   }
 
-  async #begin(): Promise<void> {
+  async #begin(): Promise<RemoteServerState> {
     this.#hasAnswered = false
     this.#password = randomBytes(24).toString("base64url")
     replaceFileSync(this.#path("password"), this.#password)
@@ -203,6 +197,17 @@ export class Server {
     // Leave out these variables, so that OpenCode starts as itself, not as Bun.
     const { BUN_BE_BUN: _not, SUPERAGENTS_BINARY: _nor, ...env } = process.env
     spawn("/bin/sh", args, { detached: true, stdio: "ignore", env }).unref()
+    const deadline = Date.now() + START_MS
+    while (Date.now() < deadline) {
+      await sleep(LOOK_MS)
+      const running = this.#read()
+      if (running?.id !== id) continue
+      this.#running = running
+      const version = await this.#health()
+      if (version !== undefined) return this.#found(running, version)
+      if (!lives(running)) throw new Error(`OpenCode there did not start: ${this.#complaint()}`)
+    }
+    throw new Error("OpenCode there did not start in time")
   }
 
   #complaint(): string {
@@ -211,7 +216,7 @@ export class Server {
 }
 
 /** A file's text; "" where it cannot be read. */
-export function textIn(file: string): string {
+function textIn(file: string): string {
   try {
     return readFileSync(file, "utf8")
   } catch {
@@ -219,7 +224,7 @@ export function textIn(file: string): string {
   }
 }
 
-function exists(pid: number): boolean {
+export function exists(pid: number): boolean {
   try {
     process.kill(pid, 0)
     return true
@@ -228,19 +233,22 @@ function exists(pid: number): boolean {
   }
 }
 
+const lives = ({ pid, port }: Running): boolean => isProcess(pid, String(port))
+
 /**
- * Whether the server's process lives. The command line must contain the port, because another process may have the pid
- * after a restart of the machine.
+ * Whether the process lives. Its command line must contain `mark`, because another process may have the number by now;
+ * one that cannot be read counts as its own.
  */
-function lives({ pid, port }: Running): boolean {
+export function isProcess(pid: number, mark: string): boolean {
   if (!exists(pid)) return false
-  const shown = commandLineOf(pid)
-  return shown === "" || shown.includes(String(port))
+  const shown = textIn(`/proc/${pid}/cmdline`) || psOf(pid)
+  return shown === "" || shown.includes(mark)
 }
 
-/** Program and arguments of a process; "" where they cannot be had. */
-export const commandLineOf = (pid: number): string =>
-  textIn(`/proc/${pid}/cmdline`) || String(spawnSync("ps", ["-o", "args=", "-p", String(pid)]).stdout ?? "")
+const PS_LIMIT_MS = 10_000
+
+const psOf = (pid: number): string =>
+  String(spawnSync("ps", ["-o", "args=", "-p", String(pid)], { timeout: PS_LIMIT_MS }).stdout ?? "")
 
 function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
