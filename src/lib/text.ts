@@ -95,10 +95,12 @@ const UNSEEN = "\\p{DI}\\p{Cf}\\p{Mn}"
  * lines, and invisible characters.
  */
 const spelled = (word: string): string =>
-  Array.from(word, (letter) => `[${KINDS[letter] ?? letter}${wide(letter)}]`).join(`[${UNSEEN}\\p{Cc}\\p{Zl}\\p{Zp}]*`)
+  Array.from(word, (letter) => `[${LOOKALIKES[letter] ?? letter}${wide(letter)}]`).join(
+    `[${UNSEEN}\\p{Cc}\\p{Zl}\\p{Zp}]*`,
+  )
 
 /** Characters that look like a hyphen or a low line. */
-const KINDS: Readonly<Record<string, string>> = { "-": "\\p{Pd}", _: "\\p{Pc}" }
+const LOOKALIKES: Readonly<Record<string, string>> = { "-": "\\p{Pd}", _: "\\p{Pc}" }
 
 const wide = (letter: string): string => String.fromCharCode(letter.charCodeAt(0) + 0xfee0)
 

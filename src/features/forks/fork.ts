@@ -5,7 +5,7 @@ import { sliced } from "../../lib/clock.ts"
 import { formatInteger, oneLine } from "../../lib/text.ts"
 import type { ForkApi, HistoryMessage, WeighedMessages } from "./ports.ts"
 import { digest, type PreambleFacts, paramsOf, preamble } from "./preamble.ts"
-import { estimate, type Meter, sum, weighMessage, weighText, wholeTokens, type Yield } from "./tokens.ts"
+import { byteLength, estimate, type Meter, sum, weighMessage, weighText, wholeTokens, type Yield } from "./tokens.ts"
 import { type CutResult, type TrimLimits, type Trimmed, trim } from "./trim.ts"
 
 /** Share of a model's context that an inherited history may fill. */
@@ -188,10 +188,12 @@ const counting =
   async (texts) => {
     const beginnings = texts.map((text) => text.slice(0, MOST_COUNTED_CHARS))
     const counts = (await models.countTokens(beginnings)) ?? (await estimate(beginnings))
-    return counts.map(
-      (count, index) => (count * (texts[index]?.length ?? 0)) / Math.max(1, beginnings[index]?.length ?? 0),
-    )
+    return counts.map((count, index) => scaled(count, texts[index] ?? ""))
   }
+
+/** A text has at most as many tokens as bytes, however many its beginning has. */
+const scaled = (count: number, text: string): number =>
+  text.length <= MOST_COUNTED_CHARS ? count : Math.min(byteLength(text), (count * text.length) / MOST_COUNTED_CHARS)
 
 async function tokenLimit(models: ModelFacts, maxTokens: number, model: Model | undefined): Promise<number> {
   const context = model && (await models.contextLimit(model))

@@ -272,7 +272,7 @@ test("a user's run or cancel in the terminal is written to the board's files", a
   expect(await source.act({ type: "cancel", id: "5", by })).toBe(true)
   await vi.waitFor(() => expect(source.tasks()).toEqual([]))
   expect(readFileSync(join(folder, ".opencode/tasks/history.jsonl"), "utf8")).toContain('"status":"canceled"')
-  expect(await source.act({ type: "complete", id: "5", by })).toBeFalsy()
+  expect(await source.act({ type: "complete", id: "5", by })).toBeUndefined()
   expect(toasts).toEqual([
     "Task #5 is cancelled and stands in history, which does not change. Make a new task instead.",
   ])
@@ -281,7 +281,7 @@ test("a user's run or cancel in the terminal is written to the board's files", a
 test("a board task that a user's edit changed waits until its user starts it", async () => {
   write({ owner: "title" })
   await open()
-  expect(await source.act({ type: "run", id: "5" })).toBeFalsy()
+  expect(await source.act({ type: "run", id: "5" })).toBeUndefined()
   expect(toasts.join()).toContain('"title", is no agent that may own tasks')
   const file = join(folder, ".opencode/tasks/tasks.json")
   writeFileSync(file, readFileSync(file, "utf8").replace('"owner": "title"', '"owner": "build"'))
@@ -303,7 +303,7 @@ test("the tasks of a deleted board file can be restored, and nothing happens wit
   await vi.waitFor(() => expect(source.tasks().map(({ id }) => id)).toEqual(["5"]))
   source.dispose()
   await open(() => undefined)
-  expect(await source.act({ type: "accept" })).toBeFalsy()
+  expect(await source.act({ type: "accept" })).toBe(false)
 })
 
 test("a user's reply in the terminal is posted to the task's thread and reaches its owner", async () => {
@@ -314,7 +314,7 @@ test("a user's reply in the terminal is posted to the task's thread and reaches 
   const parts = [{ type: "text", text: "MIT" }]
   expect(prompted).toHaveBeenCalledWith({ sessionID: "ses_t", agent: "build", parts })
   prompted.mockResolvedValueOnce({ error: { name: "NotFoundError", data: { message: "no such session" } } })
-  expect(task && (await source.say(task, "MIT"))).toBeFalsy()
+  expect(task && (await source.say(task, "MIT"))).toBeUndefined()
   expect(toasts).toEqual(["no such session"])
 })
 
@@ -323,7 +323,7 @@ test("a user can open and close a purse, and its spending is what OpenCode count
   await open()
   expect(await source.purseSpent()).toBeUndefined()
   const by = { kind: "user" } as const
-  expect(await source.act({ type: "open purse", max: 5, until: "tomorrow", by })).toBeFalsy()
+  expect(await source.act({ type: "open purse", max: 5, until: "tomorrow", by })).toBeUndefined()
   expect(toasts.join()).toContain("`until` must be a time of day")
   expect(await source.act({ type: "open purse", max: 5, until: "07:00", by })).toBe(true)
   await vi.waitFor(() => expect(source.purse()).toMatchObject({ max: 5 }))

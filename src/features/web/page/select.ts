@@ -115,13 +115,14 @@ export function adviceFor(
   }
 }
 
-/** Each task's cost is counted without its children, because children have costs of their own. */
-
 export type Sum = { readonly cost: number; readonly atLeast: boolean }
 
 const NOTHING: Sum = { cost: 0, atLeast: false }
 
-/** Total cost in the 24 hours before `now`, as of each row's last change. */
+/**
+ * Total cost in the 24 hours before `now`, as of each row's last change. Each task's cost is counted without its
+ * children, because children have costs of their own.
+ */
 export function costOfLastDay(agents: readonly AgentRow[], now: number): Sum {
   return ofLastDay(agents, now).reduce(
     (sum, { dayCost, dayAtLeast }) => ({ cost: sum.cost + dayCost, atLeast: sum.atLeast || dayAtLeast }),

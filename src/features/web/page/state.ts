@@ -101,13 +101,17 @@ type ReadMarks = { readonly since: number; readonly seen: readonly string[] }
 const [version, setVersion] = createSignal(0)
 const seen = new Set<string>()
 let since = Number.POSITIVE_INFINITY
+/** Project of the loaded marks. */
+let project = ""
 
-const key = () => `superagents.seen.${state.project}`
+const key = () => `superagents.seen.${project}`
 const markOf = ({ id, generation }: AgentRow): string => `${id}.${generation}`
 
-/** Loads the project's read marks, once. `now`: the server's time. */
+/** Loads the project's read marks, once for each project: a new link may lead to another one. `now`: the server's time. */
 function loadReadMarks(now: number): void {
-  if (since !== Number.POSITIVE_INFINITY) return
+  if (state.project === project) return
+  project = state.project
+  seen.clear()
   const { since: first = now, seen: marks = [] }: Partial<ReadMarks> = read()
   since = first
   for (const mark of marks) seen.add(mark)
