@@ -75,7 +75,11 @@ function explain(issue: z.core.$ZodIssue, schema: z.ZodObject, given: unknown): 
   if (path.length === 0) return issue.message
   const value = path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown>)[key], given)
   if (value === undefined) return `Argument ${where} is missing.`
-  return `Argument ${where}: ${problemOf(issue)}. Got ${shown(value)}.${value === "" ? " What is not needed is left out." : ""}`
+  if (issue.message.startsWith("Too small") && typeof value === "string" && value.trim() === "") {
+    const mayLack = path.length === 1 && schema.shape[String(path[0])]?.safeParse(undefined).success
+    return `Argument ${where} is empty.${mayLack ? " Leave it out if it is not needed." : ""}`
+  }
+  return `Argument ${where}: ${problemOf(issue)}. Got ${shown(value)}.`
 }
 
 /** Property names at this path of a schema. */

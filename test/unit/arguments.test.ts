@@ -55,10 +55,7 @@ describe("arguments", () => {
     [{ name: 7 }, "Argument `name`: expected string, received number. Got 7."],
     [{ name: ["ab"] }, 'Argument `name`: expected string, received array. Got ["ab"].'],
     [{ name: "a" }, 'Argument `name`: Too small: expected string to have >=2 characters. Got "a".'],
-    [
-      { name: "" },
-      'Argument `name`: Too small: expected string to have >=2 characters. Got "". What is not needed is left out.',
-    ],
+    [{ name: "" }, "Argument `name` is empty."],
     [{ name: "ab", count: "3" }, 'Argument `count`: expected number, received string. Got "3".'],
     [{ name: "ab", count: 1.5 }, "Argument `count`: expected int, received number. Got 1.5."],
     [{ name: "ab", count: 9 }, "Argument `count`: Too big: expected number to be <=5. Got 9."],

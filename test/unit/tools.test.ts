@@ -133,7 +133,9 @@ describe("the task tool", () => {
 
   test("the task tool reports an empty argument as too short", async () => {
     const { call } = rigged()
-    await expect(call("task", { ...find, resume: "" })).rejects.toThrow(/^Argument `resume`: Too small/)
+    await expect(call("task", { ...find, resume: "" })).rejects.toThrow(
+      /^Argument `resume` is empty. Leave it out if it is not needed\.$/,
+    )
   })
 
   test("the task tool launches a task and says what happens next", async () => {
