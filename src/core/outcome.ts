@@ -64,15 +64,16 @@ const isAnswer = (message: Message): boolean => {
 
 /**
  * True where OpenCode compacted the conversation and did not ask the agent to continue: the agent was not at its end.
- * One that fails ends a turn too, which only counts as the agent's own failure where its context is full.
+ * A compaction that fails ends the turn, too. It is the agent's failure only where OpenCode itself asked for it, because
+ * the context is full.
  */
 export const isCutByCompaction = (messages: readonly Message[]): boolean => {
   const last = withoutCompaction(messages).at(-1)
-  return last?.summary === true && (last.error === undefined || isFailedForUser(last, messages))
+  return last?.summary === true && (last.error === undefined || isForUser(last, messages))
 }
 
-/** Whether the message is a summary that a user asked for and that failed, not by being stopped. */
-const isFailedForUser = ({ summary, error, parentID }: Message, messages: readonly Message[]): boolean =>
+/** Whether the message is the summary of a compaction that a user asked for and that was not stopped. */
+const isForUser = ({ summary, error, parentID }: Message, messages: readonly Message[]): boolean =>
   summary &&
   error?.aborted !== true &&
   messages.some(({ id, parts }) => id === parentID && parts.some((part) => part.type === "compaction" && part.byUser))
@@ -96,7 +97,7 @@ export function classify(
   // After a compaction of a finished answer, OpenCode still works. Its messages do not change the end of the run.
   if (session === "working" && relevant.length < messages.length && !isAtRest(messages)) return undefined
   const { last, isReply } = lastIn(relevant)
-  const isCut = last === undefined || isFailedForUser(last, relevant)
+  const isCut = last === undefined || isForUser(last, relevant)
   const ending = isCut ? undefined : endingOf(last, session, () => answerText(messages) !== "")
   if (ending && isReply) return ending
   if (session === "working") return undefined

@@ -73,6 +73,11 @@ test("a job that could store neither its process number nor its exit code ends, 
   expect(result).toEqual({ why: "not started", output: "its exit code could not be stored on big" })
 })
 
+test("a pipe in place of a job's exit code is not waited for", async () => {
+  const result = await job(`mkfifo '${folder}.job/code'; kill -s KILL -- -$(cat '${folder}.job/pid')`)
+  expect(result).toEqual({ why: "not started", output: "its exit code could not be stored on big" })
+})
+
 test("what a job has begun is killed with it, though its first process is gone", async () => {
   const command = `touch alive; (while [ -e alive ]; do sleep 0.02; done) & echo $! >child; kill -s KILL $(cat '${folder}.job/pid')`
   await job(command)

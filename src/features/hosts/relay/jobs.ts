@@ -60,8 +60,11 @@ async function begin(folder: string, id: string, command: string): Promise<void>
   await once(child, "spawn")
 }
 
-/** A file's text; undefined where it cannot be read. Not read at once: the agent may have made it a pipe. */
-const textIn = (file: string): Promise<string | undefined> => readFile(file, "utf8").catch(() => undefined)
+/** A file's text; undefined where there is none. Of a pipe, which the agent may have made, nothing is read: it may hang. */
+async function textIn(file: string): Promise<string | undefined> {
+  const found = await stat(file).catch(() => undefined)
+  return found?.isFile() ? readFile(file, "utf8").catch(() => undefined) : undefined
+}
 
 /** Number of the process that runs, or ran, a folder's job. The agent may have changed it: 0 and -1 would kill many. */
 async function pidOf(folder: string): Promise<number | undefined> {
