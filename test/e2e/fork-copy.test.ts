@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, expect, test } from "vitest"
 import { ask, callTool, openSession, unwrap } from "../support/drive.ts"
+import { eventually } from "../support/eventually.ts"
 import { statuses } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { textOf } from "../support/model-request.ts"
@@ -58,7 +59,8 @@ test("a fork is restored after a restart like any other task", async () => {
   await model.waitFor(({ lastUser }) => lastUser.startsWith("HANG forked"))
   await opencode.kill("SIGKILL")
   await opencode.restart()
-  expect((await statuses(opencode, model, session)).get(id)).toBe("error")
+  // It is no child of the session, so it is found once OpenCode is at rest, or after five seconds.
+  await eventually(async () => (await statuses(opencode, model, session)).get(id) === "error")
   expect(await notified(opencode, session)).toHaveLength(1)
 })
 
