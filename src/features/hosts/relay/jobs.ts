@@ -39,7 +39,7 @@ export async function job({ folder, id, command, stop }: JobOrder): Promise<JobS
       killGroup({ pid }, "SIGTERM")
       await sleep(GRACE_MS)
     }
-    await endJob(folder)
+    killIfOwn(folder, pid)
   }
   const tail = ["-c", String(MOST_OUTPUT_BYTES), join(files, "out")]
   const output =
@@ -72,11 +72,13 @@ async function pidOf(folder: string): Promise<number | undefined> {
   return pid > 1 ? pid : undefined
 }
 
+/** Kills a folder's job if it still runs: without contact nobody could stop it, and it would go on for ever. */
+export const endJob = async (folder: string): Promise<void> => killIfOwn(folder, await pidOf(folder))
+
 /**
- * Kills what still runs of a folder's job: without contact nobody could stop it, and it would go on for ever. Not where
- * another process has its number by now, which is so only once all of the job has ended.
+ * Kills what still runs of a folder's job. Not where another process has its number by now, which is so only once all of
+ * the job has ended.
  */
-export async function endJob(folder: string): Promise<void> {
-  const pid = await pidOf(folder)
+function killIfOwn(folder: string, pid: number | undefined): void {
   if (pid !== undefined && (isProcess(pid, jobIn(folder)) || !exists(pid))) killGroup({ pid })
 }
