@@ -69,11 +69,11 @@ const isAnswer = (message: Message): boolean => {
  */
 export const isCutByCompaction = (messages: readonly Message[]): boolean => {
   const last = withoutCompaction(messages).at(-1)
-  return last?.summary === true && (last.error === undefined || isForUser(last, messages))
+  return last?.summary === true && (last.error === undefined || isUsersSummary(last, messages))
 }
 
 /** Whether the message is the summary of a compaction that a user asked for and that was not stopped. */
-const isForUser = ({ summary, error, parentID }: Message, messages: readonly Message[]): boolean =>
+const isUsersSummary = ({ summary, error, parentID }: Message, messages: readonly Message[]): boolean =>
   summary &&
   error?.aborted !== true &&
   messages.some(({ id, parts }) => id === parentID && parts.some((part) => part.type === "compaction" && part.byUser))
@@ -97,7 +97,7 @@ export function classify(
   // After a compaction of a finished answer, OpenCode still works. Its messages do not change the end of the run.
   if (session === "working" && relevant.length < messages.length && !isAtRest(messages)) return undefined
   const { last, isReply } = lastIn(relevant)
-  const isCut = last === undefined || isForUser(last, relevant)
+  const isCut = last === undefined || isUsersSummary(last, relevant)
   const ending = isCut ? undefined : endingOf(last, session, () => answerText(messages) !== "")
   if (ending && isReply) return ending
   if (session === "working") return undefined
