@@ -107,7 +107,7 @@ const options = {
   lastWord: option(
     milliseconds,
     60_000,
-    "How long before its time limit an agent is asked for its last word, a final answer without tools; a third of that limit at most. 0: never, near any limit.",
+    "How long before its time limit an agent is asked for its last word, a final answer without tools; a third of that limit at most. 0: it is never asked, whatever the limit.",
     projectWins,
   ),
   permissionTimeout: option(

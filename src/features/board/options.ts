@@ -85,7 +85,7 @@ export const options = {
       purse: option(
         () => z.strictObject({ from: timeOfDay(), until: timeOfDay(), max: purseMoney() }).optional(),
         undefined,
-        'A purse, which is money to be spent on the board within a time, opened each night: {"from": "22:00", "until": "07:00", "max": 5}, in local time and US dollars.',
+        'Opens a purse each night, which is money for tasks of the board within a time: {"from": "22:00", "until": "07:00", "max": 5}, in local time and US dollars.',
         withLessMoney,
       ),
     },

@@ -14,7 +14,7 @@ const options = {
   fallbackModels: option(
     () => z.record(z.string(), z.array(z.string().regex(/^[^/\s]+\/\S+$/, "must be a model, as provider/model"))),
     {},
-    'Models that a task goes on with while its own is at its limit for over a minute, in this order: by agent, else by provider/model. Not of a whole fork. {"general": ["openai/gpt-5-mini"]}',
+    'Models that a task goes on with while its own is at its limit for over a minute, in this order: by agent, else by provider/model. A whole fork keeps its model. {"general": ["openai/gpt-5-mini"]}',
     projectWins,
   ),
   maxParked: option(milliseconds, DAY_MS, "How long a task may be parked in all before it ends as failed.", stricter),
