@@ -186,5 +186,5 @@ test("a cloned repository with a board starts nothing until a person has allowed
   expect(directory).toBe(folder)
   await idle(opencode, run?.sessionID ?? "")
   await byHand(opencode, { type: "cancel", id: "7", by: { kind: "user" } }, board)
-  rmSync(folder, { recursive: true, force: true })
+  rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
 })

@@ -68,7 +68,7 @@ test("a linked git worktree shows the board of the main checkout, and its tasks 
   await idle(opencode, task.threadId)
   model.reset()
   await callBoard(opencode, model, await openSession(opencode), "cancel_task", { task_id: task.id })
-  rmSync(folder, { recursive: true, force: true })
+  rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
 })
 
 test("a copied project waits for a person and uses its own threads, not those named in its file", async () => {
@@ -95,7 +95,7 @@ test("a copied project waits for a person and uses its own threads, not those na
   expect((await unwrap(opencode.client.session.get({ sessionID: threadId }))).directory).toBe(folder)
   expect(await unwrap(opencode.client.session.messages({ sessionID: theirs }))).toEqual([])
   await idle(opencode, threadId)
-  rmSync(folder, { recursive: true, force: true })
+  rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
 })
 
 test("a board file broken by an edit stays untouched and is reported until it is repaired", async () => {
@@ -148,7 +148,7 @@ for (let round = 1; round <= 20; round++) {
 process.stdout.write("heard", () => process.exit())`
     const env = { PATH: process.env.PATH, HOME: opencode.home, BUN_BE_BUN: "1" }
     expect(execFileSync(BINARY, ["-e", script], { env, encoding: "utf8" })).toBe("heard")
-    rmSync(folder, { recursive: true, force: true })
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
   })
 
   test("a second process shares the board, starts nothing twice, and takes over within a minute after a death", {
