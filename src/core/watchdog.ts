@@ -93,6 +93,8 @@ type Rule = {
   /** Whether the limit is passed at its amount, or only above this amount. */
   readonly passed: "at" | "above"
   readonly byClock: boolean
+  /** Limit on the run's own clock, which may be stopped. */
+  readonly isRuns?: true
   /** Wall-clock limit: its time goes on during pauses and is not extended for a last word. */
   readonly isWalls?: true
   /** Amount left when the last word is requested; 0 or absent for no last word. */
@@ -105,6 +107,7 @@ const TIME: Rule = {
   gauge: ({ task, now }) => gaugeOf(elapsed(task, now), task.run.startedAt === undefined ? 0 : task.run.timeout),
   passed: "at",
   byClock: true,
+  isRuns: true,
   reserve: ({ allowed }, { limits }) => lastWordTime(allowed, limits.lastWord),
   text: ({ allowed }, { limits }) => {
     const source = allowed === limits.taskTimeout ? "the option taskTimeout" : "its timeout argument"
@@ -288,7 +291,7 @@ export function nextLimitAt(run: Watched, settled = Number.NEGATIVE_INFINITY): n
 
 function dueOf(rule: Rule, run: Watched): number | undefined {
   const gauge = rule.byClock ? rule.gauge(run) : undefined
-  if (!gauge) return undefined
+  if (!gauge || (rule.isRuns && stoppedSince(run.task.run) !== undefined)) return undefined
   const { lastWord, away } = run.progress
   const left = leftOf(gauge)
   if (lastWord && !away) return endsLastWord(rule) ? run.now + left : undefined

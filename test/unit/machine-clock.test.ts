@@ -114,6 +114,18 @@ describe("the time limit of a run", () => {
     expect([life.due(later), life.elapsed(later)]).toEqual([later + LEFT_MS, 1000])
   })
 
+  test("a time limit is not checked while the run's clock is stopped, and again once its own tasks go on", () => {
+    const life = follow("working")
+    life.take(NOW, { type: "event", event: { type: "idle", sessionID: "ses_child" } })
+    life.take(NOW + LEFT_MS - 1, { type: "spending" }, children(NOW + LEFT_MS - 1))
+    life.take(NOW + LEFT_MS, { type: "looked", waited: true })
+    life.take(NOW + LEFT_MS, { type: "spending" })
+    expect(life.due(NOW + LEFT_MS)).toBeGreaterThan(NOW + LEFT_MS + 1000)
+    const busy = { type: "active", sessionID: "ses_child", activity: { type: "busy" } } as const
+    life.take(NOW + HOUR_MS, { type: "event", event: busy })
+    expect(life.due(NOW + HOUR_MS)).toBe(NOW + HOUR_MS + 100)
+  })
+
   test("a clock that is set back while a run waits parked for its first slot changes nothing of its time", () => {
     const life = follow("queued", { task: { run: { startedAt: undefined } } })
     life.take(NOW, refusal)

@@ -93,6 +93,10 @@ function clockStoppedSince({ idle, stage, asks }: ActiveRun, { pausedSince, opti
   return Math.min(...asks.map(({ askedAt }) => askedAt))
 }
 
+/** True where the run's clock is stopped and has to go on. */
+export const restartsClock = (run: ActiveRun, context: RunContext): boolean =>
+  context.task.run.stillSince !== undefined && clockStoppedSince(run, context) === undefined
+
 function withClock(
   given: ActiveRun,
   context: RunContext,

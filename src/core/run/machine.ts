@@ -11,6 +11,7 @@ import {
   preparing,
   refuseFailed,
   request,
+  restartsClock,
   slept,
   spending,
   tick,
@@ -219,8 +220,10 @@ export function nextDue(run: ActiveRun, context: RunContext): number {
   // Spending changes with an event or a read, never with the clock. While OpenCode is asked whether a limit is passed,
   // limits passed before now need no tick.
   const settled = run.confirming ? context.now : undefined
-  const limits = nextLimitAt(watchedAs(run, { ...context, spent: () => NOTHING_SPENT }), settled)
   const soon = context.now + MIN_TICK_MS
+  const limits = restartsClock(run, context)
+    ? soon
+    : nextLimitAt(watchedAs(run, { ...context, spent: () => NOTHING_SPENT }), settled)
   const { warmUpUntil: heldUntil = NEVER } = run
   return Math.min(Math.max(soon, limits), heldUntil, Math.max(soon, hintDue(run)), lookDue(run, context))
 }
