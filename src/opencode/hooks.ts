@@ -47,12 +47,6 @@ const createHookRunner =
  */
 const COMPACTION = "compaction"
 
-/**
- * Holds a request until its turn is aborted; the paused run repeats its prompt later. Each call makes a new promise,
- * because a shared promise would keep the data of all held requests in memory.
- */
-const held = (): Promise<never> => new Promise(() => {})
-
 /** Hooks for requests to models: they add texts, and hold a request that must not be sent. */
 export function requestHooks(
   connection: OpencodeConnection,
@@ -73,7 +67,7 @@ export function requestHooks(
         // A compaction's summary must not contain a text that is meant for a single request.
         if (!sessionID) return compacting.clear()
         if (compacting.delete(sessionID)) return
-        if (handlerHere().holdsRequest(sessionID, modelIn(request))) await held()
+        await handlerHere().holdRequest(sessionID, modelIn(request))
         native?.asked(request)
         const turn = turnOf(request)
         const changed = await Promise.all(threads.map((each) => each.conversations.changed(sessionID, turn)))
@@ -84,7 +78,7 @@ export function requestHooks(
     "chat.params": async ({ sessionID, agent, model }, output) =>
       runSafely(async () => {
         const asked = { provider: model.providerID, id: model.id }
-        if (agent === COMPACTION && handlerHere().holdsRequest(sessionID, asked, true)) await held()
+        if (agent === COMPACTION) await handlerHere().holdRequest(sessionID, asked, true)
         const cacheSession = handlerHere().cacheSessionOf(sessionID)
         if (cacheSession) cacheKeyInOptions(output.options, sessionID, cacheSession)
         for (const each of observers) await each.sending(sessionID, agent)

@@ -8,7 +8,7 @@ import type { TaskManager } from "./task-manager.ts"
 export type RequestHandler = Pick<
   TaskManager,
   | "inRequest"
-  | "holdsRequest"
+  | "holdRequest"
   | "refusesTools"
   | "cacheSessionOf"
   | "isFresh"

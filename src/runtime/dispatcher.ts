@@ -3,7 +3,7 @@ import type { GroupStep } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
 import { answerText } from "../core/outcome.ts"
 import type { OpencodeEvent } from "../core/ports.ts"
-import { type ActiveRun, type EndOptions, isClosing, isFinished } from "../core/run/active-run.ts"
+import { type ActiveRun, type EndOptions, isBeingStopped, isClosing, isFinished } from "../core/run/active-run.ts"
 import { reopened } from "../core/run/ending.ts"
 import { nextDue, step } from "../core/run/machine.ts"
 import type { Input, MachineCommand, MachineStep, RunContext } from "../core/run/steps.ts"
@@ -114,6 +114,12 @@ export class Dispatcher {
   /** Resolves when another run may begin in the task's session. */
   over({ id }: Task): Promise<void> {
     return this.#until(id, (run) => run?.closing === undefined || isFinished(run))
+  }
+
+  /** Resolves when the session of the task's ended run is stopped; undefined where no stop is under way. */
+  stopping(taskID: string): Promise<void> | undefined {
+    const isOver = (run: ActiveRun | undefined) => !run || !isBeingStopped(run)
+    return isOver(this.#services.store.run(taskID)) ? undefined : this.#until(taskID, isOver)
   }
 
   isClosing(taskID: string): boolean {

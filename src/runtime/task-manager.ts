@@ -154,15 +154,23 @@ export class TaskManager {
   }
 
   /**
-   * Called before each request to a session's model. True where it must not be sent, because the task is paused;
-   * `compacts`: the request is a compaction, whose agent may use another model.
+   * Called before each request to a session's model. Undefined where it may be sent now, otherwise a promise that
+   * resolves when it may be sent: once the session of an ended run is stopped. A paused task's promise never resolves,
+   * because its turn is aborted and its prompt is repeated later. `compacts`: the request is a compaction, whose agent may
+   * use another model.
    */
-  holdsRequest(sessionID: string, model?: Model, compacts = false): boolean {
-    const { store, clock } = this.parts
-    const task = store.bySession(sessionID)
+  holdRequest(sessionID: string, model?: Model, compacts = false): Promise<void> | undefined {
+    const task = this.parts.store.bySession(sessionID)
+    if (!task || this.parts.store.isForeign(task.id)) return undefined
+    // A new promise for each request: a shared one would keep the data of all held requests in memory.
+    if (isActive(task)) return this.#isPaused(task, model, compacts) ? new Promise(() => {}) : undefined
+    return this.parts.dispatcher.stopping(task.id)
+  }
+
+  #isPaused(task: Task, model: Model | undefined, compacts: boolean): boolean {
     // Before a run has begun, requests in its session belong to the session's user.
-    if (!task || !isActive(task) || isQueued(task) || store.isForeign(task.id)) return false
-    const { pauser } = this.parts
+    if (isQueued(task)) return false
+    const { pauser, store, clock } = this.parts
     if (compacts) return pauser?.blocksRequest(task, model) === true
     // For a task without a model of its own, the request shows which model OpenCode has chosen.
     const isNews = model !== undefined && modelOf(task) === undefined

@@ -27,7 +27,7 @@ export class FakeProcess {
   readonly hooks: FakeHooks = {
     compacting: () => {},
     inRequest: () => undefined,
-    holdsRequest: () => false,
+    holdRequest: () => undefined,
     refusesTools: () => undefined,
   }
   /** Tools that need the user's permission. */

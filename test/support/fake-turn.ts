@@ -25,8 +25,8 @@ export type FakeHooks = {
   /** The next request of this session is one that compacts it. */
   compacting: (sessionID: string) => void
   inRequest: (sessionID: string) => { readonly text: string; readonly withoutTools: boolean } | undefined
-  /** True where the request must not be sent: its turn is about to be stopped. */
-  holdsRequest: (sessionID: string, model?: Model, compacts?: boolean) => boolean
+  /** Resolves when the request may be sent; undefined where it may be sent now. */
+  holdRequest: (sessionID: string, model?: Model, compacts?: boolean) => Promise<void> | undefined
   refusesTools: (sessionID: string, tool: string) => string | undefined
 }
 
@@ -155,11 +155,9 @@ export class Turn {
     const { answerTo, hooks } = this.#ports
     const since = this.#session.messages.slice(this.#session.messages.indexOf(asked) + 1)
     const calls = since.flatMap((each) => each.parts.flatMap((part) => (part.type === "tool" ? [part] : [])))
-    if (hooks.holdsRequest(this.#session.id, asked.model ?? DEFAULT_MODEL)) {
-      this.#openMessage(asked)
-      await this.#waits.for(Number.MAX_SAFE_INTEGER)
-      return "aborted"
-    }
+    const hold = hooks.holdRequest(this.#session.id, asked.model ?? DEFAULT_MODEL)
+    const held = hold && this.#openMessage(asked)
+    if (hold && (await this.#held(hold)) === "aborted") return "aborted"
     const word = hooks.inRequest(this.#session.id)
     this.#withoutTools = word?.withoutTools ?? false
     const request: FakeRequest = {
@@ -170,8 +168,13 @@ export class Turn {
       agent: asked.agent,
     }
     const first = answerTo(request)
-    const message = this.#openMessage(asked)
+    const message = held ?? this.#openMessage(asked)
     return this.#asks(message, (attempt) => (attempt === 0 ? first : answerTo(request)))
+  }
+
+  /** Waits until a hook lets the request go. */
+  #held(hold: Promise<void>): Promise<undefined | Stopped> {
+    return this.#waits.until((resolve) => void hold.then(() => resolve(undefined)))
   }
 
   /** Asks the model, and again where its provider refuses: the same request, in the same message. */
@@ -264,10 +267,8 @@ export class Turn {
     const message = this.#openMessage(asked)
     Object.assign(message, { agent: COMPACTION, summary: true, model })
     hooks.compacting(this.#session.id)
-    if (hooks.holdsRequest(this.#session.id, model, true)) {
-      await this.#waits.for(Number.MAX_SAFE_INTEGER)
-      return "aborted"
-    }
+    const hold = hooks.holdRequest(this.#session.id, model, true)
+    if (hold && (await this.#held(hold)) === "aborted") return "aborted"
     const summed = await this.#asks(message, () => reply?.() ?? { text: "what was said so far, in short" })
     if (summed !== "goes on") return summed
     if ((await this.#waits.for(CLOSING_MS)) === "aborted") return "aborted"

@@ -307,7 +307,7 @@ export class Rig {
       commands: this.#marks(),
     })
     this.opencode.listen((event) => manager.handle(event))
-    this.opencode.hooks.holdsRequest = (sessionID, model, compacts) => manager.holdsRequest(sessionID, model, compacts)
+    this.opencode.hooks.holdRequest = (sessionID, model, compacts) => manager.holdRequest(sessionID, model, compacts)
     this.opencode.hooks.inRequest = (sessionID) => manager.inRequest(sessionID)
     this.opencode.hooks.refusesTools = (sessionID, tool) => manager.refusesTools(sessionID, tool)
     return manager

@@ -6,10 +6,10 @@ import type { OpencodeConnection } from "../../src/opencode/connect.ts"
 import { requestHooks } from "../../src/opencode/hooks.ts"
 import { DEFAULTS } from "../support/options.ts"
 
-/** The hooks of a plugin whose breakers hold what `holdsRequest` says. */
-const hooksWith = (holdsRequest: (...asked: unknown[]) => boolean) =>
+/** The hooks of a plugin that holds what `holdRequest` says. */
+const hooksWith = (holdRequest: (...asked: unknown[]) => Promise<void> | undefined) =>
   requestHooks(
-    { requestHandler: () => ({ holdsRequest, cacheSessionOf: () => undefined }) } as unknown as OpencodeConnection,
+    { requestHandler: () => ({ holdRequest, cacheSessionOf: () => undefined }) } as unknown as OpencodeConnection,
     { manager: { observers: [] }, threads: [] } as unknown as App,
     { options: DEFAULTS, native: undefined },
     async (work) => work(),
@@ -18,7 +18,7 @@ const hooksWith = (holdsRequest: (...asked: unknown[]) => boolean) =>
 test("a request that is held at a breaker does not keep its history in memory", async () => {
   setFlagsFromString("--expose-gc")
   const gc = runInNewContext("gc") as () => void
-  const hooks = hooksWith(() => true)
+  const hooks = hooksWith(() => new Promise(() => {}))
   const hold = () => {
     const info = { id: "msg_1", sessionID: "ses_1", role: "user" }
     const messages = [{ info, parts: [{ type: "text", text: "x".repeat(1000) }] }]
@@ -35,7 +35,7 @@ test("a request that is held at a breaker does not keep its history in memory", 
 
 test("a compaction's request is held at the breaker of its own model", async () => {
   const asked: unknown[] = []
-  const hooks = hooksWith((...request) => asked.push(request) > 0)
+  const hooks = hooksWith((...request) => (asked.push(request) > 0 ? new Promise(() => {}) : undefined))
   const isSent = async (agent: string) => {
     const input = { sessionID: "ses_1", agent, model: { providerID: "scripted", id: "beta" } }
     const sent = hooks["chat.params"](input as never, { options: {} } as never).then(() => true)

@@ -124,6 +124,28 @@ describe("a cancel", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
+  test.each([
+    ["asks its model nothing until OpenCode has stopped it", { slow: 60_000 }, 0],
+    ["goes on once OpenCode has failed to stop it", { fail: new OpencodeError("no") }, 1],
+  ])("an agent whose task was cancelled %s", async (_what, abort, later) => {
+    const rig = new Rig()
+    let asked = 0
+    rig.script(({ prompt }) =>
+      prompt === "LOOP" ? { delay: 100, tools: [{ name: "read", args: { times: ++asked } }] } : undefined,
+    )
+    const task = await rig.launch({ prompt: "LOOP" })
+    await rig.clock.advance(1000)
+    rig.opencode.onCall = (method) => (method === "abort" ? abort : undefined)
+    const cancelling = rig.manager.cancel({ type: "task", reference: task.id }, rig.caller)
+    const before = asked
+    expect(before).toBeGreaterThan(1)
+    await rig.clock.advance(300)
+    expect(asked).toBe(before)
+    await rig.clock.advance(20_000)
+    expect(Math.min(1, asked - before)).toBe(later)
+    await cancelling
+  })
+
   test("a cancel refuses open questions first, so that none stays open for ever", async () => {
     const { rig } = await running()
     rig.opencode.asking.add("bash")

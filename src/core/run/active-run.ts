@@ -227,6 +227,9 @@ export const isClosing = (run: ActiveRun | undefined): boolean =>
 
 export const hasEnded = (run: ActiveRun): boolean => isClosing(run) || run.stage === "notifying"
 
+/** True while calls to an ended run's session are pending, such as the one that stops its agent. */
+export const isBeingStopped = (run: ActiveRun): boolean => hasEnded(run) && run.calls > 0
+
 /** True while the run waits for something other than its agent: it is not prompted yet, prepares, or runs its check. */
 export const isWithoutAgent = ({ stage }: ActiveRun): boolean =>
   stage === "held" || stage === "preparing" || stage === "verifying"
