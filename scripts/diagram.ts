@@ -16,7 +16,7 @@ export function diagram(): string {
       return `  ${from} --> ${to === GONE ? "[*]" : to}: ${inputs.join(", ")}`
     })
   })
-  return ["```mermaid", "stateDiagram-v2", "  [*] --> creating", "  [*] --> queued", ...lines, "```"].join("\n")
+  return ["```mermaid", "stateDiagram-v2", "  [*] --> creating", "  [*] --> waiting", ...lines, "```"].join("\n")
 }
 
 /** The page with the diagram as it is now. */

@@ -161,15 +161,15 @@ export class Scheduler {
       if (!takesSlot(block)) return block
       last ??= block
     }
-    const { stage, calls = 0 } = this.#services.store.run(task.id) ?? {}
-    // The parked session is still being stopped: a prompt sent now would be stopped with it.
-    if (stage === "parked" && calls > 0) return STOPPING
+    const { calls = 0 } = this.#services.store.run(task.id) ?? {}
+    // The paused session is still being stopped: a prompt sent now would be stopped with it.
+    if (isPaused(task) && calls > 0) return STOPPING
     const full = holdsSlot(task) ? undefined : slots.fullLimit(task)
     return full ? { by: SLOTS, ...(full.of !== undefined && { behind: full.of }) } : last
   }
 
   #waits(task: Task): boolean {
-    return isActive(task) && (!holdsSlot(task) || this.#services.store.run(task.id)?.stage === "held")
+    return isActive(task) && (!holdsSlot(task) || this.#services.store.run(task.id)?.stage === "waiting")
   }
 
   #known(): readonly Task[] {

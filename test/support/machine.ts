@@ -4,7 +4,7 @@ import { reopened } from "../../src/core/run/ending.ts"
 import { step } from "../../src/core/run/machine.ts"
 import type { Findings, Input, MachineCommand, RunContext, Verdict } from "../../src/core/run/steps.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
-import type { Task } from "../../src/core/task.ts"
+import type { Run, Task } from "../../src/core/task.ts"
 import { messageID } from "../../src/opencode/messages.ts"
 import type { Options } from "../../src/options/options.ts"
 import { DEFAULTS } from "./options.ts"
@@ -47,11 +47,25 @@ const worldOf = (task: Task, { context, options }: Scene = {}): RunContext => ({
   ...context,
 })
 
+/** How a run may wait: without a slot, with one, or paused. */
+type Waiting = "queued" | "held" | "parked"
+
+const WAITING: Readonly<Record<Waiting, Pick<Scene, "run"> & { readonly task: { readonly run: Partial<Run> } }>> = {
+  queued: { task: { run: QUEUED } },
+  held: { task: { run: {} }, run: { warmUpUntil: Number.POSITIVE_INFINITY } },
+  parked: { task: { run: { parked: { at: NOW - 500, model: "mock/one", why: "its limit" } } } },
+}
+
+const waysOf = (place: Stage | Waiting) => (place in WAITING ? WAITING[place as Waiting] : undefined)
+
 /** A run at a stage, and a function that takes its next step. */
-export function at(stage: Stage, scene: Scene = {}) {
-  const task = taskOf({ ...scene.task, run: { startedAt: NOW - 1000, createdAt: NOW - 1000, ...scene.task?.run } })
+export function at(place: Stage | Waiting, scene: Scene = {}) {
+  const waiting = waysOf(place)
+  const stage = waiting ? "waiting" : (place as Stage)
+  const begun = { startedAt: NOW - 1000, createdAt: NOW - 1000, ...waiting?.task.run }
+  const task = taskOf({ ...scene.task, run: { ...begun, ...scene.task?.run } })
   const context = worldOf(task, scene)
-  const fresh = { ...newRun(task, stage, NOW - 1000), prompt: "FIND", ...scene.run }
+  const fresh = { ...newRun(task, stage, NOW - 1000), prompt: "FIND", ...waiting?.run, ...scene.run }
   const run =
     stage === "closing" || stage === "finalizing" || stage === "notifying" ? closing(fresh, stage, task) : fresh
   const takes = (input: Input) => {

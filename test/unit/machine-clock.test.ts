@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import type { ActiveRun, Stage } from "../../src/core/run/active-run.ts"
+import type { ActiveRun } from "../../src/core/run/active-run.ts"
 import { nextDue, step } from "../../src/core/run/machine.ts"
 import type { Input, RunContext } from "../../src/core/run/steps.ts"
 import { elapsed } from "../../src/core/task.ts"
@@ -22,7 +22,7 @@ const children = (pausedAt: number | undefined): Partial<RunContext> => ({
 })
 
 /** A run that began at `NOW - 1000` and may take a minute; its inputs come one after the other. */
-function follow(stage: Stage, scene: Scene = {}) {
+function follow(stage: Parameters<typeof at>[0], scene: Scene = {}) {
   const begun = at(stage, {
     ...scene,
     task: { ...scene.task, run: { timeout: MINUTE_MS, ...scene.task?.run } },
@@ -141,7 +141,7 @@ describe("the time limit of a run", () => {
     const [woken, goesOn] = [NOW + HOUR_MS, NOW + 3 * HOUR_MS]
     life.take(woken, slept(HOUR_MS))
     life.take(woken, { ...refusal, parked: { at: woken, model: "mock/one", why: "its limit" } })
-    expect(life.take(woken + HOUR_MS, slept(HOUR_MS)).stage).toBe("parked")
+    expect(life.take(woken + HOUR_MS, slept(HOUR_MS)).stage).toBe("waiting")
     life.take(woken + HOUR_MS, { type: "stopped" })
     expect(life.take(goesOn, admitted).stage).toBe("prompting")
     expect([life.due(goesOn), life.elapsed(goesOn)]).toEqual([goesOn + LEFT_MS, 1000])

@@ -374,7 +374,11 @@ describe("a run before its prompt", () => {
     const begins = (until?: number) =>
       at("creating", { task: { run: { heldBehind: "bg_first" } } }).takes({ type: "begin", prompt: "FIND", until })
     const { run, does } = begins(NOW + 700)
-    expect({ stage: run?.stage, until: run?.warmUpUntil, does }).toEqual({ stage: "held", until: NOW + 700, does: [] })
+    expect({ stage: run?.stage, until: run?.warmUpUntil, does }).toEqual({
+      stage: "waiting",
+      until: NOW + 700,
+      does: [],
+    })
     expect(begins().run?.warmUpUntil).toBe(NOW)
   })
 

@@ -137,7 +137,7 @@ describe("a run before its prompt", () => {
     const reply = () => {}
     const { takes } = at("queued", { task: { run: QUEUED } })
     const told = takes({ type: "tell", text: "MORE", reply })
-    expect(told).toMatchObject({ stage: "queued", run: { prompt: "FIND\n\nMORE" } })
+    expect(told).toMatchObject({ stage: "waiting", run: { prompt: "FIND\n\nMORE" } })
     const ended = takes(end)
     expect(ended).toMatchObject({ stage: "closing", run: { calls: 0 }, does: ["end", "close", "write", "ended"] })
     expect(command(ended.commands, "close")).toEqual({ do: "close", read: false })
@@ -148,8 +148,8 @@ describe("a run before its prompt", () => {
     const begin = { type: "begin", prompt: "FIND" } as const
     expect(at("creating").takes(begin)).toMatchObject({ stage: "prompting", does: ["prompt"], run: { calls: 1 } })
     expect(at("creating", { task: { depth: 2 } }).takes(begin)).toMatchObject({ stage: "preparing", does: ["prepare"] })
-    expect(at("creating", { task: { run: QUEUED } }).takes(begin)).toMatchObject({ stage: "queued", does: [] })
-    expect(at("queued", { task: { run: QUEUED } }).takes(begin)).toMatchObject({ stage: "queued", does: [] })
+    expect(at("creating", { task: { run: QUEUED } }).takes(begin)).toMatchObject({ stage: "waiting", does: [] })
+    expect(at("queued", { task: { run: QUEUED } }).takes(begin)).toMatchObject({ stage: "waiting", does: [] })
     expect(at("creating").takes(end).stage).toBe("closing")
     // A person's word in its session has begun it.
     expect(at("creating").takes({ type: "begin" })).toMatchObject({ stage: "working", does: [] })
@@ -171,11 +171,11 @@ describe("a held run", () => {
   test("a held run obeys its limits, accepts messages and shifts its deadline after a sleep", () => {
     expect(held(spent).takes({ type: "admitted" }).stage).toBe("closing")
     expect(held(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("closing")
-    expect(held().takes({ type: "spending" }).stage).toBe("held")
+    expect(held().takes({ type: "spending" }).stage).toBe("waiting")
     expect(held(spent).takes({ type: "spending" }).stage).toBe("closing")
-    expect(held().takes({ type: "slept", ms: 500 }).run).toMatchObject({ stage: "held", warmUpUntil: NOW + 1500 })
+    expect(held().takes({ type: "slept", ms: 500 }).run).toMatchObject({ stage: "waiting", warmUpUntil: NOW + 1500 })
     const told = held().takes({ type: "tell", text: "MORE", reply: () => {} })
-    expect(told.run).toMatchObject({ stage: "held", prompt: "FIND\n\nMORE" })
+    expect(told.run).toMatchObject({ stage: "waiting", prompt: "FIND\n\nMORE" })
     expect(held().takes(end).stage).toBe("closing")
   })
 })
@@ -296,7 +296,7 @@ describe("a parked run", () => {
         stage,
         does: [],
       })
-      expect(next).toMatchObject({ stage: "parked", asks: [], looking: false, calls: run.calls + 1 })
+      expect(next).toMatchObject({ stage: "waiting", asks: [], looking: false, calls: run.calls + 1 })
       expect([...(next?.observed.calls.values() ?? [])]).toEqual(["ended"])
     },
   )
@@ -309,19 +309,19 @@ describe("a parked run", () => {
     // The time for which it is parked is left out of its limits as a whole.
     expect(takes({ type: "slept", ms: 1000 }).run).toBe(run)
     const told = takes({ type: "tell", text: "MORE", reply: () => {} })
-    expect(told).toMatchObject({ stage: "parked", does: ["store"] })
+    expect(told).toMatchObject({ stage: "waiting", does: ["store"] })
     const hinted = at("parked", { ...scene, run: { hintAt: Number.POSITIVE_INFINITY } }).takes({ type: "hint dropped" })
-    expect(hinted.run).toMatchObject({ stage: "parked", hintAt: undefined })
-    expect(told.run && at("parked", { run: told.run }).takes({ type: "sent", message: wordOf() }).stage).toBe("parked")
-    expect(takes({ type: "stopped" }).run).toMatchObject({ stage: "parked", calls: -1 })
-    expect(takes({ type: "prompted" }).run).toMatchObject({ stage: "parked", calls: -1 })
+    expect(hinted.run).toMatchObject({ stage: "waiting", hintAt: undefined })
+    expect(told.run && at("parked", { run: told.run }).takes({ type: "sent", message: wordOf() }).stage).toBe("waiting")
+    expect(takes({ type: "stopped" }).run).toMatchObject({ stage: "waiting", calls: -1 })
+    expect(takes({ type: "prompted" }).run).toMatchObject({ stage: "waiting", calls: -1 })
   })
 
   test("a parked run continues only after its stop and all other pending calls have returned", () => {
     const { takes } = at("parked", { ...scene, run: { calls: 1 } })
-    expect(takes({ type: "admitted" })).toMatchObject({ stage: "parked", does: [] })
+    expect(takes({ type: "admitted" })).toMatchObject({ stage: "waiting", does: [] })
     for (const input of [{ type: "stopped" }, { type: "prompted" }, { type: "sent", message: wordOf() }] as Input[])
-      expect(takes(input)).toMatchObject({ stage: "parked", run: { calls: 0 }, does: ["free slot"] })
+      expect(takes(input)).toMatchObject({ stage: "waiting", run: { calls: 0 }, does: ["free slot"] })
     const more = at("parked", { ...scene, run: { calls: 2 } })
     expect(more.takes({ type: "stopped" })).toMatchObject({ run: { calls: 1 }, does: [] })
   })
@@ -329,7 +329,7 @@ describe("a parked run", () => {
   test("a turn that a user starts in a parked run is stopped too", () => {
     const asks = [askOf()]
     const { stage, run, commands } = at("parked", { ...scene, run: { asks } }).takes({ type: "pause", parked })
-    expect({ stage, commands }).toEqual({ stage: "parked", commands: [{ do: "park", asks }] })
+    expect({ stage, commands }).toEqual({ stage: "waiting", commands: [{ do: "park", asks }] })
     expect(run).toMatchObject({ calls: 1, asks: [] })
   })
 
@@ -341,7 +341,7 @@ describe("a parked run", () => {
       { do: "store prompt", text: "FIND" },
     ])
     expect({ stage, notStarted: run?.notStarted, calls: run?.calls }).toEqual({
-      stage: "parked",
+      stage: "waiting",
       notStarted: true,
       calls: 1,
     })

@@ -1,17 +1,18 @@
 import type { AnswerError, Message } from "../ports.ts"
 import type { CheckResult } from "../receipt.ts"
-import type {
-  Ask,
-  Ending,
-  Failing,
-  LastWord,
-  LostContact,
-  MessageKind,
-  Outcome,
-  Preparing,
-  Progress,
-  Task,
-  Value,
+import {
+  type Ask,
+  type Ending,
+  type Failing,
+  isPaused,
+  type LastWord,
+  type LostContact,
+  type MessageKind,
+  type Outcome,
+  type Preparing,
+  type Progress,
+  type Task,
+  type Value,
 } from "../task.ts"
 import { callsIn, emptiesIn, NOTHING_OBSERVED, type Observed } from "./progress.ts"
 
@@ -19,13 +20,12 @@ import { callsIn, emptiesIn, NOTHING_OBSERVED, type Observed } from "./progress.
  * Stages of a run:
  *
  * - `creating`: its session is being created;
- * - `queued`: it waits for other tasks, a slot, or its model;
- * - `held`: another task with the same beginning is asked first, so that the provider's cache has it;
+ * - `waiting`: the scheduler does not admit it yet, or not again after a pause (`core/pause`). It waits for other tasks, a
+ *   slot, or its model, or with a slot until another task with the same beginning has filled the provider's cache;
  * - `preparing`: its folder is prepared;
  * - `prompting`: its prompt is being sent;
  * - `working`: its agent works;
  * - `supervising`: the members of its group work;
- * - `parked`: paused, for a reason in `core/pause`;
  * - `verifying`: the value or the check of its answer is judged;
  * - `closing`: ended; its session is stopped and its folder archived;
  * - `finalizing`: ended; its work is checked once more and merged;
@@ -33,13 +33,11 @@ import { callsIn, emptiesIn, NOTHING_OBSERVED, type Observed } from "./progress.
  */
 const STAGES = [
   "creating",
-  "queued",
-  "held",
+  "waiting",
   "preparing",
   "prompting",
   "working",
   "supervising",
-  "parked",
   "verifying",
   "closing",
   "finalizing",
@@ -119,7 +117,7 @@ export type ActiveRun = {
   /** Prompt to be sent, with earlier messages to the run and the text about its place. */
   readonly prompt?: string
   readonly preface: string
-  /** Latest start of a run that is held for a warm cache. */
+  /** Latest start of a run that waits with a slot for a warm cache. */
   readonly warmUpUntil?: number
   readonly observed: Observed
   readonly lastSignAt: number
@@ -230,9 +228,17 @@ export const hasEnded = (run: ActiveRun): boolean => isClosing(run) || run.stage
 /** True while calls to an ended run's session are pending, such as the one that stops its agent. */
 export const isBeingStopped = (run: ActiveRun): boolean => hasEnded(run) && run.calls > 0
 
-/** True while the run waits for something other than its agent: it is not prompted yet, prepares, or runs its check. */
-export const isWithoutAgent = ({ stage }: ActiveRun): boolean =>
-  stage === "held" || stage === "preparing" || stage === "verifying"
+/** True for a run that waits with a slot: its time counts, and its limits apply. */
+export const waitsWithSlot = ({ stage, warmUpUntil }: ActiveRun): boolean =>
+  stage === "waiting" && warmUpUntil !== undefined
+
+/** True while the run has a slot and waits for something other than its agent: for a warm cache, its place or its check. */
+export const isWithoutAgent = (run: ActiveRun): boolean =>
+  waitsWithSlot(run) || run.stage === "preparing" || run.stage === "verifying"
+
+/** True for a run whose prompt OpenCode does not have yet. */
+export const isUnsent = ({ stage }: ActiveRun, task: Task): boolean =>
+  stage === "creating" || stage === "preparing" || (stage === "waiting" && !isPaused(task))
 
 /** True once the parent has been notified and no call is pending: another run may begin in the session. */
 export const isFinished = ({ stage, closing, calls }: ActiveRun): boolean =>

@@ -8,15 +8,13 @@ import {
   type ActiveRun,
   type Closing,
   type EndOptions,
+  isUnsent,
   isWithoutAgent,
   newRun,
   type SentMessage,
-  type Stage,
 } from "./active-run.ts"
 import { type Handler, type MachineCommand, type MachineStep, moved, type RunContext, stay } from "./steps.ts"
 
-/** In these stages the run's model has not been called. */
-const BEFORE_MODEL: readonly Stage[] = ["creating", "queued", "held", "supervising"]
 /** Tail of a check's output that the record keeps, in characters. */
 const MOST_KEPT_CHARS = 4000
 
@@ -40,7 +38,7 @@ export function end(run: ActiveRun, ending: Ending, options: EndOptions, context
     outcome,
     delivery: context.delivery(options),
   }
-  const began = !BEFORE_MODEL.includes(run.stage)
+  const began = run.stage === "preparing" || (run.stage !== "supervising" && !isUnsent(run, task))
   const write = options.silent ? "never" : ending.proven ? "soon" : "now"
   const stops = began && (!ending.proven || asks.length > 0)
   const closing: Closing = {
@@ -179,7 +177,7 @@ export const stopped: Handler<"stopped"> = (run) => callReturned(run)
  */
 export function callReturned(given: ActiveRun): MachineStep {
   const run = { ...given, calls: given.calls - 1 }
-  return run.stage === "parked" && run.calls === 0 ? { run, commands: [{ do: "free slot" }] } : settle(run)
+  return run.stage === "waiting" && run.calls === 0 ? { run, commands: [{ do: "free slot" }] } : settle(run)
 }
 
 /** Drops a run once its parent has been notified and no call to its session is pending. */

@@ -65,7 +65,7 @@ export const event: Handler<"event"> = (given, { event }, context) => {
   if (event.type === "updated") return stay(given)
   // Questions that come between the end or pause of the run and the stop of its session are refused. Later ones are its
   // user's.
-  if (given.closing || given.stage === "parked") {
+  if (given.closing || given.stage === "waiting") {
     const isStopping = given.stage === "closing" || given.calls > 0
     return {
       run: given,

@@ -11,7 +11,7 @@ import {
   type RunLimits,
   type Watched,
 } from "../watchdog.ts"
-import { type ActiveRun, expectsMessage, isUndecided, progressOf } from "./active-run.ts"
+import { type ActiveRun, expectsMessage, isUndecided, progressOf, waitsWithSlot } from "./active-run.ts"
 import { fail, isWon, superviseMembers } from "./ending.ts"
 import { callsIn, emptiesIn, withMessages } from "./progress.ts"
 import { askLastWord, unansweredAskText } from "./prompts.ts"
@@ -81,9 +81,12 @@ export function checkLimits(run: ActiveRun, context: RunContext): MachineStep {
   return { run: { ...run, confirming: true }, commands: [{ do: "confirm", reason, by, ...(since && { since }) }] }
 }
 
+/** True for a run that waits without a slot: no limit applies, and none of its times counts. */
+const isAtRest = (run: ActiveRun): boolean => run.stage === "waiting" && !waitsWithSlot(run)
+
 /** Checks limits after shared spending has changed, or children were paused or resumed. */
 export const spending: Handler<"spending"> = (given, _input, context) =>
-  withClock(given, context, (run, counted) => checkLimits(run, counted))
+  isAtRest(given) ? stay(given) : withClock(given, context, (run, counted) => checkLimits(run, counted))
 
 /** Time since when the run's clock is stopped: it waits for paused children, for its model, or for a person. */
 function clockStoppedSince({ idle, stage, asks }: ActiveRun, { pausedSince, options }: RunContext): number | undefined {
@@ -185,10 +188,10 @@ const hasCall = (message: Message | undefined, state: "pending" | "running"): bo
 
 /** Checks limits and questions, and reads the session where the session seems idle. */
 export const tick: Handler<"tick"> = (given, input, context) =>
-  withClock(given, context, (run, counted) => ticked(run, input, counted))
+  isAtRest(given) ? stay(given) : withClock(given, context, (run, counted) => ticked(run, input, counted))
 
 const ticked: Handler<"tick"> = (given, { doing }, context) => {
-  if (given.stage === "held") return checkLimits(given, context)
+  if (given.stage === "waiting") return checkLimits(given, context)
   // A group's own session is idle and is not read.
   if (given.stage === "supervising")
     return andThen(checkLimits(recordActivity(given, context.now), context), (run) => superviseMembers(run, context))
@@ -251,8 +254,8 @@ export const refuseFailed: Handler<"refuse failed"> = (run, { ask }) => stay({ .
 export const slept: Handler<"slept"> = (run, { ms }, { now, task }) => {
   const event = { type: "slept", generation: run.generation, ms } as const
   const commands = [{ do: "record", event, write: false }] as const
-  // None of these times counts while a run is parked.
-  if (run.stage === "parked") return { run, commands }
+  // None of these times counts while a run is at rest.
+  if (isAtRest(run)) return { run, commands }
   const later = (time: number | undefined) => (time === undefined ? undefined : time + ms)
   const next: ActiveRun = {
     ...run,

@@ -1,6 +1,6 @@
 import { NOTHING_SPENT } from "../spending.ts"
 import { nextLimitAt } from "../watchdog.ts"
-import type { ActiveRun, Stage } from "./active-run.ts"
+import { type ActiveRun, type Stage, waitsWithSlot } from "./active-run.ts"
 import { closed, ends, finalized, memberCreated, members, notified, stopped, written } from "./ending.ts"
 import { counted, event, looked, missingUntil, questions, stuckUntil, todosUntil, verified } from "./events.ts"
 import {
@@ -53,20 +53,20 @@ const atWork = <Here extends Stage>(here: Here) =>
  * docs/machine.md is drawn from this table, and a test requires that some test takes each edge.
  */
 export const TABLE: { readonly [Here in Stage]: Row } = {
-  creating: { begin: ["queued", "held", "preparing", "prompting", "working"], tell: ["creating"], end: ["closing"] },
-  queued: {
-    begin: ["queued"],
-    admitted: ["preparing"],
-    pause: ["parked"],
-    tell: ["queued"],
-    end: ["closing"],
-  },
-  held: {
-    admitted: ["preparing", "prompting", "closing"],
-    tell: ["held"],
-    tick: ["held", "closing"],
-    spending: ["held", "closing"],
-    slept: ["held"],
+  creating: { begin: ["waiting", "preparing", "prompting", "working"], tell: ["creating"], end: ["closing"] },
+  waiting: {
+    begin: ["waiting"],
+    admitted: ["waiting", "preparing", "prompting", "closing"],
+    pause: ["waiting"],
+    tell: ["waiting"],
+    event: ["waiting"],
+    tick: ["waiting", "closing"],
+    spending: ["waiting", "closing"],
+    slept: ["waiting"],
+    sent: ["waiting", "closing"],
+    prompted: ["waiting"],
+    stopped: ["waiting"],
+    "hint dropped": ["waiting"],
     end: ["closing"],
   },
   preparing: {
@@ -80,13 +80,13 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     look: ["prompting"],
     prompted: ["working", "closing"],
     looked: ["prompting", "verifying", "closing"],
-    pause: ["parked", "prompting"],
+    pause: ["waiting", "prompting"],
   },
   working: {
     ...atWork("working"),
     look: ["working"],
     looked: ["working", "verifying", "closing"],
-    pause: ["parked", "working"],
+    pause: ["waiting", "working"],
   },
   supervising: {
     members: ["supervising", "closing"],
@@ -96,18 +96,6 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     slept: ["supervising"],
     written: ["supervising", "closing"],
     end: ["supervising", "closing"],
-  },
-  parked: {
-    event: ["parked"],
-    pause: ["parked"],
-    tell: ["parked"],
-    slept: ["parked"],
-    sent: ["parked", "closing"],
-    prompted: ["parked"],
-    stopped: ["parked"],
-    "hint dropped": ["parked"],
-    admitted: ["prompting", "preparing", "parked"],
-    end: ["closing"],
   },
   verifying: { ...atWork("verifying"), verified: ["working", "verifying", "closing"] },
   closing: {
@@ -205,14 +193,14 @@ const NEVER = Number.POSITIVE_INFINITY
 const MIN_TICK_MS = 100
 
 /** True for a run that has a slot and has not ended. */
-const isTimed = ({ stage, heldBy }: ActiveRun): boolean =>
-  heldBy === "ours" &&
-  (stage === "held" ||
-    stage === "preparing" ||
-    stage === "prompting" ||
-    stage === "working" ||
-    stage === "supervising" ||
-    stage === "verifying")
+const isTimed = (run: ActiveRun): boolean =>
+  run.heldBy === "ours" &&
+  (waitsWithSlot(run) ||
+    run.stage === "preparing" ||
+    run.stage === "prompting" ||
+    run.stage === "working" ||
+    run.stage === "supervising" ||
+    run.stage === "verifying")
 
 /** Time of the next tick if no event comes. All deadlines are part of the run's state; there are no other timers. */
 export function nextDue(run: ActiveRun, context: RunContext): number {

@@ -2,7 +2,7 @@ import { oneLine } from "../../lib/text.ts"
 import type { Message } from "../ports.ts"
 import type { Ask, MessageKind, Repeated } from "../task.ts"
 import { lastWordRequest } from "../watchdog.ts"
-import { type ActiveRun, hasEnded, type MessageCallback, type SentMessage, type Stage } from "./active-run.ts"
+import { type ActiveRun, hasEnded, isUnsent, type MessageCallback, type SentMessage } from "./active-run.ts"
 import { callReturned, end } from "./ending.ts"
 import {
   andThen,
@@ -56,12 +56,10 @@ const without = (run: ActiveRun, message: SentMessage): ActiveRun => ({
   sentMessages: run.sentMessages.filter(({ id }) => id !== message.id),
 })
 
-const UNSENT: readonly Stage[] = ["creating", "queued", "held", "preparing"]
-
 /** Sends a message to a running agent; where the prompt is not sent yet, the message follows the prompt. */
 export const tell: Handler<"tell"> = (run, { text, reply }, context) => {
   const { stage, prompt = "" } = run
-  if (UNSENT.includes(stage))
+  if (isUnsent(run, context.task))
     return {
       run: { ...run, prompt: `${prompt}\n\n${text}` },
       commands: [{ do: "answer", reply, with: "queued" }],
@@ -69,7 +67,7 @@ export const tell: Handler<"tell"> = (run, { text, reply }, context) => {
   if (run.lastWord) return { run, commands: [{ do: "answer", reply, with: "at its last word" }] }
   if (run.away) return { run, commands: [{ do: "answer", reply, with: { away: run.away.host } }] }
   const outgoing = { kind: "word", text, reply } as const
-  if (stage === "parked") {
+  if (stage === "waiting") {
     const [next, message] = addMessage(run, outgoing, context)
     return sending(next, [{ do: "store", message }])
   }

@@ -1,7 +1,7 @@
 import { withAnswers } from "../dependencies.ts"
 import type { Parked } from "../pause.ts"
-import { isQueued } from "../task.ts"
-import type { ActiveRun } from "./active-run.ts"
+import { isPaused, isQueued } from "../task.ts"
+import { type ActiveRun, waitsWithSlot } from "./active-run.ts"
 import { callReturned, end, superviseMembers } from "./ending.ts"
 import { checkLimits } from "./limits.ts"
 import { withoutOpenCalls } from "./progress.ts"
@@ -24,17 +24,17 @@ export const begin: Handler<"begin"> = (run, { prompt, until }, context) => {
   // Messages sent while the session was created follow the prompt.
   const ready = { ...run, prompt: prompt && `${prompt}${run.prompt ?? ""}`, sessionID: task.sessionID }
   if (prompt === undefined) return stay(moved(ready, "working"))
-  if (isQueued(task)) return stay(moved(ready, "queued"))
+  if (run.stage === "waiting" || isQueued(task)) return stay(moved(ready, "waiting"))
   if (task.run.heldBehind === undefined) return start(ready, context, false)
-  return stay({ ...moved(ready, "held"), warmUpUntil: until ?? now })
+  return stay({ ...moved(ready, "waiting"), warmUpUntil: until ?? now })
 }
 
 /** Starts or continues a run that the scheduler has admitted. */
 export const admitted: Handler<"admitted"> = (run, input, context) => {
   // The abort of the session is still pending and would stop a new prompt.
-  if (run.stage === "parked") return run.calls > 0 ? stay(run) : continueAfterPause(run, input, context)
-  if (run.stage === "queued") return starts(run, context, true)
-  // The time of a held run counts, so its limits are checked before it starts.
+  if (isPaused(context.task)) return run.calls > 0 ? stay(run) : continueAfterPause(run, input, context)
+  if (!waitsWithSlot(run)) return starts(run, context, true)
+  // The time of a run with a slot counts, so its limits are checked before it starts.
   return andThen(checkLimits(run, context), (next) => starts({ ...next, warmUpUntil: undefined }, context, false))
 }
 
@@ -94,17 +94,18 @@ export const prompted: Handler<"prompted"> = (given, { problem }, context) => {
  * Pauses the run, for example after a provider's refusal. Turns started by the user are neither undone nor resent; a
  * request that was just sent is stopped.
  */
-export const pause: Handler<"pause"> = (run, { parked }, { now }) => {
-  if (run.stage === "queued") return pauseBeforeStart(run, parked, now)
-  if (run.stage === "parked")
+export const pause: Handler<"pause"> = (run, { parked }, { now, task }) => {
+  if (isQueued(task)) return pauseBeforeStart(run, parked, now)
+  if (isPaused(task))
     return {
       run: { ...run, asks: [], calls: run.calls + 1 },
       commands: [{ do: "park", asks: run.asks }],
     }
-  if (run.prompt === undefined) return stay(run)
+  // A run that waits with a slot has sent no request.
+  if (run.prompt === undefined || waitsWithSlot(run)) return stay(run)
   const event = { type: "parked", generation: run.generation, ...parked } as const
   const next = {
-    ...moved(run, "parked"),
+    ...moved(run, "waiting"),
     asks: [],
     retry: undefined,
     failing: undefined,
@@ -120,7 +121,7 @@ export const pause: Handler<"pause"> = (run, { parked }, { now }) => {
 /** Pauses a run without a slot, because its provider is at a limit before the run has begun. */
 function pauseBeforeStart(run: ActiveRun, parked: Parked, now: number): MachineStep {
   const { generation, prompt: text = "" } = run
-  const next = { ...recordActivity(moved(run, "parked"), now), notStarted: true, calls: run.calls + 1 } as const
+  const next = { ...recordActivity(moved(run, "waiting"), now), notStarted: true, calls: run.calls + 1 } as const
   const commands: readonly MachineCommand[] = [
     { do: "record", event: { type: "admitted", generation, at: now }, write: false },
     { do: "record", event: { type: "parked", generation, ...parked }, write: false },

@@ -356,7 +356,7 @@ export class OrphanSettler {
     if (unfinishedAnswer(messages)) await deleteRefusedStep(this.#services, task)
     if (!this.#own(task)) return false
     const handle = store.handle(task.id)
-    const run = newRun(task, "parked", clock.now())
+    const run = newRun(task, "waiting", clock.now())
     // What the run has spent before counts for its limits.
     const observed = withoutOpenCalls(withMessages(run.observed, messages))
     if (handle) handle.run = { ...run, observed, ...asked, ...(task.place && { preparesAgain: true }) }

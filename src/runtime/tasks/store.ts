@@ -332,7 +332,7 @@ export class TaskStore {
       return
     }
     this.#active.add(task.id)
-    if (handle.run?.stage !== "creating") handle.run = newRun(task, isQueued(task) ? "queued" : "working", now)
+    if (handle.run?.stage !== "creating") handle.run = newRun(task, isQueued(task) ? "waiting" : "working", now)
   }
 
   #pick(ids: Iterable<string>): Task[] {
