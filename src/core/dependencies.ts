@@ -1,16 +1,7 @@
 import { count, formatInteger, head, inTagsWithID, oneLine } from "../lib/text.ts"
 import { isLong } from "./outcome.ts"
 import { newestOf, type Pause, pauseOf } from "./pause.ts"
-import {
-  endedUnanswered,
-  isActive,
-  isQueued,
-  isUnmerged,
-  nameOf as named,
-  type Reason,
-  stoppedSince,
-  type Task,
-} from "./task.ts"
+import { endedUnanswered, isActive, isQueued, isUnmerged, nameOf as named, type Reason, type Task } from "./task.ts"
 
 /**
  * Tasks that wait for other tasks. All facts are derived from the tasks themselves: no second state can get out of
@@ -185,7 +176,7 @@ export function pauseAmong(task: Task, others: Iterable<Task>): Pause | undefine
  */
 export function allPausedSince(tasks: readonly Task[]): number | undefined {
   const times = tasks.flatMap((task) => {
-    return isActive(task) && !isQueued(task) ? [stoppedSince(task.run) ?? Number.POSITIVE_INFINITY] : []
+    return isActive(task) && !isQueued(task) ? [task.run.stoppedSince ?? Number.POSITIVE_INFINITY] : []
   })
   const since = Math.max(...times)
   return Number.isFinite(since) ? since : undefined

@@ -316,6 +316,8 @@ export type Runtime = {
     /** Returns the task with this id, even while its session is still being created. */
     handle(id: string): { readonly task: Task } | undefined
     run(id: string): ActiveRun | undefined
+    /** Whether the run's model was not asked yet. */
+    isUnbegun(task: Task): boolean
     active(): readonly Task[]
     /** Tasks whose sessions are still being created. */
     making(): readonly Task[]

@@ -134,10 +134,10 @@ const run = (z: Zod) =>
     parked: parked(z).optional(),
     parkedMs: z.number().optional(),
     parkedTimes: z.number().optional(),
-    /** The run's clock is stopped since then: it waits for paused children, for its model, or for a person. */
-    stillSince: z.number().optional(),
-    /** Total of other times that did not count, in ms: a stopped clock, and sleep of the run's process. */
-    stillMs: z.number().optional(),
+    /** The run's clock is stopped since then: it is parked, or waits for paused children, its model, or a person. */
+    stoppedSince: z.number().optional(),
+    /** Total time that did not count, in ms: a stopped clock, and sleep of the run's process. */
+    uncountedMs: z.number().optional(),
     /** The user has stopped the session that gets the notification: it must not be woken until the user goes on. */
     parentStopped: z.literal(true).optional(),
     /** Current fallback model. */

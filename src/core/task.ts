@@ -1,5 +1,5 @@
 import { oneLine } from "../lib/text.ts"
-import type { Figures, Model, Reason, Run, Task, Usage } from "./record.ts"
+import type { Figures, Model, Reason, Task, Usage } from "./record.ts"
 
 /**
  * A task is work given to another agent; a run is one generation of it (0 for the launch, n for resume #n). Plain data:
@@ -181,20 +181,14 @@ export const endedUnanswered = ({ status, outcome }: Task): boolean =>
 export const isPaused = (task: Task): boolean => isActive(task) && task.run.parked !== undefined
 
 /**
- * Clock of the run, in which its time limit and its last word are kept: time since admission up to the end, without
- * `uncounted`; 0 while queued.
+ * Clock of the run, in which its time limit and its last word are kept: time since admission up to the end, without the
+ * time that did not count; 0 while queued.
  */
 export function elapsed({ run }: Pick<Task, "run">, now: number): number {
-  const { startedAt, endedAt } = run
+  const { startedAt, endedAt, stoppedSince, uncountedMs = 0 } = run
   if (startedAt === undefined) return 0
-  return Math.max(0, (endedAt ?? stoppedSince(run) ?? now) - startedAt - uncounted(run))
+  return Math.max(0, (endedAt ?? stoppedSince ?? now) - startedAt - uncountedMs)
 }
-
-/** Time since when the run's clock is stopped, by a pause or because all that the run waits for is paused. */
-export const stoppedSince = ({ parked, stillSince }: Run): number | undefined => parked?.at ?? stillSince
-
-/** Total time that did not count: pauses, a stopped clock, and sleep of the run's process. */
-export const uncounted = ({ parkedMs = 0, stillMs = 0 }: Run): number => parkedMs + stillMs
 
 export function waited(task: Task, now: number): number {
   return Math.max(0, (task.run.startedAt ?? task.run.endedAt ?? now) - task.run.createdAt)

@@ -13,7 +13,6 @@ import {
   type Outcome,
   type Reason,
   type Run,
-  stoppedSince,
   type Task,
   type Usage,
 } from "./task.ts"
@@ -125,9 +124,9 @@ function changeActive(task: Task, event: TaskEvent): Task {
 /** The changed run of an active task; undefined where the event does not apply. */
 function changeRun(task: Task, event: TaskEvent): Run | undefined {
   const { run } = task
-  const { heldBehind, startedAt, lastWordAt, parked, stillSince, switches = [] } = run
+  const { heldBehind, startedAt, lastWordAt, parked, stoppedSince, switches = [] } = run
   const isUnderWay = startedAt !== undefined && !parked
-  const isCounting = isUnderWay && stillSince === undefined
+  const isCounting = isUnderWay && stoppedSince === undefined
   switch (event.type) {
     case "admitted":
       return startedAt === undefined || heldBehind !== undefined ? admitted(run, event.at) : undefined
@@ -136,10 +135,10 @@ function changeRun(task: Task, event: TaskEvent): Run | undefined {
       return { ...run, lastWordAt: event.at, lastWordFor: event.reason }
     case "parked": {
       const { type: _type, generation: _generation, ...pause } = event
-      return parked ? undefined : paused(counting(run, pause.at), pause)
+      return parked ? undefined : paused(stopped(run, pause.at), pause)
     }
     case "unparked":
-      return parked && unpaused(run, event.at)
+      return parked && unpaused(counting(run, event.at), event.at)
     case "asks":
       return modelOf(task) ? undefined : { ...run, model: event.model }
     case "prompt replaced":
@@ -149,13 +148,13 @@ function changeRun(task: Task, event: TaskEvent): Run | undefined {
       return { ...run, model, switches: [...switches, { model: modelKey(model), step, why }] }
     }
     case "clock stopped":
-      return isCounting ? { ...run, stillSince: event.at } : undefined
+      return isCounting ? stopped(run, event.at) : undefined
     case "clock running":
       return isUnderWay && !isCounting ? counting(run, event.at) : undefined
     case "slept":
       if (isCounting) return leavingOut(run, event.ms)
       // A stopped clock leaves a sleep out anyway, but knows nothing of a system clock that was set back.
-      return event.ms < 0 && stoppedSince(run) !== undefined ? stoppedEarlier(run, event.ms) : undefined
+      return event.ms < 0 && stoppedSince !== undefined ? stoppedEarlier(run, event.ms) : undefined
   }
   return undefined
 }
@@ -165,22 +164,21 @@ const admitted = ({ heldBehind: _held, startedAt, ...run }: Run, at: number): Ru
   startedAt: startedAt ?? at,
 })
 
+/** Stops the run's clock. A clock that is stopped already stays so. */
+const stopped = (run: Run, at: number): Run => ({ ...run, stoppedSince: run.stoppedSince ?? at })
+
 /** Restarts the run's clock. */
-const counting = ({ stillSince, ...run }: Run, at: number): Run =>
-  stillSince === undefined ? run : leavingOut(run, Math.max(0, at - stillSince))
+const counting = ({ stoppedSince, ...run }: Run, at: number): Run =>
+  stoppedSince === undefined ? run : leavingOut(run, Math.max(0, at - stoppedSince))
 
 /** The run with the time at which its clock stopped, and its start, in a system clock that was set back. */
-function stoppedEarlier(run: Run, ms: number): Run {
-  const { parked, stillSince } = run
-  const moved: Run = {
-    ...run,
-    ...(parked && { parked: { ...parked, at: parked.at + ms } }),
-    ...(stillSince !== undefined && { stillSince: stillSince + ms }),
-  }
-  return leavingOut(moved, ms)
-}
+const stoppedEarlier = ({ parked, stoppedSince = 0, ...run }: Run, ms: number): Run =>
+  leavingOut(
+    { ...run, ...(parked && { parked: { ...parked, at: parked.at + ms } }), stoppedSince: stoppedSince + ms },
+    ms,
+  )
 
-const leavingOut = (run: Run, ms: number): Run => ({ ...run, stillMs: (run.stillMs ?? 0) + ms })
+const leavingOut = (run: Run, ms: number): Run => ({ ...run, uncountedMs: (run.uncountedMs ?? 0) + ms })
 
 function changeEnded(task: Task, event: TaskEvent): Task {
   const { run } = task

@@ -22,7 +22,6 @@ import {
   type Reason,
   type Repeated,
   type Run,
-  stoppedSince,
   type Task,
   type Usage,
 } from "./task.ts"
@@ -267,7 +266,7 @@ export const finalReason = ({ task, progress, limits, spent }: Watched, reason: 
   withFinalSpending(reason, limits, spent, { task, progress })
 
 function lastWordLeft({ task, limits, now }: Watched, { at, againAt, reason }: LastWord): number {
-  if (stoppedSince(task.run) !== undefined) return Number.POSITIVE_INFINITY
+  if (task.run.stoppedSince !== undefined) return Number.POSITIVE_INFINITY
   const { timeout } = task.run
   const used = elapsed(task, now)
   if (againAt !== undefined) return againAt + Math.min(limits.lastWord, MOST_OWN_TIME_MS) - used
@@ -291,7 +290,7 @@ export function nextLimitAt(run: Watched, settled = Number.NEGATIVE_INFINITY): n
 
 function dueOf(rule: Rule, run: Watched): number | undefined {
   const gauge = rule.byClock ? rule.gauge(run) : undefined
-  if (!gauge || (rule.isRuns && stoppedSince(run.task.run) !== undefined)) return undefined
+  if (!gauge || (rule.isRuns && run.task.run.stoppedSince !== undefined)) return undefined
   const { lastWord, away } = run.progress
   const left = leftOf(gauge)
   if (lastWord && !away) return endsLastWord(rule) ? run.now + left : undefined

@@ -296,11 +296,10 @@ export class Allowance {
   }
 
   /** Returns a block that ends a waiting run when its turn has come, if other runs have spent the budget meanwhile. */
-  blocks({ id, parentID, run }: Task): Block | undefined {
-    const why = this.refusal(parentID, id)
+  blocks(task: Task): Block | undefined {
+    const why = this.refusal(task.parentID, task.id)
     if (why === undefined) return undefined
-    const isUnbegun = run.startedAt === undefined || this.#services.store.run(id)?.notStarted === true
-    const text = isUnbegun ? `It never began: ${why}.` : `It did not go on: ${why}.`
+    const text = this.#services.store.isUnbegun(task) ? `It never began: ${why}.` : `It did not go on: ${why}.`
     return { by: "budget", ends: { type: "failed", reason: { code: "budget", text } } }
   }
 

@@ -75,7 +75,7 @@ test("the simulation finds a planted deadline that also counts pauses", async ()
   vi.doMock(WATCHDOG, async (original) => {
     const watchdog = await original<Watchdog>()
     const inWallTime = (watched: Parameters<Watchdog["limitActionOf"]>[0]) => {
-      const { parkedMs: _parked, stillMs: _still, ...run } = watched.task.run
+      const { parkedMs: _parked, uncountedMs: _still, ...run } = watched.task.run
       return { ...watched, task: { ...watched.task, run } }
     }
     return {

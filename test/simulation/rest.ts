@@ -77,7 +77,7 @@ function checkTask(world: World, task: Task): void {
   const { watch, history } = world
   const name = history.nameOf(task.id)
   if (isActive(task)) return watch.breach(`${name} never ended: ${task.status}`)
-  const { generation, startedAt = 0, timeout, stillMs = 0 } = task.run
+  const { generation, startedAt = 0, timeout, parkedMs = 0, uncountedMs = 0 } = task.run
   if (!["confirmed", "none"].includes(task.delivery.state) && world.hasSession(task.parentID))
     watch.breach(`${name} was never told: ${task.delivery.state}`)
   const told = watch.told(task)
@@ -99,7 +99,7 @@ function checkTask(world: World, task: Task): void {
   // Nobody looks after what goes on elsewhere, or what a dead process has left, before the lease of its owner is over.
   const isUnwatched = world.endOptions.strangers && (task.place?.kind === FAR || watch.restarts > 0)
   // A sleep while its session was made, which nobody noticed, counts.
-  const unnoticed = Math.max(0, watch.slept - stillMs)
+  const unnoticed = Math.max(0, watch.slept - (uncountedMs - parkedMs))
   if (
     timeout > 0 &&
     startedAt > 0 &&

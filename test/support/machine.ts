@@ -53,7 +53,9 @@ type Waiting = "queued" | "held" | "parked"
 const WAITING: Readonly<Record<Waiting, Pick<Scene, "run"> & { readonly task: { readonly run: Partial<Run> } }>> = {
   queued: { task: { run: QUEUED } },
   held: { task: { run: {} }, run: { warmUpUntil: Number.POSITIVE_INFINITY } },
-  parked: { task: { run: { parked: { at: NOW - 500, model: "mock/one", why: "its limit" } } } },
+  parked: {
+    task: { run: { stoppedSince: NOW - 500, parked: { at: NOW - 500, model: "mock/one", why: "its limit" } } },
+  },
 }
 
 const waysOf = (place: Stage | Waiting) => (place in WAITING ? WAITING[place as Waiting] : undefined)

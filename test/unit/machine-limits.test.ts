@@ -275,7 +275,7 @@ describe("a stopped clock", () => {
   })
 
   test("the clock of a run continues when one of its tasks or the run itself goes on", () => {
-    const scene = { task: { run: { stillSince: since } } }
+    const scene = { task: { run: { stoppedSince: since } } }
     const goesOn = working({ idle: true }, { ...scene, context: pausedSince(undefined) }).takes({
       type: "spending",
     })

@@ -87,12 +87,12 @@ test("a paused task has a text for the model that launched it, and one for its e
 
 describe("the pause of all children", () => {
   const own = (run: Parameters<typeof taskOf>[0]) => taskOf(run)
-  const parked = (at: number) => parkedOf({ at })
+  const parked = (at: number) => taskOf({ run: { startedAt: 1, stoppedSince: at } })
   test.each<[string, readonly Task[], number | undefined]>([
     ["nobody is at work", [taskOf({ status: "completed" }), taskOf({ run: { startedAt: undefined } })], undefined],
     ["one works", [parked(5), own({ run: { startedAt: 1 } })], undefined],
     ["the last was parked", [parked(5), parked(8), taskOf({ status: "error" })], 8],
-    ["one's own are", [parked(5), own({ run: { startedAt: 1, stillSince: 9 } })], 9],
+    ["one's own are", [parked(5), own({ run: { startedAt: 1, stoppedSince: 9 } })], 9],
   ])("the time since when all children of a task are parked is right if %s", (_name, tasks, since) =>
     expect(allPausedSince(tasks)).toBe(since),
   )
@@ -106,7 +106,7 @@ describe("a clock stopped by parked tasks", () => {
     expect(elapsed(still, 90_000)).toBe(2000)
     expect(transition(still, { type: "clock stopped", generation: 0, at: 4000 })).toBe(still)
     const counts = transition(still, { type: "clock running", generation: 0, at: 8000 })
-    expect(counts.run).toMatchObject({ stillMs: 5000 })
+    expect(counts.run).toMatchObject({ uncountedMs: 5000 })
     expect(elapsed(counts, 10_000)).toBe(4000)
     const again = transition(counts, { type: "clock stopped", generation: 0, at: 10_000 })
     const ended = transition(again, {
@@ -116,8 +116,8 @@ describe("a clock stopped by parked tasks", () => {
       outcome: outcomeOf(),
       delivery: { state: "none" },
     })
-    expect(ended.run).toMatchObject({ stillMs: 15_000, endedAt: 20_000 })
-    expect(ended.run).not.toHaveProperty("stillSince")
+    expect(ended.run).toMatchObject({ uncountedMs: 15_000, endedAt: 20_000 })
+    expect(ended.run).not.toHaveProperty("stoppedSince")
     expect(elapsed(ended, 99_000)).toBe(4000)
   })
 
@@ -129,7 +129,7 @@ describe("a clock stopped by parked tasks", () => {
   test("a sleep of the run's process is left out of its time, once, while it runs", () => {
     const sleep = { type: "slept", generation: 0, ms: 700 } as const
     const slept = transition(transition(running, sleep), sleep)
-    expect([slept.run.stillMs, elapsed(slept, 9000)]).toEqual([1400, 6600])
+    expect([slept.run.uncountedMs, elapsed(slept, 9000)]).toEqual([1400, 6600])
     expect(elapsed(transition(slept, { ...sleep, ms: -5000 }), 4000)).toBe(6600)
     const refused = { type: "parked", generation: 0, at: 5000, model: "mock/one", why: "its limit" } as const
     for (const task of [

@@ -119,7 +119,7 @@ test("a last word's time stops while its task is paused, but the purse's deadlin
   const endOf = (purse?: PurseLimit) =>
     nextLimitAt(
       watched({
-        task: taskOf({ run: { startedAt: 1000, timeout: 0, stillSince: 1500 } }),
+        task: taskOf({ run: { startedAt: 1000, timeout: 0, stoppedSince: 1500 } }),
         limits: { lastWord: 500, purse },
         progress: { lastWord },
       }),

@@ -2,7 +2,7 @@ import { tail } from "../../lib/text.ts"
 import { memberName, winnerIn } from "../group.ts"
 import { factsOf } from "../outcome.ts"
 import { type CheckResult, NO_RECEIPT } from "../receipt.ts"
-import { type Ending, type Outcome, type Reason, type Task, uncounted } from "../task.ts"
+import type { Ending, Outcome, Reason, Task } from "../task.ts"
 import { type TaskEvent, transition } from "../transition.ts"
 import {
   type ActiveRun,
@@ -26,7 +26,7 @@ export function end(run: ActiveRun, ending: Ending, options: EndOptions, context
   const { task, now } = context
   const { generation, asks, sleeps = [] } = run
   // Where the system clock was set back, the run began later than it ends.
-  const at = Math.max(ending.at ?? now, (task.run.startedAt ?? 0) + Math.min(0, uncounted(task.run)))
+  const at = Math.max(ending.at ?? now, (task.run.startedAt ?? 0) + Math.min(0, task.run.uncountedMs ?? 0))
   // The check's result is recorded now: messages do not show it, and a crash may come before the end is closed.
   const outcome = withCheck(outcomeOf(run, ending, options), run)
   const sleptMs = sleeps.reduce((sum, { since, ms }) => (at <= since ? sum + ms : sum), 0)

@@ -1,7 +1,7 @@
 import { classify } from "../outcome.ts"
 import type { Message } from "../ports.ts"
 import { NOTHING_SPENT, needsBill } from "../spending.ts"
-import { type Ask, elapsed, type LostContact, NOBODY, type Reason, slotSessionOf, stoppedSince } from "../task.ts"
+import { type Ask, elapsed, type LostContact, NOBODY, type Reason, slotSessionOf } from "../task.ts"
 import { transition } from "../transition.ts"
 import {
   askTimeoutAt,
@@ -98,7 +98,7 @@ function clockStoppedSince({ idle, stage, asks }: ActiveRun, { pausedSince, opti
 
 /** True where the run's clock is stopped and has to go on. */
 export const restartsClock = (run: ActiveRun, context: RunContext): boolean =>
-  context.task.run.stillSince !== undefined && clockStoppedSince(run, context) === undefined
+  context.task.run.stoppedSince !== undefined && clockStoppedSince(run, context) === undefined
 
 function withClock(
   given: ActiveRun,
@@ -106,9 +106,9 @@ function withClock(
   next: (run: ActiveRun, context: RunContext) => MachineStep,
 ): MachineStep {
   const { task, now } = context
-  const { stillSince, generation } = task.run
+  const { stoppedSince, generation } = task.run
   const since = clockStoppedSince(given, context)
-  if ((since === undefined) === (stillSince === undefined)) return next(given, context)
+  if ((since === undefined) === (stoppedSince === undefined)) return next(given, context)
   const type = since === undefined ? "clock running" : "clock stopped"
   const at = since === undefined ? now : Math.min(now, Math.max(since, given.lastSignAt))
   const event = { type, generation, at } as const
@@ -259,7 +259,7 @@ export const slept: Handler<"slept"> = (run, { ms }, { now, task }) => {
   const later = (time: number | undefined) => (time === undefined ? undefined : time + ms)
   const next: ActiveRun = {
     ...run,
-    ...(ms > 0 && stoppedSince(task.run) === undefined && { sleeps: [...(run.sleeps ?? []), { since: now - ms, ms }] }),
+    ...(ms > 0 && task.run.stoppedSince === undefined && { sleeps: [...(run.sleeps ?? []), { since: now - ms, ms }] }),
     lastSignAt: run.lastSignAt + ms,
     stuckSince: later(run.stuckSince),
     todosSince: later(run.todosSince),

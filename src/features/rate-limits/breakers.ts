@@ -175,8 +175,7 @@ export class Breakers implements FeatureBody, Pauser {
     const key = this.#modelOf(task)
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     if (breaker && !this.#admits(breaker, task)) return { by: "rate limit", behind: key, until: nextProbe(breaker) }
-    const isUnbegun = isQueued(task) || this.#runtime.store.run(task.id)?.notStarted === true
-    const model = isUnbegun ? modelOf(task) : undefined
+    const model = this.#runtime.store.isUnbegun(task) ? modelOf(task) : undefined
     const unpaid = model && this.refusesModel(model)
     if (unpaid === undefined) return undefined
     return { by: "rate limit", ends: { type: "failed", reason: { code: "provider", text: `Not begun: ${unpaid}` } } }

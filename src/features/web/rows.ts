@@ -2,7 +2,7 @@ import { batchName } from "../../core/dependencies.ts"
 import { modelKey } from "../../core/limits.ts"
 import { receiptLine, receiptLines } from "../../core/receipt.ts"
 import { costOfDay } from "../../core/spending.ts"
-import { agentName, billedTokens, isUnmerged, stoppedSince, type Task, uncounted } from "../../core/task.ts"
+import { agentName, billedTokens, isUnmerged, type Task } from "../../core/task.ts"
 import { groupText, hasRemaining, type TaskView } from "../../present/view.ts"
 import { attemptText, endOf } from "../../present/words.ts"
 
@@ -45,9 +45,9 @@ export function agentRow(view: TaskView, foreign: boolean, now: number, parts: r
     foreign,
     createdAt: run.createdAt,
     // Pauses of the run and of the tasks that it waited for do not count, so the start is moved by them.
-    startedAt: run.startedAt === undefined ? undefined : run.startedAt + uncounted(run),
+    startedAt: run.startedAt === undefined ? undefined : run.startedAt + (run.uncountedMs ?? 0),
     /** Since when the time of a running task does not count. */
-    stoppedSince: stoppedSince(run),
+    stoppedSince: run.stoppedSince,
     endedAt: run.endedAt,
     toolCalls: view.whole.toolCalls,
     recentTools: view.recentTools,

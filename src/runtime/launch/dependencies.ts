@@ -76,8 +76,7 @@ export class TaskDependencies implements BlockSource {
    */
   isWaitedFor(id: string): boolean {
     const { store } = this.#services
-    const isUnbegun = (task: Task) => isQueued(task) || store.run(task.id)?.notStarted === true
-    return store.active().some((task) => isUnbegun(task) && task.run.after?.includes(id))
+    return store.active().some((task) => store.isUnbegun(task) && task.run.after?.includes(id))
   }
 }
 

@@ -103,6 +103,11 @@ export class TaskStore {
     return [...this.#parents.values()].flatMap(({ forgotten }) => forgotten)
   }
 
+  /** Whether the run's model was not asked yet: the run is queued, or was paused before it began. */
+  isUnbegun(task: Task): boolean {
+    return isQueued(task) || this.run(task.id)?.notStarted === true
+  }
+
   all(): Task[] {
     return [...this.#entries.values()].map(({ task }) => task)
   }

@@ -253,9 +253,9 @@ test("a task's time on the page stands while it waits for a person or is paused,
   const ran = (run: Partial<Task["run"]>) =>
     ranFor(rowOf({ task: { run: { createdAt: 0, startedAt: 0, ...run } } }), 9000)
   expect(ran({})).toBe("9s")
-  expect(ran({ stillSince: 3000, stillMs: 1000 })).toBe("2s")
-  expect(ran({ parked: { at: 4000, model: "p/m", why: "It rests." } })).toBe("4s")
-  expect(ran({ stillMs: 5000 })).toBe("4s")
+  expect(ran({ stoppedSince: 3000, uncountedMs: 1000 })).toBe("2s")
+  expect(ran({ stoppedSince: 4000, parked: { at: 4000, model: "p/m", why: "It rests." } })).toBe("4s")
+  expect(ran({ uncountedMs: 5000 })).toBe("4s")
 })
 
 describe("the shown spending", () => {
