@@ -29,7 +29,7 @@ import { recordDecoder, type UiMetadata } from "../runtime/record/codec.ts"
 import { ownershipOf, type Signer } from "../runtime/record/identity.ts"
 import { Cached, EventCache, SessionFolders } from "./cache.ts"
 import { call, find, OpencodeLog } from "./client.ts"
-import { errorLine, picksAgent, toAgent, toMessage } from "./convert.ts"
+import { errorLine, figureOf, picksAgent, toAgent, toMessage } from "./convert.ts"
 import { permissionAsk, questionAsk, type RawEvent } from "./events.ts"
 import { lastWanted, messageID, pagesOf, partID, storedMessages, Transcripts, taskOfMessage } from "./messages.ts"
 import { OpencodeRecords } from "./records.ts"
@@ -413,7 +413,7 @@ export class OpencodeHttpApi implements OpencodeApi {
     const isAsked = (row: Session, keptIn = row.directory) =>
       scope === undefined || keptIn === folder || (whose === "project" && row.projectID !== NO_PROJECT)
     return (await this.#records.amongSome(sessions, (row) => isAsked(row))).flatMap(({ row, record }) =>
-      isAsked(row, record.owner.folder) ? [{ ...record, cost: row.cost }] : [],
+      isAsked(row, record.owner.folder) ? [{ ...record, cost: figureOf(row.cost) }] : [],
     )
   }
 

@@ -78,21 +78,21 @@ export function callOf({
 /** OpenCode's own tool for launching agents, which has this name. */
 export const LAUNCHING_TOOL = "task"
 
-/** Usage from OpenCode's fields. A missing count becomes 0. */
+/** A count or an amount. Anything else counts as 0: negative figures would give budget back, and no limit stops NaN. */
+export const figureOf = (given: unknown): number =>
+  typeof given === "number" && Number.isFinite(given) && given > 0 ? given : 0
+
+/** Usage from OpenCode's fields. */
 export function toUsage(tokens: unknown, cost: unknown): Usage {
-  const counts = (tokens ?? {}) as {
-    input?: number
-    output?: number
-    reasoning?: number
-    cache?: { read?: number; write?: number }
-  }
+  const { input, output, reasoning, cache } = (tokens ?? {}) as Record<string, unknown>
+  const { read, write } = (cache ?? {}) as Record<string, unknown>
   return {
-    input: counts.input ?? 0,
-    output: counts.output ?? 0,
-    reasoning: counts.reasoning ?? 0,
-    cacheRead: counts.cache?.read ?? 0,
-    cacheWrite: counts.cache?.write ?? 0,
-    cost: typeof cost === "number" ? cost : 0,
+    input: figureOf(input),
+    output: figureOf(output),
+    reasoning: figureOf(reasoning),
+    cacheRead: figureOf(read),
+    cacheWrite: figureOf(write),
+    cost: figureOf(cost),
   }
 }
 

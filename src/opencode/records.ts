@@ -18,6 +18,7 @@ import {
 } from "../runtime/record/codec.ts"
 import { ownerNow, ownershipOf, type Signer } from "../runtime/record/identity.ts"
 import { call, find } from "./client.ts"
+import { figureOf } from "./convert.ts"
 
 /** Most sessions for which the time of the last write is kept. Any other session is read before its next write. */
 const MOST_RENEWALS = 1024
@@ -67,7 +68,8 @@ export class OpencodeRecords {
 
   /** Remembers or forgets the session as having a record whose signature does not verify. */
   #notice(session: Session, record: TaskRecord | undefined): void {
-    const { id, cost = 0, time } = session
+    const { id, time } = session
+    const cost = figureOf(session.cost)
     if (record || !this.#ports.decode(session)) this.#unverified.delete(id)
     else addBounded(this.#unverified, id, { sessionID: id, cost, changedAt: time.updated }, MOST_UNVERIFIED)
   }

@@ -7,10 +7,14 @@ import { asksAgain, callDigest, toAgent, toError, toMessage, toUsage } from "../
 import { permissionAsk, questionAsk } from "../../src/opencode/events.ts"
 
 describe("converted values from OpenCode", () => {
-  test("usage from OpenCode is converted, with 0 for missing figures", () => {
+  test("usage from OpenCode is converted, with 0 for missing, negative and other figures that are none", () => {
     const none = { input: 0, output: 0, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0 }
     for (const tokens of [undefined, null, {}]) expect(toUsage(tokens, undefined)).toEqual(none)
     expect(toUsage({ input: 1, cache: { read: 2 } }, 3)).toEqual({ ...none, input: 1, cacheRead: 2, cost: 3 })
+    for (const wrong of [-1, Number.NaN, Number.POSITIVE_INFINITY, "1", null])
+      expect(
+        toUsage({ input: wrong, output: wrong, reasoning: wrong, cache: { read: wrong, write: wrong } }, wrong),
+      ).toEqual(none)
   })
 
   test.each<[unknown, string, string]>([

@@ -1,7 +1,7 @@
 import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { AskOptions, Reply } from "../../../core/ports.ts"
 import { type Activity, type AgentInfo, type Message, OpencodeError, type Prompt } from "../../../core/ports.ts"
-import { type Ask, NO_USAGE, type Usage } from "../../../core/task.ts"
+import type { Ask } from "../../../core/task.ts"
 import { call, find } from "../../../opencode/client.ts"
 import { errorLine, toAgent, toMessage } from "../../../opencode/convert.ts"
 import { permissionAsk, questionAsk } from "../../../opencode/events.ts"
@@ -40,19 +40,12 @@ function guarded(server: RemoteServer): RemoteServer {
   })
 }
 
-/** Reads a message, and replaces invalid usage figures by 0: negative figures would give budget back. */
-function toCountable(stored: StoredMessage): Message {
+function toTimed(stored: StoredMessage): Message {
   const message = toMessage(stored)
-  const { createdAt, completedAt, usage } = message
-  if (![createdAt, completedAt ?? 0].every((time) => Number.isFinite(time)))
+  if (![message.createdAt, message.completedAt ?? 0].every((time) => Number.isFinite(time)))
     throw new OpencodeError("read messages: it answered with times that are none")
-  if (!usage) return message
-  const figures = Object.entries({ ...NO_USAGE, ...usage }).map(([name, figure]) => [name, figureOf(figure)])
-  return { ...message, usage: Object.fromEntries(figures) as Usage }
+  return message
 }
-
-const figureOf = (given: unknown): number =>
-  typeof given === "number" && Number.isFinite(given) && given > 0 ? given : 0
 
 /**
  * API of OpenCode 1.x on another machine; times and ids are that machine's. Methods reject with their transport's error
@@ -127,13 +120,13 @@ class OpencodeRemote {
     const isThere = async (page: readonly StoredMessage[]) => page.some(({ info }) => info.id === messageID)
     const stored = await storedMessages(this.#client, sessionID, isThere, MOST_PAGES)
     const start = stored.findIndex(({ info }) => info.id === messageID)
-    return start < 0 ? [] : stored.slice(start).map(toCountable)
+    return start < 0 ? [] : stored.slice(start).map(toTimed)
   }
 
   async lastMessage(sessionID: string, isWanted?: (message: Message) => boolean): Promise<Message | undefined> {
-    if (isWanted) return lastWanted(pagesOf(this.#client, sessionID, MOST_PAGES), toCountable, isWanted)
+    if (isWanted) return lastWanted(pagesOf(this.#client, sessionID, MOST_PAGES), toTimed, isWanted)
     const page = await find("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
-    return page?.[0] && toCountable(page[0])
+    return page?.[0] && toTimed(page[0])
   }
 
   async openTodos(sessionID: string): Promise<number> {

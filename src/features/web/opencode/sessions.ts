@@ -4,6 +4,7 @@ import type { Task } from "../../../core/task.ts"
 import type { FileDiff } from "../../../lib/repository.ts"
 import { head, oneLine } from "../../../lib/text.ts"
 import { call, find } from "../../../opencode/client.ts"
+import { figureOf } from "../../../opencode/convert.ts"
 import { promptedBy, type StoredMessage, storedMessages } from "../../../opencode/messages.ts"
 import type { Connection } from "../../../runtime/connection.ts"
 import { THREAD_KEY } from "../../../runtime/record/codec.ts"
@@ -65,7 +66,7 @@ function runOf([prompt, ...rest]: readonly StoredMessage[], taskID: string) {
     told,
     /** Models in the order of their first answer. */
     models: [...new Set(answers.map((answer) => `${answer.info.providerID}/${answer.info.modelID}`))],
-    cost: answers.reduce((sum, answer) => sum + (answer.info.cost ?? 0), 0),
+    cost: answers.reduce((sum, answer) => sum + figureOf(answer.info.cost), 0),
     /** Last tool calls, and number of those before them. */
     steps: steps.slice(-MOST_STEPS),
     earlierSteps: Math.max(0, steps.length - MOST_STEPS),
