@@ -308,7 +308,8 @@ export function costOfDay(task: Task, { cost: latest, atLeast }: Usage, now: num
   const counts = isActive(task) || (run.endedAt ?? 0) > since
   const earlier = (run.recent ?? []).filter(({ endedAt }) => endedAt > since)
   const cost = earlier.reduce((total, each) => total + each.cost, counts ? latest : 0)
-  return { ...NO_USAGE, cost, ...(counts && atLeast && { atLeast }) }
+  const isLess = (counts && atLeast) || (earlier.length > 0 && task.earlier.usage.atLeast)
+  return { ...NO_USAGE, cost, ...(isLess && { atLeast: true }) }
 }
 
 type Recent = NonNullable<Task["run"]["recent"]>
@@ -316,19 +317,20 @@ type Recent = NonNullable<Task["run"]["recent"]>
 /** Costs of the runs that ended within the last day. The task keeps them when a resume replaces its run. */
 export function recentRuns({ run, outcome }: Task, now: number): Recent | undefined {
   const { endedAt = now, recent = [] } = run
-  const { cost } = outcome?.usage ?? NO_USAGE
-  const kept = [...recent, { endedAt, cost }].filter((each) => each.cost > 0 && each.endedAt > now - DAY_MS)
+  const { cost, atLeast } = outcome?.usage ?? NO_USAGE
+  const ran = cost > 0 || atLeast ? [{ endedAt, cost }] : []
+  const kept = [...recent, ...ran].filter((each) => each.endedAt > now - DAY_MS)
   return kept.length > 0 ? kept : undefined
 }
 
-/** A new cost is added to the last stored cost if it follows within this time, in ms. */
-const TOGETHER_MS = HOUR_MS
+const hourOf = (at: number): number => Math.floor(at / HOUR_MS)
 
-export function alsoRecent(recent: Recent = [], cost: Recent[number]): Recent {
+/** Adds a cost, to the last stored one where both are of the same hour. */
+export function alsoRecent(recent: Recent = [], { endedAt, cost }: Recent[number]): Recent {
   const last = recent.at(-1)
-  if (!last || cost.endedAt - last.endedAt > TOGETHER_MS)
-    return [...recent, cost].filter(({ endedAt }) => endedAt > cost.endedAt - DAY_MS)
-  return [...recent.slice(0, -1), { endedAt: cost.endedAt, cost: last.cost + cost.cost }]
+  if (last && hourOf(last.endedAt) === hourOf(endedAt))
+    return [...recent.slice(0, -1), { endedAt, cost: last.cost + cost }]
+  return [...recent, { endedAt, cost }].filter((each) => each.endedAt > endedAt - DAY_MS)
 }
 
 /**

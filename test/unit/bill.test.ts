@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { type BilledTasks, billOf, payer, recentRuns, remainsOf } from "../../src/core/spending.ts"
+import { alsoRecent, type BilledTasks, billOf, payer, recentRuns, remainsOf } from "../../src/core/spending.ts"
 import { NO_USAGE, type Task } from "../../src/core/task.ts"
 import { DAY_MS } from "../../src/lib/format.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
@@ -111,6 +111,29 @@ describe("the bill of a day", () => {
     expect(one(1)).toEqual({ ...NO_USAGE, cost: 1, atLeast: true })
     expect(one(25)).toEqual(NO_USAGE)
   })
+
+  test("the bill of the day stays a minimum when a task is resumed whose step was cut off", () => {
+    const cutOff = (cost: number) => task("a", "p", { run: ended(2), outcome: outcomeOf({ usage: spent(cost, true) }) })
+    for (const cost of [0, 3]) {
+      const recent = recentRuns(cutOff(cost), NOW)
+      const earlier = { toolCalls: 0, usage: spent(cost, true) }
+      const resumed = task("a", "p", { status: "resumed", earlier, run: { startedAt: NOW, recent } })
+      expect(bill([[resumed, 1]]).day()).toEqual({ ...NO_USAGE, cost: cost + 1, atLeast: true })
+      const later = { ...resumed, run: { ...resumed.run, recent: recent?.map((each) => ({ ...each, ...ended(25) })) } }
+      expect(bill([[later, 1]]).day()).toEqual({ ...NO_USAGE, cost: 1 })
+    }
+  })
+})
+
+test("answers beside a task's runs leave the bill of the day after 24 hours, however steadily they come", () => {
+  const minutes = 50
+  let recent: ReturnType<typeof recentRuns>
+  for (let at = NOW - 3 * DAY_MS; at <= NOW; at += minutes * 60_000)
+    recent = alsoRecent(recent, { endedAt: at, cost: 1 })
+  const day = bill([[task("a", "p", { run: { ...ended(80), recent } }), 0]]).day().cost
+  expect(day).toBeGreaterThanOrEqual((24 * 60) / minutes)
+  expect(day).toBeLessThanOrEqual((25 * 60) / minutes + 1)
+  expect(recent?.length).toBeLessThanOrEqual(25)
 })
 
 describe("the remembered cost of earlier runs", () => {
