@@ -2,7 +2,7 @@ import { tail } from "../../lib/text.ts"
 import { memberName, winnerIn } from "../group.ts"
 import { factsOf } from "../outcome.ts"
 import { type CheckResult, NO_RECEIPT } from "../receipt.ts"
-import type { Ending, Outcome, Reason, Task } from "../task.ts"
+import { addUsage, type Ending, type Outcome, type Reason, type Task } from "../task.ts"
 import { type TaskEvent, transition } from "../transition.ts"
 import {
   type ActiveRun,
@@ -13,6 +13,7 @@ import {
   newRun,
   type SentMessage,
 } from "./active-run.ts"
+import { usageBeside, withMessages } from "./progress.ts"
 import { type Handler, type MachineCommand, type MachineStep, moved, type RunContext, stay } from "./steps.ts"
 
 /** Tail of a check's output that the record keeps, in characters. */
@@ -95,7 +96,8 @@ export const closed: Handler<"closed"> = (run, { messages }) => {
   if (!closing) return stay(run)
   const { task, ending, options } = closing
   const outcome = outcomeOf(run, ending, { ...options, messages })
-  const next = { ...run, outcome }
+  // Late events of these messages must not count them again.
+  const next = { ...run, observed: withMessages(run.observed, messages), outcome }
   if (!task.place && !task.group) return finish(next)
   const merge = merges(task, ending)
   const commands: readonly MachineCommand[] = [{ do: "finalize", task: { ...task, outcome }, merge }]
@@ -202,7 +204,10 @@ function knownOf(run: ActiveRun, ending: Ending, { messages = [], openTodos = 0 
     ...(thought !== undefined && { thought }),
     ...(unanswered.length > 0 && { unanswered: [...unanswered] }),
   }
-  if (messages.length > 0) return { ...known, ...factsOf(messages) }
+  if (messages.length > 0) {
+    const facts = factsOf(messages)
+    return { ...known, ...facts, usage: addUsage(facts.usage, usageBeside(observed, messages)) }
+  }
   const { calls, usage, recentTools } = observed
   return { ...known, toolCalls: calls.size, usage, recentTools, filesChanged: [], moreFiles: 0 }
 }

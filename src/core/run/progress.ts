@@ -144,6 +144,12 @@ export function emptiesIn({ answers }: Observed): readonly string[] {
   return ended.slice(last + 1).map(([id]) => id)
 }
 
+/** Usage of answers that are not among the messages, as where a user has undone or deleted them: it was paid, too. */
+export function usageBeside({ answers }: Observed, messages: readonly Message[]): Usage {
+  const ids = new Set(messages.map(({ id }) => id))
+  return [...answers].reduce((total, [id, answer]) => (ids.has(id) ? total : sum(total, answer)), NO_USAGE)
+}
+
 const sum = (total: Usage, { usage = NO_USAGE }: Answer): Usage => addUsage(total, usage)
 
 const isSame = (a: Usage, b: Usage): boolean => JSON.stringify(a) === JSON.stringify(b)
