@@ -111,7 +111,7 @@ const run = (z: Zod) =>
     timeout: z.number(),
     /** Budget of the run including its children, and the task's cost at its start; in US dollars. */
     budget: z.object({ max: z.number(), before: z.number() }).optional(),
-    /** End times and costs, within a day, of earlier runs and of answers between them that others asked for. */
+    /** End times and costs, within a day, of earlier runs and of answers beside the runs. */
     recent: z.array(z.object({ endedAt: z.number(), cost: z.number() })).optional(),
     /** Ids of tasks that must complete before this run begins. */
     after: z.array(z.string()).optional(),
@@ -384,7 +384,7 @@ const draft = (z: Zod, kinds: Kinds = []) =>
     member: groupMember(z, kinds).optional(),
     /** Launch time; times of the run are in `run`. */
     createdAt: z.number(),
-    /** Total of all runs before the present one, and of answers between the runs that others asked the agent for. */
+    /** Total of all runs before the present one, and of answers beside the runs. */
     earlier: figures(z),
     /** Digest of agent, model and prompt, to find an identical earlier task; "" where other inputs matter. */
     fingerprint: z.string(),

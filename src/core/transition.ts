@@ -62,8 +62,8 @@ export type TaskEvent =
   | { readonly type: "slept"; readonly generation: number; readonly ms: number }
   /** A user has stopped the parent session, or goes on with it. */
   | { readonly type: "parent stopped" | "parent continued" }
-  /** The agent has given another answer after its run, because somebody asked for one. */
-  | { readonly type: "answered later"; readonly generation: number; readonly at: number; readonly usage: Usage }
+  /** An answer beside the task's runs: somebody asked the agent for it, or it was given in a session below. */
+  | { readonly type: "answered beside"; readonly generation: number; readonly at: number; readonly usage: Usage }
   /** More is known of the outcome after the end. */
   | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
   | { readonly type: "notified"; readonly generation: number; readonly state: "confirmed" | "abandoned" }
@@ -84,7 +84,7 @@ export type TaskEvent =
  * ```
  *
  * `resumed` ends as `running` does. The three terminal states absorb everything but `resumed`, `retrieved`, `closed`,
- * `notified`, `answered later` and what the parent's user does. The caller decides which states may be resumed (option
+ * `notified`, `answered beside` and what the parent's user does. The caller decides which states may be resumed (option
  * `resumable`), not the machine.
  */
 export function transition(task: Task, event: TaskEvent): Task {
@@ -94,6 +94,7 @@ export function transition(task: Task, event: TaskEvent): Task {
     return ofParent(task, event.type === "parent stopped")
   if (event.type === "notified")
     return delivery.state === "pending" ? { ...task, delivery: { ...delivery, state: event.state } } : task
+  if (event.type === "answered beside") return withUsageBeside(task, event)
   return isActive(task) ? changeActive(task, event) : changeEnded(task, event)
 }
 
@@ -187,15 +188,16 @@ function changeEnded(task: Task, event: TaskEvent): Task {
       return event.run.generation === run.generation + 1 ? resume(task, event) : task
     case "retrieved":
       return task.retrievedAt === undefined ? { ...task, retrievedAt: event.at } : task
-    case "answered later": {
-      const earlier = addFigures(task.earlier, { toolCalls: 0, usage: event.usage })
-      const recent = alsoRecent(run.recent, { endedAt: event.at, cost: event.usage.cost })
-      return { ...task, earlier, run: { ...run, recent } }
-    }
     case "closed":
       return { ...task, outcome: event.outcome }
   }
   return task
+}
+
+function withUsageBeside(task: Task, { at, usage }: Extract<TaskEvent, { type: "answered beside" }>): Task {
+  const earlier = addFigures(task.earlier, { toolCalls: 0, usage })
+  const recent = alsoRecent(task.run.recent, { endedAt: at, cost: usage.cost })
+  return { ...task, earlier, run: { ...task.run, recent } }
 }
 
 function ofParent(task: Task, isStopped: boolean): Task {

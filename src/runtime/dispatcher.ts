@@ -127,20 +127,28 @@ export class Dispatcher {
   }
 
   /**
-   * Counts usage of a session that somebody, for example another plugin, continues after the end of its run: these
-   * answers cost money, too.
+   * Counts an answer that is not one of a run: somebody asked the agent for it, such as another plugin after the run's
+   * end, or it was given in a session below, which OpenCode's own `task` tool made. These answers cost money, too.
    */
-  countLaterUsage({ id, run }: Task, { messageID, usage }: Extract<OpencodeEvent, { type: "answered" }>): void {
+  countBeside(task: Task, { sessionID, messageID, usage }: Extract<OpencodeEvent, { type: "answered" }>): void {
     const { store, clock, journal } = this.#services
+    const { id, run } = task
     const handle = store.handle(id)
-    if (!handle || this.isClosing(id)) return
-    if (handle.counted.includes(messageID) || handle.run?.observed.answers.has(messageID)) return
+    // The messages of a run that is being closed are still to be read.
+    if (!handle || (sessionID === task.sessionID && this.isClosing(id))) return
+    if (this.hasCounted(id, messageID) || handle.run?.observed.answers.get(messageID)?.usage) return
     handle.counted.push(messageID)
     const at = clock.now()
-    const change = store.apply(id, { type: "answered later", generation: run.generation, at, usage }, at)
+    const change = store.apply(id, { type: "answered beside", generation: run.generation, at, usage }, at)
     if (!change) return
     journal.saveLater(change.after)
+    this.deliver(id, { type: "spending" })
     this.#share(change.after)
+  }
+
+  /** Whether the task already contains the usage of this message, other than in its present run. */
+  hasCounted(taskID: string, messageID: string): boolean {
+    return this.#services.store.handle(taskID)?.counted.includes(messageID) === true
   }
 
   /** Releases all waiting calls when the plugin stops. */
@@ -201,7 +209,7 @@ export class Dispatcher {
   }
 
   #commit(handle: TaskHandle, { run, commands }: MachineStep): void {
-    if (!run) for (const id of handle.run?.observed.answers.keys() ?? []) handle.counted.push(id)
+    if (!run) for (const [id, { usage }] of handle.run?.observed.answers ?? []) if (usage) handle.counted.push(id)
     handle.run = run
     for (const command of commands) this.#perform(handle, command)
     if (run?.closing) this.announcing.inOrder(handle.task.parentID)

@@ -39,7 +39,10 @@ export class EventRouter {
     const isOwn = isOurs && task.sessionID === sessionID
     if (isOurs && event.type === "tool" && event.changed) this.#changed(task, event.changed)
     if (isOwn && event.type === "updated" && event.request) this.#requests.take(task, event.request)
-    if (isOwn && event.type === "answered" && !isActive(task)) this.#engine.dispatcher.countLaterUsage(task, event)
+    if (isOurs && event.type === "answered") {
+      if (this.#engine.dispatcher.hasCounted(task.id, event.messageID)) return
+      if (!isOwn || !isActive(task) || isQueued(task)) this.#engine.dispatcher.countBeside(task, event)
+    }
     // A session that only represents a remote session runs nothing, so its events do not reach the run.
     const isHere = isOurs && !this.#engine.places.outlives(task)
     if (isHere && !isQueued(task) && (isActive(task) || event.type === "asked")) {

@@ -133,6 +133,17 @@ test("a purse's report equals the provider's log to the cent and is told once, t
   expect(keptBoard(opencode).purse).toBeUndefined()
 })
 
+test("a purse pays what its agents spend through OpenCode's own `task` tool", async () => {
+  opencode = await start()
+  const args = { description: "look", prompt: "P-BELOW", subagent_type: "general" }
+  counting((request, id) => (saidIn(request) === 0 ? { tools: [{ name: "task", args }] } : works(request, id)))
+  model.use(({ firstUser }) => (firstUser === "P-BELOW" ? { text: "seen", usage: CENT } : undefined))
+  await openFor(opencode, 2, 5)
+  const report = await reportOf(opencode)
+  expect(model.requests.filter(({ firstUser }) => firstUser === "P-BELOW")).toHaveLength(2)
+  expect(centsOf(report)).toEqual(Object.fromEntries([...log].map(([id, cents]) => [id, cents + 1])))
+})
+
 test("a purse is exceeded by at most one step per working agent, and the report equals the log", async () => {
   opencode = await start()
   // Each run goes on for ever unless it is asked for its last word.

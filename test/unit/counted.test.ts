@@ -5,6 +5,7 @@ import { Rig } from "../support/rig.ts"
 
 const CENT = { usage: { input: 10_000 } }
 const STEP = { tools: [{ name: "read", args: { ms: 200 } }], ...CENT }
+const SLOW = { tools: [{ name: "build", args: { ms: 600_000 } }] }
 
 const rigged = (options: object = {}, steps = 4) => {
   const rig = new Rig({ options: { lastWord: 0, ...options } })
@@ -56,5 +57,64 @@ describe("messages that are gone at a run's end", () => {
     rig.opencode.onEvent = () => undefined
     await rig.clock.advance(60_000)
     expect(billOf(rig).cost).toBeCloseTo(cost)
+  })
+})
+
+describe("answers beside a run", () => {
+  test("a user's turn in a task's session counts while a resume of the task waits for a slot", async () => {
+    const rig = rigged({ maxConcurrentTasks: 1 })
+    const { id, sessionID } = await rig.launch(spend)
+    await rig.ended(id)
+    rig.onPrompt("SLOW", SLOW)
+    await rig.launch({ prompt: "SLOW" })
+    await rig.manager.resume(id, spend, rig.caller)
+    rig.opencode.onEvent = () => "double"
+    rig.opencode.say(sessionID, "SPEND more", { agent: "general" })
+    await rig.clock.advance(20_000)
+    expect(rig.view(id).phase).toBe("queued")
+    expect(billOf(rig).cost).toBeCloseTo(0.08)
+  })
+
+  /** A task whose agent has called OpenCode's own `task` tool, and the session of that tool. */
+  const withNative = async (options: object = {}) => {
+    const rig = rigged({ maxDepth: 2, ...options })
+    rig.onPrompt("CALLS", { tools: [{ name: "task", args: { ms: 60_000 } }] })
+    const task = await rig.launch({ prompt: "CALLS" })
+    await rig.clock.advance(100)
+    const native = rig.opencode.openSession({ parentID: task.sessionID })
+    const below = rig.opencode.openSession({ parentID: native })
+    return { rig, task, native, below }
+  }
+
+  test("what an agent spends through OpenCode's own task tool counts at every depth, once, also after a restart", async () => {
+    const { rig, native, below } = await withNative()
+    rig.opencode.onEvent = () => "double"
+    rig.opencode.say(native, "SPEND", { agent: "general" })
+    rig.opencode.say(below, "SPEND", { agent: "general" })
+    await rig.clock.advance(20_000)
+    expect(billOf(rig).cost).toBeCloseTo(0.08)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    await rig.clock.advance(20_000)
+    expect(billOf(rig).cost).toBeCloseTo(0.08)
+  })
+
+  test("a budget stops a task whose agent exceeds it through OpenCode's own task tool", async () => {
+    const { rig, task, native } = await withNative({ maxCostPerTask: 0.025, pollInterval: 60_000 })
+    rig.opencode.say(native, "SPEND", { agent: "general" })
+    await rig.clock.advance(1500)
+    expect(rig.task(task.id).outcome?.reason?.text).toBe(
+      "Stopped at its budget: it spent $0.0300 of $0.025 (option maxCostPerTask).",
+    )
+  })
+
+  test("a task's own tasks count once, beside what their parent's session starts", async () => {
+    const { rig, task } = await withNative()
+    const own = await rig.launch(spend, task.sessionID)
+    await rig.ended(own.id, task.sessionID)
+    expect(billOf(rig).cost).toBeCloseTo(0.04)
+    await rig.manager.clear(task.sessionID)
+    expect(billOf(rig).cost).toBeCloseTo(0.04)
   })
 })

@@ -9,18 +9,17 @@ const END_OF = { completed: "completed", error: "failed", cancelled: "cancelled"
 const terminal = (status: keyof typeof END_OF, more: Partial<Task> = {}) =>
   transition(taskOf(more as object), { type: END_OF[status], ...ended })
 
-test("work after a run's end is added to the task's cost and to the day it happened", () => {
+test("work beside a task's runs is added to its cost and to the day it happened", () => {
   const usage = (cost: number) => ({ ...NO_USAGE, cost })
   const after = (task: Task, at: number, cost: number) =>
-    transition(task, { type: "answered later", generation: 0, at, usage: usage(cost) })
+    transition(task, { type: "answered beside", generation: 0, at, usage: usage(cost) })
   const first = after(terminal("completed"), 10_000, 1)
   expect(first).toMatchObject({ earlier: { usage: { cost: 1 } }, run: { recent: [{ endedAt: 10_000, cost: 1 }] } })
   expect(after(first, 20_000, 2).run.recent).toEqual([{ endedAt: 20_000, cost: 3 }])
   expect(after(first, 10_000 + DAY_MS / 2, 2).run.recent).toHaveLength(2)
   expect(after(first, 10_000 + DAY_MS, 2).run.recent).toEqual([{ endedAt: 10_000 + DAY_MS, cost: 2 }])
-  const running = taskOf()
-  expect(after(running, 1, 1)).toBe(running)
-  expect(transition(first, { type: "answered later", generation: 1, at: 1, usage: usage(1) })).toBe(first)
+  expect(after(taskOf(), 1, 1)).toMatchObject({ status: "running", earlier: { usage: { cost: 1 } } })
+  expect(transition(first, { type: "answered beside", generation: 1, at: 1, usage: usage(1) })).toBe(first)
 })
 
 test("a task remembers that its parent's user stopped it, until the user goes on", () => {

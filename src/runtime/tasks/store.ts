@@ -253,6 +253,8 @@ export class TaskStore {
     this.#making.delete(task.id)
     this.#entries.set(task.id, handle)
     this.#bySession.set(task.sessionID, task.id)
+    // What the session spends is its own task's from here on, even after that is cleared.
+    this.#descendants.delete(task.sessionID)
     this.parentState(task.parentID).children.add(task.id)
     return handle
   }
