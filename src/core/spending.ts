@@ -187,12 +187,13 @@ export const lastWordReserve = (allowed: number, costs = 0): number => Math.max(
 
 /**
  * Why no run may begin: within the reserve, the run would be asked for its last word at once. `spent`: spending to
- * which the run would add; in a resume it includes the run's own task.
+ * which the run would add; in a resume it includes the run's own task. `group`: the group at work of which the run would
+ * be a member.
  */
-export function spendingRefusal(limits: SpendingLimits, spent: Spent): string | undefined {
+export function spendingRefusal(limits: SpendingLimits, spent: Spent, group?: Task): string | undefined {
   for (const amount of spendingRules(limits)) {
-    const allowed = amount.allowed(limits)
-    const used = amount.used(spent)
+    const allowed = amount.allowed(limits, group)
+    const used = amount.used(spent, group && { task: group, progress: { usage: NO_USAGE } })
     if (!used || allowed === 0) continue
     const left = allowed - amount.unit.of(used)
     if (left > lastWordReserve(allowed, amount.reserve?.(spent)) + SAME_USD) continue

@@ -287,12 +287,14 @@ export class Allowance {
   /** Like `refusal`, for many sessions at the same moment. */
   refusals(): Allowance["refusal"] {
     const spentBefore = this.#ledger.spentBefore()
-    const { clock, options } = this.#services
-    return (sessionID, taskID) => {
-      const limits = this.#ledger.limitsIn(sessionID, taskID)
-      const late = tooLateFor({ ...limits, lastWord: options.lastWord }, clock.now())
-      return late ?? spendingRefusal(limits, spentBefore(sessionID, taskID))
-    }
+    return (sessionID, taskID) =>
+      this.#refusal(this.#ledger.limitsIn(sessionID, taskID), spentBefore(sessionID, taskID))
+  }
+
+  /** Returns why no further member of a group at work may begin; undefined where a member may begin. */
+  refusalIn(group: Task): string | undefined {
+    const limits = this.#ledger.limitsIn(group.parentID, group.id)
+    return this.#refusal(limits, this.#spentBy(group, limits), group)
   }
 
   /** Returns a block that ends a waiting run when its turn has come, if other runs have spent the budget meanwhile. */
@@ -305,7 +307,17 @@ export class Allowance {
 
   of(task: Task): readonly string[] {
     const limits = this.#ledger.limitsIn(task.parentID, task.id)
-    return allowanceOf(limits, needsBill(limits, task) ? this.#ledger.spentBy(task) : NOTHING_SPENT, task)
+    return allowanceOf(limits, this.#spentBy(task, limits), task)
+  }
+
+  #spentBy(task: Task, limits: SpendingLimits): Spent {
+    return needsBill(limits, task) ? this.#ledger.spentBy(task) : NOTHING_SPENT
+  }
+
+  #refusal(limits: SpendingLimits, spent: Spent, group?: Task): string | undefined {
+    const { clock, options } = this.#services
+    const late = tooLateFor({ ...limits, lastWord: options.lastWord }, clock.now())
+    return late ?? spendingRefusal(limits, spent, group)
   }
 
   /** Budget of a run with the limit `max`; undefined without a limit. */

@@ -7,6 +7,7 @@ import type { ActiveRun } from "../core/run/active-run.ts"
 import { recentRuns } from "../core/spending.ts"
 import { NO_FIGURES, newTaskID, type Outcome, type Run, type Task, type TaskDraft } from "../core/task.ts"
 import type { Answers, ResultFolder } from "./answers.ts"
+import type { Allowance } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import { deniedAt, rulesFor } from "./launch/checks.ts"
 import { type Queue, sweepUp } from "./launch/queue.ts"
@@ -16,6 +17,7 @@ import type { Services } from "./services.ts"
 
 export type GroupPorts = {
   readonly places: Places
+  readonly allowance: Pick<Allowance, "refusalIn">
   readonly answers: Answers
   readonly results: ResultFolder
   readonly keep: Runtime["keep"]
@@ -39,13 +41,22 @@ export class Groups {
     this.#ports = ports
   }
 
-  /** The next step of a group, as its feature decides now. */
+  /**
+   * The next step of a group, as its feature decides now. Near a budget no member begins, and the group ends with its
+   * last one.
+   */
   next(task: Task, { generation, creatingMembers: coming, done }: ActiveRun): GroupStep {
     const { store, clock, groupKindOf } = this.#services
+    const kind = groupKindOf(task)
+    if (!task.group || !kind) return { begin: [] }
     const freeSlots = this.#ports.others().scheduler.freeSlotsFor(task)
-    const groupState = { coming, done, generation, freeSlots, now: clock.now() }
-    const step = task.group && groupKindOf(task)?.next(task.group, store.membersOf(task), groupState)
-    return step ?? { begin: [] }
+    const members = store.membersOf(task)
+    const step = kind.next(task.group, members, { coming, done, generation, freeSlots, now: clock.now() })
+    const why = step.begin.length > 0 ? this.#ports.allowance.refusalIn(task) : undefined
+    if (why === undefined) return step
+    const isAtWork = coming.length > 0 || members.some(({ closed }) => !closed)
+    const text = `Its other ${kind.noun.many} did not begin: ${why}.`
+    return { begin: [], ...(!isAtWork && { ending: { type: "failed", reason: { code: "budget", text } } }) }
   }
 
   /** Creates a member and starts or queues it. Rejects where that fails, and leaves no session behind. */

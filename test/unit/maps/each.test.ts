@@ -72,6 +72,40 @@ const sumsUp = ({ outcome }: Task) => {
 
 const numbers = (length: number) => Array.from({ length }, (_none, nth) => nth)
 
+describe("a map near a budget", () => {
+  test.each([
+    [{ maxCostPerSession: 0.1 }, {}, "the session's tasks", "option maxCostPerSession"],
+    [{ maxCostPerTask: 0.1 }, {}, "it", "option maxCostPerTask"],
+    [{}, { maxCost: 0.1 }, "it", "argument max_cost"],
+  ])("no item begins in the last tenth of a budget, and the map ends with its last item (%j, %j)", async (...given) => {
+    const [options, more, who, source] = given
+    rig = open({ maxConcurrentTasks: 1, ...options })
+    const items = () =>
+      [...rig.opencode.database.sessions.values()]
+        .filter(({ title }) => title.includes("background agent"))
+        .flatMap(({ messages }) => messages)
+    const spent = () => items().reduce((sum, { usage }) => sum + (usage?.cost ?? 0), 0)
+    const begun: number[] = []
+    // Two steps an item, of a cent each.
+    rig.script(({ prompt, toolResults }) => {
+      if (!prompt.startsWith("Look at")) return undefined
+      if (toolResults.length > 0) return { text: "done", usage: { input: 10_000 } }
+      begun.push(spent())
+      return { tools: [{ name: "read", args: { ms: 200 } }], usage: { input: 10_000 } }
+    })
+    const { id } = await rig.launch(request({ each: numbers(20), ...more }))
+    const task = await rig.endedBeside(id, 100)
+    expect(Math.max(...begun)).toBeLessThan(0.09 - 1e-9)
+    expect(spent()).toBeCloseTo(0.1, 6)
+    const { valid, failed, notBegun } = sumsUp(task)
+    expect([valid + failed, notBegun]).toEqual([begun.length, 20 - begun.length])
+    expect(task.outcome?.reason?.code).toBe("budget")
+    expect(task.outcome?.reason?.text).toMatch(
+      new RegExp(`^Its other items did not begin: ${who} spent \\$0\\.\\d+ of \\$0\\.10 \\(${source}\\)`),
+    )
+  })
+})
+
 describe("a map", () => {
   test("a map of six items with two failures reports the counts, the failed items and the reasons", async () => {
     agents((item) => (Number(item) % 3 === 1 ? '{"no": 1}' : `{"n": ${item}}`))
