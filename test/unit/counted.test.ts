@@ -1,4 +1,6 @@
 import { describe, expect, test } from "vitest"
+import { OpencodeError } from "../../src/core/ports.ts"
+import { NO_USAGE } from "../../src/core/task.ts"
 import { Rig } from "../support/rig.ts"
 
 /** Costs that a run's messages do not show at its end. A step costs a cent. */
@@ -116,5 +118,42 @@ describe("answers beside a run", () => {
     expect(billOf(rig).cost).toBeCloseTo(0.04)
     await rig.manager.clear(task.sessionID)
     expect(billOf(rig).cost).toBeCloseTo(0.04)
+  })
+})
+
+describe("an end whose messages are not known", () => {
+  test("the bill is a lower bound where the session of a stopped run cannot be read", async () => {
+    const rig = rigged({}, 100)
+    const { id } = await rig.launch(spend)
+    await rig.clock.advance(505)
+    rig.opencode.onCall = (method) =>
+      method === "messagesSince" ? { fail: new OpencodeError("no answer") } : undefined
+    const cancelling = rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    await rig.clock.advance(60_000)
+    await cancelling
+    expect(rig.task(id).outcome?.usage).toMatchObject({ cost: 0.02, atLeast: true })
+  })
+
+  test("the bill is a lower bound where OpenCode dies before the session of a stopped run was read", async () => {
+    const rig = rigged({}, 100)
+    const { id } = await rig.launch(spend)
+    await rig.clock.advance(505)
+    rig.opencode.onCall = (method) => (method === "abort" ? { slow: 5000 } : undefined)
+    void rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    await rig.clock.advance(200)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    await rig.clock.advance(5000)
+    expect(rig.task(id).status).toBe("cancelled")
+    expect(billOf(rig)).toMatchObject({ cost: 0.02, atLeast: true })
+  })
+
+  test("the bill is exact where a run's model was never asked, or its task is a group", async () => {
+    const rig = rigged({ maxConcurrentTasks: 1 }, 100)
+    await rig.launch(spend)
+    const queued = await rig.launch(spend)
+    await rig.manager.cancel({ type: "task", reference: queued.id }, rig.caller)
+    expect(rig.task(queued.id).outcome?.usage).toEqual(NO_USAGE)
   })
 })

@@ -13,7 +13,7 @@ import {
   newRun,
   type SentMessage,
 } from "./active-run.ts"
-import { usageBeside, withMessages } from "./progress.ts"
+import { hasBegun, usageBeside, withMessages } from "./progress.ts"
 import { type Handler, type MachineCommand, type MachineStep, moved, type RunContext, stay } from "./steps.ts"
 
 /** Tail of a check's output that the record keeps, in characters. */
@@ -208,7 +208,9 @@ function knownOf(run: ActiveRun, ending: Ending, { messages = [], openTodos = 0 
     const facts = factsOf(messages)
     return { ...known, ...facts, usage: addUsage(facts.usage, usageBeside(observed, messages)) }
   }
-  const { calls, usage, recentTools } = observed
+  const { calls, recentTools } = observed
+  // Events tell of whole answers alone: what was asked last may have been cut off.
+  const usage = hasBegun(observed) ? { ...observed.usage, atLeast: true as const } : observed.usage
   return { ...known, toolCalls: calls.size, usage, recentTools, filesChanged: [], moreFiles: 0 }
 }
 
