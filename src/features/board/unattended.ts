@@ -82,12 +82,16 @@ export class Unattended {
     }
   }
 
-  /** Stops the session's run; by default for a user. False where no run is active. */
+  /**
+   * Stops the session's run; by default for a user. Resolves when it is known what the run and its tasks have spent.
+   * False where no run is active.
+   */
   async stop(sessionID: string, reason = STOPPED): Promise<boolean> {
-    const task = this.#parts.store.bySession(sessionID)
+    const { store, dispatcher } = this.#parts
+    const task = store.bySession(sessionID)
     if (!task || !isUnattended(task)) return false
-    const ended = this.#parts.dispatcher.end(task.id, task.run.generation, { type: "cancelled", reason })
-    await this.#parts.dispatcher.closed(task.id)
+    const ended = dispatcher.end(task.id, task.run.generation, { type: "cancelled", reason })
+    await Promise.all([task, ...store.below(task)].map(({ id }) => dispatcher.closed(id)))
     return ended
   }
 

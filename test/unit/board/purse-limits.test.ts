@@ -77,6 +77,27 @@ describe("the limits of a purse's runs", () => {
     expect(runs.usageOf("ses_nobody")).toEqual(NO_USAGE)
   })
 
+  test("what the tasks of a stopped thread have spent is known once the thread is stopped", async () => {
+    const { rig, runs, sessions } = rigged({ pollInterval: 0, maxDepth: 2 })
+    const [sessionID = ""] = sessions
+    await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "WAIT" })
+    rig.onPrompt("WAIT", { tools: [{ name: "build", args: { ms: 60_000 } }] })
+    await rig.clock.advance(100)
+    const child = await rig.launch({ prompt: "WAIT" }, sessionID)
+    await rig.launch({ prompt: "WORK" }, child.sessionID)
+    rig.opencode.onEvent = (event) => (event.type === "answered" ? "lose" : undefined)
+    await rig.clock.advance(500)
+    let spent = NO_USAGE
+    void runs.stop(sessionID).then(() => {
+      spent = runs.usageOf(sessionID)
+    })
+    rig.opencode.onCall = (method, session) =>
+      method === "abort" && session !== sessionID ? { slow: 3000 } : undefined
+    await rig.clock.advance(60_000)
+    expect(spent).toMatchObject({ cost: expect.closeTo(0.03, 6), atLeast: true })
+    expect(spent).toEqual(runs.usageOf(sessionID))
+  })
+
   test("a purse does not pay what a thread's tasks cost more than a week before", async () => {
     const { rig, sessions } = rigged()
     const [sessionID = ""] = sessions
