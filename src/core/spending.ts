@@ -68,7 +68,8 @@ type Unit = {
   readonly of: (usage: Usage) => number
   readonly told: (usage: Usage, allowed: number, source: string) => string
   readonly amount: (usage: Usage) => string
-  readonly left: (left: number, allowed: number) => string
+  /** `most`: `at most ` where the usage is a lower bound. */
+  readonly left: (left: number, allowed: number, most: string) => string
   readonly plain: (amount: number) => string
 }
 
@@ -77,9 +78,9 @@ const TOKENS: Unit = {
   told: (usage, allowed, source) =>
     `used ${usage.atLeast ? "at least " : ""}${billedTokens(usage)} tokens, the ${source} allows ${allowed}`,
   amount: (usage) => `${usage.atLeast ? "at least " : ""}${billedTokens(usage)} tokens`,
-  left: (left, allowed) =>
+  left: (left, allowed, most) =>
     left < allowed
-      ? `${formatInteger(left)} of ${formatInteger(allowed)} tokens left`
+      ? `${most}${formatInteger(left)} of ${formatInteger(allowed)} tokens left`
       : `${formatInteger(allowed)} tokens`,
   plain: (tokens) => count(tokens, "token"),
 }
@@ -89,9 +90,9 @@ const MONEY: Unit = {
   told: ({ cost, atLeast }, allowed, source) => `spent ${spentOf(cost, allowed, atLeast)} (${source})`,
   amount: ({ cost, atLeast }) => dollars(cost, atLeast),
   // An amount that rounds to the whole limit is shown as all of it.
-  left: (left, allowed) =>
+  left: (left, allowed, most) =>
     left < allowed && dollars(left) !== dollars(allowed)
-      ? `${dollars(left)} of ${budget(allowed)} left`
+      ? `${most}${dollars(left)} of ${budget(allowed)} left`
       : budget(allowed),
   plain: (amount) => dollars(amount),
 }
@@ -198,13 +199,17 @@ export function spendingRefusal(limits: SpendingLimits, spent: Spent, group?: Ta
     const left = allowed - amount.unit.of(used)
     if (left > lastWordReserve(allowed, amount.reserve?.(spent)) + SAME_USD) continue
     const text = spentText(amount, used, allowed)
-    return left > SAME_USD ? `${text}, and what is left, ${amount.unit.plain(left)}, is too little to begin with` : text
+    if (left <= SAME_USD) return text
+    return `${text}, and what is left, ${atMost(used)}${amount.unit.plain(left)}, is too little to begin with`
   }
   return undefined
 }
 
 /** Names the limit that counts all runs of a task, so that only a new task may begin. */
 export const TASKS_LIMIT = /\boption maxCostPerTask\b/
+
+/** Before what is left of a limit, where more may have been used than is known. */
+const atMost = ({ atLeast }: Usage): string => (atLeast ? "at most " : "")
 
 /** Allowances of a run about to begin, one line for each limit. */
 export function allowanceOf(limits: SpendingLimits, spent: Spent, task: Task): readonly string[] {
@@ -214,7 +219,8 @@ export function allowanceOf(limits: SpendingLimits, spent: Spent, task: Task): r
     if (!used || allowed === 0) return []
     // A group makes no requests of its own, so its members have this limit each.
     const goesTo = task.group && amount.code === "tokens" ? "each" : amount.goesTo
-    return `${amount.unit.left(Math.max(0, allowed - amount.unit.of(used)), allowed)} for ${goesTo}`
+    const left = Math.max(0, allowed - amount.unit.of(used))
+    return `${amount.unit.left(left, allowed, left > 0 ? atMost(used) : "")} for ${goesTo}`
   })
 }
 

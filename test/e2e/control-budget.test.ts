@@ -151,7 +151,7 @@ describe("the budget of a day", () => {
     // Who would begin with the rest would be asked for its last word at once.
     const { error } = await task(session, { prompt: "B-MORE" })
     expect(error).toMatch(
-      /the project's tasks of the last 24 hours spent at least \$0\.07\d\d of \$0\.08 .*, and what is left, \$0\.00\d\d, is too little to begin with/,
+      /the project's tasks of the last 24 hours spent at least \$0\.07\d\d of \$0\.08 .*, and what is left, at most \$0\.00\d\d, is too little to begin with/,
     )
     expect(words()).toBe(asked)
     for (const { notifications } of await fates(

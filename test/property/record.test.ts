@@ -137,6 +137,7 @@ const tryRow = fc.record<Whole<TriesResult["rows"][number]>>({
   how: text,
   ms: whole,
   cost: whole,
+  atLeast: some(fc.boolean()),
   task: some(text),
   session: some(text),
   ref: some(text),

@@ -82,6 +82,8 @@ export class FakeRuns implements Runs {
 
   /** What the threads' runs took, in US dollars, and what is told of the last of each. */
   readonly costs = new Map<string, number>()
+  /** Sessions in which a step was cut off. */
+  readonly cutOff = new Set<string>()
   readonly accounts = new Map<string, RunSummary>()
   /** The purse that pays. */
   purse: LedgerPurse | undefined
@@ -93,7 +95,8 @@ export class FakeRuns implements Runs {
   }
 
   usageOf(sessionID: string): Usage {
-    return { ...NO_USAGE, output: 100, cost: this.costs.get(sessionID) ?? 0 }
+    const cost = this.costs.get(sessionID) ?? 0
+    return { ...NO_USAGE, output: 100, cost, ...(this.cutOff.has(sessionID) && { atLeast: true }) }
   }
 
   ofPurse() {

@@ -48,7 +48,7 @@ describe("a used-up limit", () => {
       "the session's tasks spent $0.2700 of $0.30 (option maxCostPerSession), and what is left, $0.0300, is too little to begin with",
     )
     expect(refused({ maxCostPerSession: 0.3 }, { session: cost(0.28, true) })).toContain(
-      "spent at least $0.2800 of $0.30 (option maxCostPerSession), and what is left, $0.0200,",
+      "spent at least $0.2800 of $0.30 (option maxCostPerSession), and what is left, at most $0.0200,",
     )
     expect(refused({ maxTokensPerSession: 1000 }, { session: { ...NO_USAGE, input: 950 } })).toBe(
       "the session's tasks used 950 tokens, the option maxTokensPerSession allows 1000, and what is left, 50 tokens, is too little to begin with",
@@ -85,6 +85,13 @@ describe("a run's allowance", () => {
       "$0.8000 of $1.00 left for this task",
       "$9.92 of $10.00 left for this session's tasks",
       "3,800 of 5,000 tokens left for this session's tasks",
+      "$0.0000 of $20.00 left for the project's tasks within 24 hours",
+    ])
+    expect(told(all, { task: cost(0.2, true), session: { ...session, atLeast: true }, day: cost(25, true) })).toEqual([
+      "$0.50 for this run (max_cost)",
+      "at most $0.8000 of $1.00 left for this task",
+      "at most $9.92 of $10.00 left for this session's tasks",
+      "at most 3,800 of 5,000 tokens left for this session's tasks",
       "$0.0000 of $20.00 left for the project's tasks within 24 hours",
     ])
     expect(told({ maxCostPerSession: 10 }, {}, taskOf())).toEqual(["$10.00 for this session's tasks"])

@@ -28,6 +28,8 @@ const tryRow = (z: Zod) =>
     how: z.string(),
     ms: z.number(),
     cost: z.number(),
+    /** The cost is a lower bound: an answer was cut off. */
+    atLeast: z.boolean().optional(),
     ...memberRow(z).shape,
     /** Whether the try left the guarded files unchanged; absent where no check has looked at them. */
     guard: z.enum(["held", "broken"]).optional(),
@@ -72,11 +74,13 @@ export function triesResult(
     const model = task?.model ? modelKey(task.model) : plan.ladder?.[nth]
     if (!task) return { ...(model && { model }), how: "not begun", ms: 0, cost: 0 }
     const ref = refs.get(task.id)
+    const { cost, atLeast } = wholeUsage(task)
     return {
       ...(model && { model }),
       how: task.id === plan.winner ? "won" : tryEndText(task),
       ms: elapsed(task, 0),
-      cost: wholeUsage(task).cost,
+      cost,
+      ...(atLeast && { atLeast }),
       task: task.id,
       session: task.sessionID,
       ...(ref && { ref }),
@@ -116,8 +120,8 @@ function triesText({ rows, won }: TriesResult): string {
 
 /** Example: `1 mock/one: check did not pass (exit code 1), 12.3s, $0.0210, ses_…, refs/…`. */
 const tryLines = ({ rows }: TriesResult): readonly string[] =>
-  rows.map(({ model, how, ms, cost, task, session, ref }, at) => {
-    const figures = task ? [duration(ms), dollars(cost), session, ref].filter(Boolean) : []
+  rows.map(({ model, how, ms, cost, atLeast, task, session, ref }, at) => {
+    const figures = task ? [duration(ms), dollars(cost, atLeast), session, ref].filter(Boolean) : []
     return [`${at + 1}${model ? ` ${oneLine(model)}` : ""}: ${how}`, ...figures].join(", ")
   })
 

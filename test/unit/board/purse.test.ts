@@ -114,6 +114,24 @@ describe("a purse", () => {
     expect((await rig.board.purse.view())?.text).toMatch(/^\$0\.25(00)? of \$5\.00 until .*, 1 at work$/)
   })
 
+  test("a purse's report says of which task a step was cut off, so that it cost at least as much", async () => {
+    const [one, two] = [await task("one"), await task("two")]
+    await open(5)
+    await rig.settle()
+    spend(one.threadId, 0.5)
+    spend(two.threadId, 0.25)
+    rig.runs.cutOff.add(one.threadId)
+    await rig.board.purse.close(USER)
+    await rig.settle()
+    const { text } = await report()
+    expect(text).toMatch(/^Spent at least \$0\.75 of \$5\.00, /)
+    expect(text).toContain("- #1 one: at least $0.50, 1 run.")
+    expect(text).toContain("- #2 two: $0.25, 1 run.")
+    expect(await rig.call("purse", {}, by)).toMatch(
+      /^No purse is open\. The last one took at least \$0\.75 of \$5\.00 for 2 tasks: report /,
+    )
+  })
+
   test("a purse counts nothing negative where a session with earlier costs was deleted", async () => {
     const [one, two] = [await task("one"), await task("two")]
     spend(one.threadId, 3)

@@ -176,6 +176,10 @@ describe("the description of tries", () => {
       "2 mock/two: not begun",
       "3 mock/three: not begun",
     ])
+    const usage = { ...unpassed.usage, cost: 0.021, atLeast: true } as const
+    const cutOff = triesResult(LADDER, [failed(0, { outcome: { ...unpassed, usage }, at: 12.3 })], new Map())
+    expect(lineOf(cutOff)).toContain("; at least $0.0210 in all")
+    expect(tryTexts.lines(cutOff)[0]).toContain(", 12.3s, at least $0.0210, ")
     const won = triesResult({ ...LADDER, winner: "bg_part0001" }, [...members, passed(1, { cost: 0.072 })], new Map())
     expect(lineOf(won)).toBe("Tries: 2 of 3, won by mock/two; $0.0930 in all. Its work is the task's result.")
     expect(tryTexts.result(won)).toBe("won by mock/two, 1 did not pass")

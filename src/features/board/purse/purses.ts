@@ -297,6 +297,7 @@ export class PurseManager implements Purses {
       runs: rules.runsOf(purse, id),
       tokens: billedTokens(took),
       cost: took.cost,
+      ...(took.atLeast && { atLeast: true as const }),
     }
     const summary = await runs.account(own.at(-1)?.[0] ?? "")
     if (!open) {
@@ -379,7 +380,7 @@ async function writeReport(board: string, { name, ...report }: StoredReport): Pr
 export function purseText(view: PurseView | undefined, last: ReportHead | undefined): string {
   if (view) return `A purse is open: ${view.text}.`
   const before = last
-    ? ` The last one took ${spentShort(last.spent, last.max)} for ${count(last.tasks, "task")}: report ${last.name}.`
+    ? ` The last one took ${spentShort(last.spent, last.max, last.atLeast)} for ${count(last.tasks, "task")}: report ${last.name}.`
     : ""
   return `No purse is open.${before}`
 }

@@ -17,6 +17,8 @@ export type ReportTask = {
   readonly tokens: number
   /** Cost of the task that the purse paid, in US dollars. The report's `spent` is the sum of these costs. */
   readonly cost: number
+  /** Set if a step of unknown cost was aborted: the task has cost at least `cost`. */
+  readonly atLeast?: true
   /**
    * By result: receipt of done work, progress and last word of partial work, question of a blocked task, or end of a
    * pause.
@@ -103,8 +105,8 @@ export function reportText(report: PurseReport): string {
 const section = (title: string, lines: readonly string[]): string =>
   [`## ${title}`, "", ...lines.map((line) => `- ${line}`)].join("\n")
 
-function lineOf({ id, title, cost, runs, text }: ReportTask): string {
-  const took = runs === 0 && cost === 0 ? "" : `: ${cents(cost)}, ${count(runs, "run")}`
+function lineOf({ id, title, cost, atLeast, runs, text }: ReportTask): string {
+  const took = runs === 0 && cost === 0 ? "" : `: ${cents(cost, atLeast)}, ${count(runs, "run")}`
   return `#${id} ${oneLine(title)}${took}.${text ? ` ${text}` : ""}`
 }
 
