@@ -216,6 +216,12 @@ export class TaskManager {
     return this.parts.ledger.spentBefore()(sessionID)
   }
 
+  /** Like `spentBy`, with what other processes have spent by now. */
+  async bill(sessionID: string): Promise<Spent> {
+    await this.parts.ledger.lookAtForeign()
+    return this.spentBy(sessionID)
+  }
+
   /** Ids named by a reference: one task, or a batch. */
   async idsOf(reference: string, sessionID: string): Promise<readonly string[]> {
     const own = this.parts.store.ofParent(sessionID)

@@ -71,7 +71,7 @@ function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
       const all = views.length === 0 && !isWhole ? manager.list(sessionID).length : 0
       if (all > 0) return renderNone({ status, batch }, all)
       const copied = views.length === 0 ? await manager.copied(context) : undefined
-      const bill = isWhole && needsBill(limits) ? { ...manager.spentBy(sessionID), limits } : undefined
+      const bill = isWhole && needsBill(limits) ? { ...(await manager.bill(sessionID)), limits } : undefined
       const list = renderList(views, manager.droppedUnread(sessionID), bill)
       return copied === undefined ? list : { ...list, output: `${list.output}. ${copied}` }
     },

@@ -251,6 +251,18 @@ describe("the budget of a day", () => {
     expect(await reads({ maxCostPerDay: 1 })).toBe(1)
   })
 
+  test("a list shows what other processes have spent of the day's budget since the last look", async () => {
+    const rig = rigged({ maxCostPerDay: 1 })
+    await rig.ended((await rig.launch(spend)).id)
+    const other = new Rig({ share: { clock: rig.clock, database: rig.opencode.database } })
+    other.script(({ prompt }) => (prompt === "SPEND" ? { text: "done", ...CENT } : undefined))
+    // Ids are told apart by their number in a rig.
+    await other.ended((await other.launch()).id)
+    await other.ended((await other.launch(spend)).id)
+    await rig.clock.advance(60_000)
+    expect((await rig.manager.bill(rig.parent)).day.cost).toBeCloseTo(0.051, 6)
+  })
+
   test("the day's budget also holds for simultaneous launches, which wait for other processes' costs", async () => {
     const other = rigged({})
     await other.ended((await other.launch(spend)).id)
