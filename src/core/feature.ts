@@ -9,7 +9,7 @@ import type { CheckResult } from "./receipt.ts"
 import type { GroupSchemas } from "./record.ts"
 import type { ActiveRun } from "./run/active-run.ts"
 import type { Findings, Verdict } from "./run/steps.ts"
-import type { Ending, MessageKind, Model, Outcome, Reason, Task, TaskDraft } from "./task.ts"
+import type { Ending, MessageKind, Model, Outcome, Reason, Task, TaskDraft, Usage } from "./task.ts"
 import type { TaskEvent } from "./transition.ts"
 
 /** A feature: a part of the plugin that core and runtime do not know, in a folder of its own. */
@@ -134,6 +134,8 @@ export type GroupAtWork<Plan = Group> = {
   readonly files: ResultFiles
   /** Current members, oldest first. */
   members(): readonly MemberState[]
+  /** Usage of the members, and of the tasks that they have launched. */
+  usage(): Usage
   answer(member: Task): Promise<string>
   /** Stores a value under the group's id. Returns the file, or undefined where the value could not be stored. */
   keep(json: string): Promise<string | undefined>

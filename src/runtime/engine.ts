@@ -87,6 +87,7 @@ export function engineOf(ports: ManagerPorts, stopped: AbortSignal) {
   const others = () => ({ queue, scheduler, dispatcher })
   const groups: Groups = new Groups(services, {
     places,
+    ledger,
     allowance,
     answers,
     results,

@@ -7,7 +7,7 @@ import type { ActiveRun } from "../core/run/active-run.ts"
 import { recentRuns } from "../core/spending.ts"
 import { NO_FIGURES, newTaskID, type Outcome, type Run, type Task, type TaskDraft } from "../core/task.ts"
 import type { Answers, ResultFolder } from "./answers.ts"
-import type { Allowance } from "./budgets.ts"
+import type { Allowance, CostLedger } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import { deniedAt, rulesFor } from "./launch/checks.ts"
 import { type Queue, sweepUp } from "./launch/queue.ts"
@@ -17,6 +17,7 @@ import type { Services } from "./services.ts"
 
 export type GroupPorts = {
   readonly places: Places
+  readonly ledger: Pick<CostLedger, "ofTask">
   readonly allowance: Pick<Allowance, "refusalIn">
   readonly answers: Answers
   readonly results: ResultFolder
@@ -229,13 +230,14 @@ export class Groups {
     const { store, opencode } = this.#services
     const work = await this.#services.groupKindOf(task)?.work()
     if (!work || !plan) return undefined
-    const { places, answers, results, keep } = this.#ports
+    const { places, answers, results, keep, ledger } = this.#ports
     const atWork: GroupAtWork = {
       task,
       plan,
       memory: store.handle(task.id) ?? {},
       files: results,
       members: () => store.membersOf(task),
+      usage: () => ledger.ofTask(task.id),
       answer: async (member) => (await answers.of(member)).text,
       keep: (json) => keep(task.id, json),
       archive: () => places.archiveGroup(task, merging),

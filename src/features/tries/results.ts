@@ -4,7 +4,7 @@ import { chosenIn, failureOf, type MemberState, memberName, STOPPED } from "../.
 import { modelKey } from "../../core/limits.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { groupPlan, groupResult, type Inferred, memberRow, type Zod } from "../../core/record.ts"
-import { addUsage, elapsed, NO_USAGE, type Task, wholeUsage } from "../../core/task.ts"
+import { elapsed, type Task, type Usage, wholeUsage } from "../../core/task.ts"
 import { dollars, duration } from "../../lib/format.ts"
 import { count, inTagsWithID, oneLine, tail } from "../../lib/text.ts"
 
@@ -62,11 +62,12 @@ const MOST_NAMED = 8
 /** End of a losing try, in a few words. */
 export const tryEndText = (task: Task): string => (task.status === "completed" ? LATE : failureOf(task))
 
-/** Result of a group of tries. `refs`: git refs of the tries' work, by task. */
+/** Result of a group of tries. `refs`: git refs of the tries' work, by task. `usage`: of all tries and their tasks. */
 export function triesResult(
   plan: TriesPlan,
   members: readonly MemberState[],
   refs: ReadonlyMap<string, string>,
+  { cost, atLeast }: Usage,
 ): TriesResult {
   const parts = newest(members)
   const rows = Array.from({ length: plan.count }, (_none, nth): TryRow => {
@@ -74,13 +75,13 @@ export function triesResult(
     const model = task?.model ? modelKey(task.model) : plan.ladder?.[nth]
     if (!task) return { ...(model && { model }), how: "not begun", ms: 0, cost: 0 }
     const ref = refs.get(task.id)
-    const { cost, atLeast } = wholeUsage(task)
+    const own = wholeUsage(task)
     return {
       ...(model && { model }),
       how: task.id === plan.winner ? "won" : tryEndText(task),
       ms: elapsed(task, 0),
-      cost,
-      ...(atLeast && { atLeast }),
+      cost: own.cost,
+      ...(own.atLeast && { atLeast: true }),
       task: task.id,
       session: task.sessionID,
       ...(ref && { ref }),
@@ -88,7 +89,6 @@ export function triesResult(
     }
   })
   const at = rows.findIndex(({ how }) => how === "won")
-  const { cost, atLeast } = members.map(({ task }) => wholeUsage(task)).reduce(addUsage, NO_USAGE)
   return { kind: "tries", ...(at >= 0 && { won: nameIn(rows, at) }), cost, ...(atLeast && { atLeast }), rows }
 }
 

@@ -29,7 +29,7 @@ export const triesWork: GroupWork<TriesPlan> = {
         ...(value && { value }),
         filesChanged,
         moreFiles,
-        group: triesResult(plan, members, refs),
+        group: triesResult(plan, members, refs, group.usage()),
       },
       ...checked,
     }

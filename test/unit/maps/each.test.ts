@@ -249,6 +249,28 @@ describe("a map", () => {
     expect([...asked].sort()).toEqual(["a", "b", "c"])
   })
 
+  test("the cost of a map includes what the tasks of its items have cost", async () => {
+    rig = open({ maxDepth: 2 })
+    rig.script(({ prompt, toolResults }) => {
+      if (prompt === "BELOW") return { text: "done", usage: { input: 30_000 } }
+      if (!prompt.startsWith("Look at")) return undefined
+      const usage = { input: 10_000 }
+      return toolResults.length > 0
+        ? { text: "done", usage }
+        : { tools: [{ name: "build", args: { ms: 30_000 } }], usage }
+    })
+    const { id } = await rig.launch(request({ each: ["a"] }))
+    const item = () => rig.manager.parts.store.membersOf(rig.task(id))[0]?.task
+    await eventually(async () => {
+      await rig.clock.advance(100)
+      return item()?.run.startedAt !== undefined
+    })
+    await rig.clock.advance(1000)
+    await rig.launch({ prompt: "BELOW" }, item()?.sessionID)
+    expect(sumsUp(await rig.endedBeside(id, 1000)).cost).toBeCloseTo(rig.manager.spentBy(rig.parent).session.cost, 6)
+    expect(rig.manager.spentBy(rig.parent).session.cost).toBeGreaterThan(0.04)
+  })
+
   test("a cancelled map gives every item the reason for which all were stopped", async () => {
     agents(() => undefined)
     const { id } = await rig.launch(request({ each: ["a", "b"] }))

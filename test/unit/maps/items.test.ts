@@ -3,7 +3,7 @@ import { withAnswers } from "../../../src/core/dependencies.ts"
 import { nearest } from "../../../src/core/errors.ts"
 import type { ResultFiles } from "../../../src/core/feature.ts"
 import { countMembers, countsText, type MemberState, memberNames } from "../../../src/core/group.ts"
-import type { Task } from "../../../src/core/task.ts"
+import { NO_USAGE, type Task } from "../../../src/core/task.ts"
 import { itemsWork, previewOf } from "../../../src/features/maps/items.ts"
 import { nextItems } from "../../../src/features/maps/next.ts"
 import {
@@ -230,7 +230,7 @@ describe("a group's result", () => {
     expect(withDigest("DO", "bg_t", [taskOf()])).toContain("Try 1: it did not pass")
     const outcome = outcomeOf({ work: { files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] } })
     expect(withDigest("DO", "bg_t", [taskOf({ member: part, outcome })])).toContain("Files changed: a\n")
-    expect(triesResult(plan, [lone], new Map()).rows[0]?.cost).toBe(0)
+    expect(triesResult(plan, [lone], new Map(), NO_USAGE).rows[0]?.cost).toBe(0)
   })
 })
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { chosenIn, isBegunIn, type MemberState, sizeOf } from "../../../src/core/group.ts"
 import { NO_RECEIPT } from "../../../src/core/receipt.ts"
-import type { Task } from "../../../src/core/task.ts"
+import { addUsage, NO_USAGE, type Task, wholeUsage } from "../../../src/core/task.ts"
 import { filesNeededBy } from "../../../src/features/checks/feature.ts"
 import { nextTries } from "../../../src/features/tries/next.ts"
 import {
@@ -20,6 +20,9 @@ const lineOf = (result: TriesResult) => tryTexts.summary(result, "bg_team")[0]
 
 const PLAN: TriesPlan = { kind: "tries", prompt: "DO", count: 3, timeout: 0 }
 const LADDER: TriesPlan = { ...PLAN, ladder: ["mock/one", "mock/two", "mock/three"] }
+
+const resultOf = (plan: TriesPlan, members: readonly MemberState[], refs = new Map<string, string>()) =>
+  triesResult(plan, members, refs, members.map(({ task }) => wholeUsage(task)).reduce(addUsage, NO_USAGE))
 
 type Given = Partial<Omit<Task, "run">> & { at?: number; run?: number; open?: boolean; cost?: number }
 
@@ -154,7 +157,7 @@ describe("the description of tries", () => {
     const guarded = all.map((each) => ({ ...each, task: { ...each.task, run: { ...each.task.run, guard } } }))
     const told = (members: typeof all, winner?: string) => {
       const plan = { ...PLAN, ...(winner && { winner, passed: receipt(true).check }) }
-      const group = triesResult(plan, members, new Map())
+      const group = resultOf(plan, members)
       const own = outcomeOf({ group, ...(winner && { receipt: receipt(true) }) })
       const task = taskOf({ status: "error", run: { guard }, group: plan, outcome: own })
       return summaryOf(task, groupKindOf(task)).filter((line) => line.startsWith("Receipt"))
@@ -169,7 +172,7 @@ describe("the description of tries", () => {
     const members = [
       failed(0, { outcome: { ...unpassed, usage: { ...unpassed.usage, cost: 0.021 } }, model, at: 12.3 }),
     ]
-    const rows = triesResult(LADDER, members, new Map([["bg_part0000", "refs/superagents-cleared/bg_team/1"]]))
+    const rows = resultOf(LADDER, members, new Map([["bg_part0000", "refs/superagents-cleared/bg_team/1"]]))
     expect(lineOf(rows)).toBe("Tries: 1 of 3, none passed; $0.0210 in all")
     expect(tryTexts.lines(rows)).toEqual([
       "1 mock/one: check did not pass (exit code 1), 12.3s, $0.0210, ses_0, refs/superagents-cleared/bg_team/1",
@@ -177,17 +180,17 @@ describe("the description of tries", () => {
       "3 mock/three: not begun",
     ])
     const usage = { ...unpassed.usage, cost: 0.021, atLeast: true } as const
-    const cutOff = triesResult(LADDER, [failed(0, { outcome: { ...unpassed, usage }, at: 12.3 })], new Map())
+    const cutOff = resultOf(LADDER, [failed(0, { outcome: { ...unpassed, usage }, at: 12.3 })])
     expect(lineOf(cutOff)).toContain("; at least $0.0210 in all")
     expect(tryTexts.lines(cutOff)[0]).toContain(", 12.3s, at least $0.0210, ")
-    const won = triesResult({ ...LADDER, winner: "bg_part0001" }, [...members, passed(1, { cost: 0.072 })], new Map())
+    const won = resultOf({ ...LADDER, winner: "bg_part0001" }, [...members, passed(1, { cost: 0.072 })])
     expect(lineOf(won)).toBe("Tries: 2 of 3, won by mock/two; $0.0930 in all. Its work is the task's result.")
     expect(tryTexts.result(won)).toBe("won by mock/two, 1 did not pass")
     expect(tryTexts.lines(won)[1]).toBe("2 mock/two: won, 1s, $0.0720, ses_1")
-    const plain = triesResult({ ...PLAN, winner: "bg_part0001" }, [passed(1)], new Map())
+    const plain = resultOf({ ...PLAN, winner: "bg_part0001" }, [passed(1)])
     expect(lineOf(plain)).toContain("Tries: 1 of 3, won by try 2")
     const same = [failed(0, { model }), passed(1, { model })]
-    const ofOneModel = triesResult({ ...PLAN, winner: "bg_part0001" }, same, new Map())
+    const ofOneModel = resultOf({ ...PLAN, winner: "bg_part0001" }, same)
     expect(lineOf(ofOneModel)).toContain("won by try 2;")
     expect([tryTexts.result(plain), tryTexts.result(ofOneModel)]).toEqual([
       "won by try 2",
@@ -197,7 +200,7 @@ describe("the description of tries", () => {
       "won by mock/two",
     )
     expect(tryTexts.lines(plain)[0]).toBe("1: not begun")
-    const gone = triesResult(PLAN, [member(0, { outcome: undefined, status: "cancelled" })], new Map())
+    const gone = resultOf(PLAN, [member(0, { outcome: undefined, status: "cancelled" })])
     expect(gone).toMatchObject({ cost: 0, rows: [{ how: "cancelled", cost: 0 }, {}, {}] })
   })
 
@@ -285,7 +288,7 @@ function life(plan: TriesPlan, rolls: (nth: number) => { passes: boolean; cents:
     const { begin, winner, ending } = nextTries(plan, members, [], 0)
     if (winner || ending) {
       const cents = members.reduce((sum, { task }) => sum + Math.round((task.outcome?.usage.cost ?? 0) * 100), 0)
-      return { won: winner !== undefined, cents, result: triesResult(plan, members, new Map()) }
+      return { won: winner !== undefined, cents, result: resultOf(plan, members) }
     }
     for (const nth of begin) {
       const { passes, cents } = rolls(nth)
