@@ -28,13 +28,13 @@ import { LimitNotices, notParkedText } from "./limit-notices.ts"
 /** Requests of a task. The entry lives as long as the task's handle in the store. */
 type Requests = {
   /** Last refused request of the task. OpenCode reports the same refusal several times. */
-  refused?: string
+  readonly refused?: string
   /**
    * The session's compaction request, as long as no later request was sent. The compaction agent may use another model.
    */
-  compaction?: { readonly model: string; readonly at: number }
+  readonly compaction?: { readonly model: string; readonly at: number }
   /** Set if the task's model was replaced while the task was parked. */
-  isSwitched?: boolean
+  readonly isSwitched?: boolean
 }
 
 /** A model counts as overloaded or unreachable at the second refusal of that kind within this time, in ms. */
@@ -131,9 +131,8 @@ export class Breakers implements FeatureBody, Pauser {
 
   #isKnown(task: Task, { attempt }: Refusal): boolean {
     const request = `${task.run.generation}/${this.#askedAt(task)}/${attempt}`
-    const requests = this.#requestsOf(task)
-    if (attempt !== undefined && requests?.refused === request) return true
-    if (requests) requests.refused = request
+    if (attempt !== undefined && this.#requestsOf(task)?.refused === request) return true
+    this.#note(task, { refused: request })
     return false
   }
 
@@ -150,8 +149,7 @@ export class Breakers implements FeatureBody, Pauser {
   blocksRequest(task: Task, other?: Model): boolean {
     const now = this.#runtime.clock.now()
     const key = other ? modelKey(other) : modelKeyOf(task)
-    const requests = this.#requestsOf(task)
-    if (requests) requests.compaction = other && { model: modelKey(other), at: now }
+    this.#note(task, { compaction: other && { model: modelKey(other), at: now } })
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     if (key === undefined || !breaker || !isClosedFor(breaker, task.id)) return false
     // The breaker's time has come and no probe is under way: this request becomes the probe.
@@ -191,7 +189,7 @@ export class Breakers implements FeatureBody, Pauser {
   admitted(task: Task): void {
     const key = this.#modelOf(task)
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
-    this.#markSwitched(task, false)
+    this.#note(task, { isSwitched: false })
     if (key === undefined || !breaker || task.group) return
     const next = sentThrough(breaker, task.id, this.#runtime.clock.now())
     this.#breakers.set(key, next)
@@ -263,22 +261,21 @@ export class Breakers implements FeatureBody, Pauser {
   #switched(task: Task): void {
     for (const [key, breaker] of this.#breakers)
       if (key !== modelKeyOf(task)) this.#breakers.set(key, withdraw(breaker, task.id))
-    this.#markSwitched(task, isPaused(task))
+    this.#note(task, { isSwitched: isPaused(task) })
     this.#runtime.reschedule()
-  }
-
-  #markSwitched(task: Task, isSwitched: boolean): void {
-    const requests = this.#requestsOf(task)
-    if (requests) requests.isSwitched = isSwitched
   }
 
   /** Returns the task's requests, also while its session is still being created. */
   #requestsOf({ id }: Task): Requests | undefined {
     const handle = this.#runtime.store.handle(id)
-    if (!handle) return undefined
-    const requests = this.#requests.get(handle) ?? {}
-    this.#requests.set(handle, requests)
-    return requests
+    return handle && this.#requests.get(handle)
+  }
+
+  /** Of most tasks there is nothing to note. They get no entry, since many ended tasks are kept. */
+  #note(task: Task, noted: Requests): void {
+    const handle = this.#runtime.store.handle(task.id)
+    const known = this.#requestsOf(task)
+    if (handle && (known || Object.values(noted).some(Boolean))) this.#requests.set(handle, { ...known, ...noted })
   }
 
   #heardAnswer(task: Task, key: string, isWhole: boolean): void {
@@ -303,7 +300,7 @@ export class Breakers implements FeatureBody, Pauser {
     const patience = options.maxParked - (task.run.parkedMs ?? 0)
     if (options.maxParked > 0 && breaker.stated && breaker.opensAt - now > patience && !this.#isGoneRound(task, model))
       return this.#end(task, { code: "limit", text: notParkedText(model, breaker, now) })
-    this.#markSwitched(task, false)
+    this.#note(task, { isSwitched: false })
     this.#runtime.pause(task, parked)
     if (options.maxParked > 0) this.#runtime.wakeAt(now + patience)
     if (this.#fallbackModels.has(task) && modelKeyOf(task) === model) {

@@ -1,7 +1,8 @@
-import { describe, expect, test } from "vitest"
+import { describe, expect, test, vi } from "vitest"
 import { isPaused } from "../../../src/core/task.ts"
 import { Unattended } from "../../../src/features/board/unattended.ts"
 import { MINUTE_MS } from "../../../src/lib/format.ts"
+import { TaskHandle } from "../../../src/runtime/tasks/task-handle.ts"
 import { toolsFor } from "../../../src/tools/index.ts"
 import type { Tool } from "../../../src/tools/tool.ts"
 import { answerAll, isParkedNow, Provider, parkedTask, parkedTasks, settings } from "../../support/limit-scene.ts"
@@ -31,6 +32,18 @@ describe("an overloaded model", () => {
     for (const { id } of tasks) expect((await rig.ended(id)).status).toBe("completed")
     expect(parkedOf(rig)).toBe(0)
     expect(rig.opencode.toasts.filter(({ title }) => title.includes("scripted/alpha"))).toEqual([])
+  })
+
+  test("nothing is kept of a task's requests before one of them is refused", async () => {
+    const kept = vi.spyOn(WeakMap.prototype, "set")
+    const ofTasks = () => kept.mock.calls.filter(([key]) => key instanceof TaskHandle)
+    const { rig } = failing(0)
+    expect((await rig.ended((await rig.launch()).id)).status).toBe("completed")
+    expect(ofTasks()).toEqual([])
+    const refused = failing(1)
+    expect((await refused.rig.ended((await refused.rig.launch()).id)).status).toBe("completed")
+    expect(ofTasks()).not.toEqual([])
+    vi.restoreAllMocks()
   })
 
   test("a model that is overloaded twice within ten seconds is left alone for five, then probed once", async () => {
