@@ -4,6 +4,7 @@ export const stubOpencode = () => {
   const prompts = new Map<string, string>()
   /** The messages that parents were told of their tasks' ends. */
   const told = new Set<string>()
+  let toldBefore = 0
   let sessions = 0
   let calls = 0
 
@@ -78,8 +79,13 @@ export const stubOpencode = () => {
       return calls
     },
     get told() {
-      return told.size
+      return toldBefore + told.size
     },
-    forget: () => prompts.clear(),
+    /** Drops what it keeps, so that it does not count as memory of the plugin. */
+    forget() {
+      prompts.clear()
+      toldBefore += told.size
+      told.clear()
+    },
   }
 }
