@@ -1,7 +1,7 @@
 import { type FileHandle, mkdir, open, realpath, stat } from "node:fs/promises"
 import { dirname } from "node:path"
-import { setImmediate as nextTurn } from "node:timers/promises"
 import { replaceFile } from "../../../lib/atomic-file.ts"
+import { sliced } from "../../../lib/clock.ts"
 import { ifMissing } from "../../../lib/lock.ts"
 import { SerialQueue } from "../../../lib/promises.ts"
 import { type ArchivedTask, IS_ID } from "../task.ts"
@@ -11,8 +11,6 @@ const CHUNK_BYTES = 64 * 1024
 const NEWLINE = 0x0a
 /** Number of tasks that are copied at a time from one history to another. */
 const LINES_AT_ONCE = 500
-/** Number of lines that are parsed before OpenCode's thread may do other work. */
-const LINES_A_TURN = 25
 /** Number of unreadable lines that are reported. */
 const MOST_REPORTED = 20
 /** Start of a line in this plugin's format. */
@@ -108,8 +106,9 @@ export class History {
     const known = ids.filter((id) => IS_ID.test(id) && this.#offsets.has(Number(id)))
     if (known.length === 0) return found
     await this.#open(async (file) => {
-      for (const [nth, id] of known.entries()) {
-        if (nth > 0 && nth % LINES_A_TURN === 0) await nextTurn()
+      const pause = sliced()
+      for (const id of known) {
+        await pause()
         const offset = this.#offsets.get(Number(id)) as number
         const task = parseLine(await lineAt(file, offset))
         if (task?.id === id) found.set(id, task)
@@ -173,18 +172,20 @@ export class History {
   async #index(file: FileHandle, offsets: Map<number, number>, start: number, size: number): Promise<number> {
     let begun: Buffer[] = []
     let lineStart = start
-    let parsed = 0
+    const pause = sliced()
+    // One buffer for all chunks: collecting as many as a file has would take OpenCode's thread.
+    const buffer = Buffer.alloc(CHUNK_BYTES)
     for (let at = start; at < size; at += CHUNK_BYTES) {
-      const chunk = await readAt(file, at, Math.min(CHUNK_BYTES, size - at))
+      const chunk = await readAt(file, at, Math.min(CHUNK_BYTES, size - at), buffer)
       let from = 0
       for (let to = chunk.indexOf(NEWLINE); to >= 0; to = chunk.indexOf(NEWLINE, from)) {
-        const isParsed = this.#see(offsets, joined([...begun, chunk.subarray(from, to)]), lineStart)
-        if (isParsed && ++parsed % LINES_A_TURN === 0) await nextTurn()
+        const end = chunk.subarray(from, to)
+        if (this.#see(offsets, begun.length === 0 ? end : Buffer.concat([...begun, end]), lineStart)) await pause()
         lineStart = at + to + 1
         from = to + 1
         begun = []
       }
-      if (from < chunk.length) begun = bounded([...begun, chunk.subarray(from)])
+      if (from < chunk.length) begun = bounded([...begun, Buffer.from(chunk.subarray(from))])
     }
     // A last line without a newline is indexed if it can be parsed, because a user may have edited the file.
     const rest = joined(begun)
@@ -238,8 +239,12 @@ function bounded(pieces: Buffer[]): Buffer[] {
 const joined = (pieces: readonly Buffer[]): Buffer =>
   (pieces.length === 1 ? pieces[0] : undefined) ?? Buffer.concat(pieces)
 
-async function readAt(file: FileHandle, position: number, length: number): Promise<Buffer> {
-  const buffer = Buffer.alloc(length)
+async function readAt(
+  file: FileHandle,
+  position: number,
+  length: number,
+  buffer = Buffer.alloc(length),
+): Promise<Buffer> {
   const { bytesRead } = await file.read(buffer, 0, length, position)
   return buffer.subarray(0, bytesRead)
 }
