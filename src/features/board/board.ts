@@ -1,6 +1,7 @@
 import { resolve } from "node:path"
 import type { Setup } from "../../app.ts"
 import type { Clock, OpencodeApi } from "../../core/ports.ts"
+import { sliced } from "../../lib/clock.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { isSameFolder, mainCheckout, stateFolder } from "../../lib/repository.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -130,7 +131,13 @@ export class TaskBoard implements Board {
   }
 
   async list(): Promise<readonly BoardTask[]> {
-    return (await this.#read()).tasks.map(frozen)
+    const tasks: BoardTask[] = []
+    const pause = sliced()
+    for (const task of (await this.#read()).tasks) {
+      await pause()
+      tasks.push(frozen(task))
+    }
+    return tasks
   }
 
   async get(id: string): Promise<BoardTask> {

@@ -9,6 +9,7 @@ import { History } from "../../../src/features/board/store/history.ts"
 import { Store } from "../../../src/features/board/store/store.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
 import { agentIn, BoardRig, FakeRuns } from "../../support/board-rig.ts"
+import { mostStepsAtOnce } from "../../support/turns.ts"
 
 let rig: BoardRig
 const others: BoardRig[] = []
@@ -167,6 +168,22 @@ describe("board calls", () => {
       ["b", "done"],
     ])
     expect(await rig.board.history(1)).toHaveLength(1)
+  })
+
+  test("many tasks are listed in small steps so that OpenCode stays responsive", async () => {
+    await make("build")
+    const tasks = Array.from({ length: 500 }, (_, index) => ({ ...tasksFile().tasks[0], id: String(index + 1) }))
+    writeFileSync(file(), JSON.stringify({ tasks }))
+    const { isFrozen } = Object
+    const most = await mostStepsAtOnce(async (step) => {
+      vi.spyOn(Object, "isFrozen").mockImplementation((given) => {
+        step()
+        return isFrozen(given)
+      })
+      expect(await rig.board.list()).toHaveLength(500)
+    })
+    vi.restoreAllMocks()
+    expect(most).toBeLessThan(10)
   })
 
   test("the states of a thousand tasks are computed without evaluating the schedule for each", async () => {

@@ -25,12 +25,13 @@ import { type BoardError, USER } from "../../../src/features/board/service.ts"
 import { parseBoard, parseLine } from "../../../src/features/board/store/files.ts"
 import { History } from "../../../src/features/board/store/history.ts"
 import { Store } from "../../../src/features/board/store/store.ts"
-import type { ArchivedTask, BoardTask } from "../../../src/features/board/task.ts"
+import { type ArchivedTask, type BoardTask, taskSchema } from "../../../src/features/board/task.ts"
 import { Lock, type Processes, type ProcessMark } from "../../../src/lib/lock.ts"
 import { keptIn } from "../../support/board-rig.ts"
 import { boardTaskOf } from "../../support/board-state.ts"
 import { eventually } from "../../support/eventually.ts"
 import { SIGNER } from "../../support/records.ts"
+import { mostStepsAtOnce } from "../../support/turns.ts"
 
 const NOW = Date.parse("2026-03-02T08:00:00Z")
 const SELF: ProcessMark = { place: "here", pid: process.pid, started: "1" }
@@ -206,20 +207,30 @@ describe("the board's file", () => {
     expect(await problem()).toMatch(/^it is no file\. /)
   })
 
-  test("a board file with many tasks is read in small parts so that OpenCode stays responsive", async () => {
+  test("a board file with many tasks is read in small steps so that OpenCode stays responsive", async () => {
     const task = { title: "A", owner: "build", status: "active", steps: [{ title: "one" }] }
     const tasks = Array.from({ length: 500 }, (_, index) => ({ id: String(index + 1), ...task }))
-    let turns = 0
-    const reading = parseBoard(JSON.stringify({ tasks }), "")
-    let isRead = false
-    const count = () => {
-      turns++
-      if (!isRead) setImmediate(count)
-    }
-    setImmediate(count)
-    expect(await reading).toMatchObject({ nextId: 501, tasks: { length: 500 } })
-    isRead = true
-    expect(turns).toBeGreaterThan(10)
+    const parse = taskSchema.safeParse
+    const most = await mostStepsAtOnce(async (step) => {
+      vi.spyOn(taskSchema, "safeParse").mockImplementation((given) => {
+        step()
+        return parse(given)
+      })
+      expect(await parseBoard(JSON.stringify({ tasks }), "")).toMatchObject({ nextId: 501, tasks: { length: 500 } })
+    })
+    vi.restoreAllMocks()
+    expect(most).toBeLessThan(10)
+  })
+
+  test("a changed board file is parsed once for all who read it at the same time", async () => {
+    const store = open()
+    await make(store)
+    writeFileSync(file("tasks.json"), JSON.stringify({ tasks: [{ ...board().tasks[0], title: "by hand" }] }))
+    const parses = vi.spyOn(taskSchema, "safeParse")
+    const read = await Promise.all([store.read(), store.look(), store.read()])
+    expect(read.map(({ tasks: [task] }) => task?.title)).toEqual(["by hand", "by hand", "by hand"])
+    expect(parses).toHaveBeenCalledTimes(1)
+    vi.restoreAllMocks()
   })
 
   test("a full board file refuses new tasks but still allows ends and internal records", async () => {

@@ -9,6 +9,7 @@ import type { BoardTask } from "../../../src/features/board/task.ts"
 import { type Signer, signerOf } from "../../../src/runtime/record/identity.ts"
 import { agentIn, BoardRig } from "../../support/board-rig.ts"
 import { agent, boardTaskOf, RuledBoard } from "../../support/board-state.ts"
+import { mostStepsAtOnce } from "../../support/turns.ts"
 
 /** What makes an agent run is believed only if this installation wrote it. */
 
@@ -37,7 +38,7 @@ describe("outside edits of the board", () => {
   const given = (...tasks: BoardTask[]) => verifyBoard({ tasks, nextId: 3 }, kept)
   const outside = (state: BoardState) => Object.keys(state.outside)
 
-  test("an outside edit of threads, times and creators in the board's file is ignored", () => {
+  test("an outside edit of threads, times and creators in the board's file is ignored", async () => {
     const theirs = {
       ...ours,
       threadId: "ses_users",
@@ -46,7 +47,7 @@ describe("outside edits of the board", () => {
       updatedAt: "y",
       colour: "green",
     }
-    const state = given(theirs, part)
+    const state = await given(theirs, part)
     expect(state.outside).toEqual({})
     expect(state.tasks[0]).toEqual({ ...ours, colour: "green" })
     expect(state).toMatchObject({ tick: AT, pulses: kept.pulses })
@@ -63,56 +64,73 @@ describe("outside edits of the board", () => {
     ["a step's subtask", { steps: [{ title: "one", done: false }] }],
     ["a resource", { resources: [{ type: "file", value: "/other.md" }] }],
     ["a resource's label", { resources: [{ type: "file", value: "/spec.md", label: "x" }] }],
-  ])("a board task becomes unverified after an outside edit: %s", (_what, change) => {
-    const state = given({ ...ours, ...change }, part)
+  ])("a board task becomes unverified after an outside edit: %s", async (_what, change) => {
+    const state = await given({ ...ours, ...change }, part)
     expect(state.outside).toEqual({ 1: ours })
     expect(state.tasks[0]).toEqual({ ...ours, ...change })
   })
 
-  test("a new board task from an outside edit is unverified and gets no thread", () => {
-    const state = given(ours, part, boardTaskOf("9", AT, { threadId: "ses_users" }))
+  test("a new board task from an outside edit is unverified and gets no thread", async () => {
+    const state = await given(ours, part, boardTaskOf("9", AT, { threadId: "ses_users" }))
     expect(state.outside).toEqual({ 9: null })
     expect(state.tasks[2]).not.toHaveProperty("threadId")
   })
 
-  test("a parent task becomes unverified when an outside edit removes its subtask", () => {
-    expect(outside(given(ours))).toEqual(["1"])
-    expect(outside(given(part))).toEqual([])
+  test("a parent task becomes unverified when an outside edit removes its subtask", async () => {
+    expect(outside(await given(ours))).toEqual(["1"])
+    expect(outside(await given(part))).toEqual([])
   })
 
-  test("an unverified task stays unverified when an outside edit restores its old text", () => {
+  test("an unverified task stays unverified when an outside edit restores its old text", async () => {
     const waiting = { ...kept, tasks: [{ ...ours, title: "Evil" }, part], outside: { 1: ours } }
-    expect(verifyBoard({ tasks: [ours, part], nextId: 3 }, waiting).outside).toEqual({ 1: ours })
-    expect(verifyBoard({ tasks: [{ ...ours, title: "Evil" }, part], nextId: 3 }, waiting).outside).toEqual({ 1: ours })
+    expect((await verifyBoard({ tasks: [ours, part], nextId: 3 }, waiting)).outside).toEqual({ 1: ours })
+    const again = await verifyBoard({ tasks: [{ ...ours, title: "Evil" }, part], nextId: 3 }, waiting)
+    expect(again.outside).toEqual({ 1: ours })
   })
 
-  test("tasks of a deleted or emptied board file are stored and can be restored", () => {
+  test("tasks of a deleted or emptied board file are stored and can be restored", async () => {
     for (const nothing of [undefined, { tasks: [], nextId: 1 }]) {
-      const state = verifyBoard(nothing, kept)
+      const state = await verifyBoard(nothing, kept)
       expect(state).toMatchObject({ tasks: [], lost: [ours, part], nextId: 3, pulses: kept.pulses })
       // It was only put aside: what comes back as it was is believed.
-      const back = verifyBoard({ tasks: [ours], nextId: 3 }, state)
+      const back = await verifyBoard({ tasks: [ours], nextId: 3 }, state)
       expect(back).toMatchObject({ tasks: [ours], lost: [part], outside: {}, pulses: kept.pulses })
     }
-    expect(verifyBoard(undefined)).toEqual(EMPTY)
+    expect(await verifyBoard(undefined)).toEqual(EMPTY)
   })
 
-  test("all tasks of a board that this installation has never seen are unverified", () => {
-    expect(outside(verifyBoard({ tasks: [ours, part], nextId: 3 }))).toEqual(["1", "2"])
+  test("all tasks of a board that this installation has never seen are unverified", async () => {
+    expect(outside(await verifyBoard({ tasks: [ours, part], nextId: 3 }))).toEqual(["1", "2"])
+  })
+
+  test("an edited board is compared in small steps so that OpenCode stays responsive", async () => {
+    const trusted = Array.from({ length: 500 }, (_, index) => boardTaskOf(String(index + 1), AT, { title: "A" }))
+    const most = await mostStepsAtOnce(async (step) => {
+      const tasks = trusted.map((task) => ({
+        ...task,
+        get title() {
+          step()
+          return "B"
+        },
+      }))
+      const state = await verifyBoard({ tasks, nextId: 501 }, { ...EMPTY, tasks: trusted })
+      expect(outside(state)).toHaveLength(500)
+    })
+    expect(most).toBeLessThan(50)
   })
 })
 
 describe("unverified tasks", () => {
   /** A board on which a hand has changed this task. */
-  const changed = (board: RuledBoard, id: string, more: Partial<BoardTask> = { description: "evil" }) => {
+  const changed = async (board: RuledBoard, id: string, more: Partial<BoardTask> = { description: "evil" }) => {
     const tasks = board.state.tasks.map((task) => (task.id === id ? { ...task, ...more } : task))
-    board.state = verifyBoard({ tasks, nextId: board.state.nextId }, board.state)
+    board.state = await verifyBoard({ tasks, nextId: board.state.nextId }, board.state)
   }
 
-  test("an agent cannot change an unverified board task", () => {
+  test("an agent cannot change an unverified board task", async () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one"], threadId: "ses_t" })
-    changed(board, id)
+    await changed(board, id)
     const by = agent("build", "ses_t")
     const refused =
       "conflict: Task #1 was changed outside the board: somebody has written to its file. A person has to look at it and start it; until then it can be read, and no more."
@@ -129,10 +147,10 @@ describe("unverified tasks", () => {
       expect(board.refusal(command), command.type).toBe(refused)
   })
 
-  test("a person can accept one or all unverified tasks by starting them, but not by editing them", () => {
+  test("a person can accept one or all unverified tasks by starting them, but not by editing them", async () => {
     const board = new RuledBoard()
     const [one, two, draft] = [board.make(), board.make(), board.make("build", { status: "draft" })]
-    for (const id of [one, two, draft]) changed(board, id)
+    for (const id of [one, two, draft]) await changed(board, id)
     board.do({ type: "update", id: one, patch: { title: "T" }, by: USER })
     expect(Object.keys(board.state.outside)).toEqual([one, two, draft])
     board.do({ type: "run", id: one })
@@ -148,36 +166,36 @@ describe("unverified tasks", () => {
     expect(board.state).toBe(before)
   })
 
-  test("the schedule does not wake an unverified board task", () => {
+  test("the schedule does not wake an unverified board task", async () => {
     const board = new RuledBoard()
     const id = board.make()
-    changed(board, id)
+    await changed(board, id)
     board.do({ type: "tick" })
     expect(board.wake(id)).toBeUndefined()
   })
 
-  test("a subtask that was ended by an outside edit makes its parent unverified and wakes nobody", () => {
+  test("a subtask that was ended by an outside edit makes its parent unverified and wakes nobody", async () => {
     const board = new RuledBoard()
     const parent = board.make("build", { steps: ["review", "deploy"], threadId: "ses_t" })
     const subtask = board.give(parent, 0, "tester")
-    changed(board, subtask, { status: "done" })
+    await changed(board, subtask, { status: "done" })
     const { archived } = board.do({ type: "settle", archived: [] })
     expect(archived).toMatchObject([{ id: subtask, status: "done", archivedBy: "outside" }])
     expect(board.wake(parent)).toBeUndefined()
     expect(Object.keys(board.state.outside)).toEqual([parent])
   })
 
-  test("an ended subtask wakes its verified parent and not one that an outside edit linked", () => {
+  test("an ended subtask wakes its verified parent and not one that an outside edit linked", async () => {
     const board = new RuledBoard()
     const decoy = board.make("librarian", { steps: ["x"] })
     const parent = board.make("build", { steps: ["review"] })
     const subtask = board.give(parent, 0, "tester")
-    changed(board, decoy, { steps: [{ title: "x", done: false, taskId: subtask }] })
+    await changed(board, decoy, { steps: [{ title: "x", done: false, taskId: subtask }] })
     board.do({ type: "complete", id: subtask, by: agent("tester") })
     expect([board.wake(decoy), board.wake(parent)]).toEqual([undefined, "subtask"])
   })
 
-  test("an outside edit of ten thousand board tasks is compared and settled without a long wait", () => {
+  test("an outside edit of ten thousand board tasks is compared and settled without a long wait", async () => {
     const many = (from: number, status: BoardTask["status"]) =>
       Array.from({ length: 10_000 }, (_, index) =>
         boardTaskOf(String(from + index), AT, { status, steps: [{ title: "s", done: false }] }),
@@ -185,26 +203,29 @@ describe("unverified tasks", () => {
     const board = new RuledBoard()
     const trusted = { ...EMPTY, tasks: many(1, "active"), nextId: 100_000 }
     const began = performance.now()
-    board.state = verifyBoard({ tasks: [...many(20_001, "canceled"), ...many(40_001, "active")], nextId: 1 }, trusted)
+    board.state = await verifyBoard(
+      { tasks: [...many(20_001, "canceled"), ...many(40_001, "active")], nextId: 1 },
+      trusted,
+    )
     expect(board.do({ type: "settle", archived: [] }).archived).toHaveLength(10_000)
     expect(performance.now() - began).toBeLessThan(2000)
   })
 
-  test("the verified version of a board task is forgotten when the task ends", () => {
+  test("the verified version of a board task is forgotten when the task ends", async () => {
     const board = new RuledBoard()
     const id = board.make()
-    changed(board, id)
+    await changed(board, id)
     board.do({ type: "cancel", id, by: USER })
     expect(board.state).toMatchObject({ tasks: [], outside: {} })
   })
 
-  test("a person can restore the lost tasks of a board or forget them", () => {
+  test("a person can restore the lost tasks of a board or forget them", async () => {
     const board = new RuledBoard()
     expect(board.refusal({ type: "restore" })).toBe("conflict: No task of this board has gone.")
     const id = board.make()
     board.fails(id)
     const before = board.state
-    board.state = verifyBoard(undefined, board.state)
+    board.state = await verifyBoard(undefined, board.state)
     const lost = board.state
     const made = board.make()
     expect(made).toBe("2")

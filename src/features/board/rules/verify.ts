@@ -1,3 +1,4 @@
+import { sliced } from "../../../lib/clock.ts"
 import { type BoardState, EMPTY, isUnverified, keeping } from "../state.ts"
 import { type BoardTask, MOST_ID } from "../task.ts"
 
@@ -11,25 +12,34 @@ export type EditedBoard = Pick<BoardState, "tasks" | "nextId"> | undefined
 
 /**
  * Merges an edited file into the trusted state, which alone provides threads, wakes and all other data. Unchanged tasks
- * stay trusted; changed tasks, new tasks and parents of removed tasks wait for a user.
+ * stay trusted; changed tasks, new tasks and parents of removed tasks wait for a user. Works in slices, because OpenCode
+ * has one thread.
  */
-export function verifyBoard(given: EditedBoard, trusted: BoardState = EMPTY): BoardState {
+export async function verifyBoard(
+  given: EditedBoard,
+  trusted: BoardState = EMPTY,
+  pause = sliced(),
+): Promise<BoardState> {
   if (given === undefined || (given.tasks.length === 0 && trusted.tasks.length > 0)) return gone(given, trusted)
   const known = new Map([...trusted.lost, ...trusted.tasks].map((task) => [task.id, task]))
   const present = new Set(given.tasks.map(({ id }) => id))
   const lost = trusted.lost.filter(({ id }) => !present.has(id))
   const ids = new Set([...present, ...lost.map(({ id }) => id)])
   const stays = (id: string) => ids.has(id)
-  const changed = given.tasks.flatMap((task) => {
+  const tasks: BoardTask[] = []
+  const changed: Record<string, BoardTask | null> = {}
+  for (const task of given.tasks) {
+    await pause()
     const before = known.get(task.id)
     const isAsBefore = before !== undefined && isSame(task, before)
-    return isAsBefore || isUnverified(trusted, task.id) ? [] : [[task.id, before ?? null] as const]
-  })
+    if (!isAsBefore && !isUnverified(trusted, task.id)) changed[task.id] = before ?? null
+    tasks.push(withOurs(task, before))
+  }
   const state: BoardState = {
     ...trusted,
-    tasks: given.tasks.map((task) => withOurs(task, known.get(task.id))),
+    tasks,
     nextId: nextIdOf(given, trusted),
-    outside: { ...keeping(trusted.outside, stays), ...Object.fromEntries(changed) },
+    outside: { ...keeping(trusted.outside, stays), ...changed },
     lost,
     pulses: keeping(trusted.pulses, stays),
   }

@@ -3,10 +3,11 @@ import { createHash } from "node:crypto"
 import { renameSync, statSync } from "node:fs"
 import { lstat, mkdir, readdir, readFile, readlink, realpath, stat, unlink } from "node:fs/promises"
 import { basename, dirname, isAbsolute, join, relative, resolve } from "node:path"
-import { setImmediate as nextTurn } from "node:timers/promises"
 import { z } from "zod"
 import { flush, isDraftOf, writeDraft } from "../../../lib/atomic-file.ts"
+import { sliced } from "../../../lib/clock.ts"
 import { ifMissing } from "../../../lib/lock.ts"
+import { SerialQueue } from "../../../lib/promises.ts"
 import { keepOutOfGit } from "../../../lib/repository.ts"
 import type { Signer } from "../../../runtime/record/identity.ts"
 import { verifyBoard } from "../rules/verify.ts"
@@ -16,11 +17,6 @@ import { type ArchivedTask, archivedTaskSchema, type BoardTask, MOST_ID, taskSch
 
 export const BOARD_FILE = "tasks.json"
 const FORMAT_VERSION = 1
-/**
- * Number of tasks that are parsed before OpenCode's thread may do other work. Parsing so many takes about a
- * millisecond.
- */
-const TASKS_A_TURN = 25
 
 const FileSchema = z.looseObject({
   version: z.unknown().refine((version) => typeof version !== "number" || version <= FORMAT_VERSION, {
@@ -39,7 +35,7 @@ export type Unreadable = { readonly problem: string }
  * Parses the text of `tasks.json`, in slices because OpenCode has one thread; a fault is returned as one line.
  * `writtenAt`: time of the file, used for tasks without times.
  */
-export async function parseBoard(text: string, writtenAt: string): Promise<BoardFile | Unreadable> {
+export async function parseBoard(text: string, writtenAt: string, pause = sliced()): Promise<BoardFile | Unreadable> {
   // Some editors write a byte order mark.
   const json = parseJson(text.replace(/^\uFEFF/, ""))
   if (json === undefined) return { problem: text.trim() === "" ? "it is empty" : "it is not valid JSON" }
@@ -51,7 +47,7 @@ export async function parseBoard(text: string, writtenAt: string): Promise<Board
   if (isDeeper(others, MOST_DEPTH)) return { problem: TOO_DEEP }
   const tasks: BoardTask[] = []
   for (const [index, value] of given.entries()) {
-    if (index > 0 && index % TASKS_A_TURN === 0) await nextTurn()
+    await pause()
     if (isDeeper(value, MOST_DEPTH)) return { problem: `tasks[${index}]: ${TOO_DEEP}` }
     const task = taskSchema.safeParse(value)
     if (!task.success) return { problem: problemOf(task.error, ["tasks", index]) }
@@ -100,8 +96,12 @@ export const formatLine = ({ id, ...task }: ArchivedTask): string => `${JSON.str
 
 /** Highest id in use, or named by a step. */
 export function highestId(tasks: readonly BoardTask[]): number {
-  const ids = tasks.flatMap(({ id, steps }) => [id, ...steps.map(({ taskId }) => taskId ?? "0")])
-  return ids.reduce((highest, id) => Math.max(highest, Number(id)), 0)
+  let highest = 0
+  for (const { id, steps } of tasks) {
+    highest = Math.max(highest, Number(id))
+    for (const { taskId = "0" } of steps) highest = Math.max(highest, Number(taskId))
+  }
+  return highest
 }
 
 function parseJson(text: string): unknown {
@@ -161,9 +161,12 @@ export class TrustedFile {
   async read(): Promise<TrustedCopy | undefined> {
     const text = await readFile(this.file, "utf8").catch(ifMissing(undefined))
     if (text === undefined) return undefined
+    const pause = sliced()
     const end = text.indexOf("\n")
     const body = text.slice(end + 1)
-    const known = this.#signer.isSigned(body, text.slice(0, end)) ? parseJson(body) : undefined
+    const isSigned = this.#signer.isSigned(body, text.slice(0, end))
+    await pause()
+    const known = isSigned ? parseJson(body) : undefined
     const { version, board, ...trusted } = (known ?? {}) as { version?: number; board?: string } & TrustedCopy
     if (version === TRUSTED_VERSION && board === this.#board) return trusted
     this.#warn(`${this.file} was not written by this installation: every task waits for a person.`)
@@ -175,7 +178,9 @@ export class TrustedFile {
    */
   async aside(copy: TrustedCopy): Promise<string> {
     await mkdir(this.folder, { recursive: true, mode: 0o700 })
+    const pause = sliced()
     const body = JSON.stringify({ version: TRUSTED_VERSION, board: this.#board, ...copy })
+    await pause()
     return writeDraft(this.file, `${this.#signer.sign(body)}\n${body}`, { flush: true })
   }
 }
@@ -219,6 +224,7 @@ export class BoardFiles {
   readonly #file: string
   readonly #trusted: TrustedFile
   #loaded?: Loaded
+  readonly #reads = new SerialQueue()
 
   constructor({ folder, state, signer, warn }: FilesPorts) {
     this.#folder = folder
@@ -240,7 +246,12 @@ export class BoardFiles {
     return (await stat(this.#file).catch(() => undefined)) !== undefined
   }
 
-  async load(): Promise<Loaded> {
+  /** Reads what has changed. Calls run in order, so that one read is enough for all who hear of a change. */
+  load(): Promise<Loaded> {
+    return this.#reads.take(() => this.#load())
+  }
+
+  async #load(): Promise<Loaded> {
     const [signature, trustedSignature] = [signatureOf(this.#file), signatureOf(this.#trusted.file)]
     if (this.#loaded?.signature === signature && this.#loaded.trustedSignature === trustedSignature) return this.#loaded
     this.#loaded = { ...(await this.#read(signature)), signature, trustedSignature }
@@ -294,18 +305,20 @@ export class BoardFiles {
   async #read(signature: string): Promise<Pick<Loaded, "state" | "others" | "text" | "cut">> {
     const copy = await this.#trusted.read()
     if (signature === MISSING)
-      return { state: verifyBoard(undefined, copy?.state), others: copy?.others ?? {}, text: NO_TEXT, cut: false }
+      return { state: await verifyBoard(undefined, copy?.state), others: copy?.others ?? {}, text: NO_TEXT, cut: false }
     const [given, { mtime }] = await Promise.all([boardText(this.#file), stat(this.#file)])
+    // One for all steps, whose slices would otherwise add up.
+    const pause = sliced()
     const text = typeof given === "string" ? digestOf(given) : undefined
     if (copy && text !== undefined && [copy.text, copy.before].includes(text))
       return { state: copy.state, others: copy.others, text, cut: text !== copy.text }
-    const parsed = typeof given === "string" ? await parseBoard(given, mtime.toISOString()) : given
+    const parsed = typeof given === "string" ? await parseBoard(given, mtime.toISOString(), pause) : given
     if (text === undefined || "problem" in parsed)
       throw new BoardError(
         "unavailable",
         `The board cannot be read: ${this.#file}: ${"problem" in parsed && parsed.problem}. It is left as it is. Correct the file or move it away, and call again.`,
       )
-    return { state: verifyBoard(parsed, copy?.state), others: parsed.others, text, cut: false }
+    return { state: await verifyBoard(parsed, copy?.state, pause), others: parsed.others, text, cut: false }
   }
 
   async #aside(target: string, text: string): Promise<string> {
