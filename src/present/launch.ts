@@ -11,7 +11,7 @@ import { count, formatInteger, oneLine } from "../lib/text.ts"
 import { agentOf, forkLines, statusOf, TOLD, toolResult } from "./output.ts"
 import { MOST_PATH_CHARS, named } from "./summary.ts"
 import type { TaskView } from "./view.ts"
-import { isInQueue, phaseText } from "./words.ts"
+import { isInQueue, queueText } from "./words.ts"
 
 /** Texts with the results of launches and messages. */
 
@@ -66,7 +66,7 @@ function nextAfter(view: TaskView, reused: boolean): string {
 }
 
 const waitsForSlot = ({ phase = "queued", place }: TaskView): string =>
-  `${phaseText(phase).replace("queued", "waits")} (place ${place})`
+  queueText(phase, place).replace("queued", "waits")
 
 const waitsForTasks = ({ task, phase }: TaskView): boolean =>
   isQueued(task) && phase?.startsWith("waiting for bg_") === true

@@ -19,7 +19,7 @@ import { ago, duration, formatTime } from "../lib/format.ts"
 import { between, capital, count, formatInteger, head, inTagsWithID, oneLine, tail } from "../lib/text.ts"
 import { type MayDo, modelLine, noText, summaryOf, workSummary } from "./summary.ts"
 import { groupText, type Report, type ShownDiff, type TaskView } from "./view.ts"
-import { attemptText, ENDS, endOf, FETCHING_WORK, isInQueue, phaseText, usageText } from "./words.ts"
+import { attemptText, ENDS, endOf, FETCHING_WORK, isInQueue, queueText, usageText } from "./words.ts"
 
 /**
  * Limits for answers. OpenCode cuts tool output at 2,000 lines or 50 KB, so longer answers are cut here, with a hint
@@ -95,10 +95,7 @@ function stateOf(view: TaskView): string {
       `${task.status}${endText(task)}`,
       ...(view.merging ? [MERGING] : view.fetching ? [FETCHING_WORK] : []),
     ].join(", ")
-  if (isInQueue(phase)) {
-    const place = view.place === undefined ? "" : ` (place ${view.place})`
-    return `${task.status}, ${phaseText(phase)}${place}`
-  }
+  if (isInQueue(phase)) return `${task.status}, ${queueText(phase, view.place)}`
   if (failing) {
     const since = formatTime(failing.since, view.at)
     return `${task.status}, retrying since ${since} (${attemptText(failing)})`

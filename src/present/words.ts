@@ -10,6 +10,10 @@ export const slotText = (of: string | undefined): string => `a free slot${of ===
 /** The phase in words that say what a task waits for. */
 export const phaseText = (phase: Phase): string => (phase === "queued" ? `queued for ${slotText(undefined)}` : phase)
 
+/** Example: `queued for a free slot (place 2)`. A group has no place in the queue: its members have. */
+export const queueText = (phase: Phase, place: number | undefined): string =>
+  `${phaseText(phase)}${place === undefined ? "" : ` (place ${place})`}`
+
 /** Whether the task waits for a free slot. */
 export const isInQueue = (phase: Phase | undefined): boolean => phase?.startsWith("queued") === true
 

@@ -104,6 +104,8 @@ describe("the text of a launch", () => {
   test("the launch text says that the task waits for a slot or for other tasks", () => {
     const { output: text } = renderLaunch({ view: viewOf({ phase: "queued", place: 3 }), reused: false, allowance: [] })
     expect(text).toMatch(/^Background task launched; it waits for a free slot \(place 3\)\./)
+    const map = renderLaunch({ view: viewOf({ phase: "queued" }), reused: false, allowance: [] })
+    expect(map.output).toMatch(/^Background task launched; it waits for a free slot\. Task ID: bg_/)
     const task = taskOf({ run: { startedAt: undefined } })
     const waiting = renderLaunch({ view: viewOf({ task, phase: "waiting for bg_b" }), reused: false, allowance: [] })
     expect(waiting.output).toMatch(
@@ -255,6 +257,9 @@ test("a resume text says whether the resume started or waits for a slot", () => 
   )
   expect(renderResume({ view: viewOf({ task, phase: "queued", place: 2 }), allowance: [] }).output).toMatch(
     /^Resume #2 of task bg_aaaaaaaa \(find it\) waits for a free slot \(place 2\)\.\n/,
+  )
+  expect(renderResume({ view: viewOf({ task, phase: "queued" }), allowance: [] }).output).toMatch(
+    /^Resume #2 of task bg_aaaaaaaa \(find it\) waits for a free slot\.\n/,
   )
 })
 
