@@ -37,6 +37,11 @@ const CHANGES: Readonly<Record<string, string>> = {
   limit: ANOTHER_MODEL,
   empty: ANOTHER_MODEL,
 }
+/** Limits that the call itself set, as a reason names them: the same call would meet them again. */
+const ARGUMENTS = [
+  ["(argument max_cost)", " with a larger `max_cost`"],
+  ["(its timeout argument)", " with a larger `timeout`"],
+] as const
 /** Sources of limits that a new task would meet as well, as a reason names them. */
 const USERS_LIMIT = /\boption max(?:Cost|Tokens)Per(?:Session|Day)\b|\(tasks_purse\)/
 /** End of a reason that says itself how to go on. */
@@ -46,7 +51,7 @@ const isUsersLimit = ({ code, text }: Reason): boolean =>
   code === "purse" || (code === "budget" && USERS_LIMIT.test(text))
 
 const changeFor = ({ code, text }: Reason): string =>
-  text.includes("(argument max_cost)") ? " with a larger `max_cost`" : (CHANGES[code] ?? "")
+  ARGUMENTS.find(([source]) => text.includes(source))?.[1] ?? CHANGES[code] ?? ""
 
 /** Options for what a parent may do about a failed run. `resumable`: statuses that may be resumed. */
 export type MayDo = { readonly resumable?: readonly string[]; readonly allowModelOverride?: boolean }

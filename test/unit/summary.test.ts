@@ -20,6 +20,7 @@ const ended = (work: Partial<Work>) =>
 
 const MODEL = " with another `model`"
 const COST = " with a larger `max_cost`"
+const TIMEOUT = " with a larger `timeout`"
 const RESUME = 'To go on: superagents_task(resume="bg_aaaaaaaa", prompt) asks it again'
 const RESUMED = `${RESUME}; it remembers its work.`
 const MORE = `${RESUME}${COST}; it remembers its work.`
@@ -61,6 +62,12 @@ test("tries that have all failed are followed by advice, since a resume has noth
 
 test.each<[Reason["code"], string, string, string]>([
   ["timeout", "late", "To go on: launch the task again, and tell the agent what is done already.", RESUMED],
+  [
+    "timeout",
+    "Stopped at its time limit of 15s (its timeout argument).",
+    `To go on: launch the task again${TIMEOUT}, and tell the agent what is done already.`,
+    `${RESUME}${TIMEOUT}; it remembers its work.`,
+  ],
   ["limit", "full", `To go on: launch the task again${MODEL}, and tell the agent what is done already.`, ""],
   ["provider", "no", `To go on: launch the task again${MODEL}, and tell the agent what is done already.`, OR_MODEL],
   [
