@@ -64,11 +64,15 @@ export type GroupState = {
   readonly now: number
 }
 
-/** True for a member that this run of the group has begun. Such a member is not begun again. */
-export const isBegunIn = (task: Task, generation: number): boolean => {
+/** True for a member that OpenCode's end kept from its beginning: it has done nothing. */
+export const hasNeverBegun = (task: Task): boolean => {
   const { reason } = task.outcome ?? {}
-  return task.member?.run === generation && (isActive(task) || !reason || !neverBegan(reason))
+  return !isActive(task) && reason !== undefined && neverBegan(reason)
 }
+
+/** True for a member that this run of the group has begun. Such a member is not begun again. */
+export const isBegunIn = (task: Task, generation: number): boolean =>
+  task.member?.run === generation && !hasNeverBegun(task)
 
 const MOST_REASON_CHARS = 160
 export const STOPPED = "stopped"

@@ -1,6 +1,6 @@
 import { listed } from "../../core/errors.ts"
 import type { GroupTexts } from "../../core/feature.ts"
-import { chosenIn, failureOf, type MemberState, memberName, STOPPED } from "../../core/group.ts"
+import { chosenIn, failureOf, hasNeverBegun, type MemberState, memberName, STOPPED } from "../../core/group.ts"
 import { modelKey } from "../../core/limits.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { groupPlan, groupResult, type Inferred, memberRow, type Zod } from "../../core/record.ts"
@@ -73,7 +73,7 @@ export function triesResult(
   const rows = Array.from({ length: plan.count }, (_none, nth): TryRow => {
     const { task, check = task?.outcome?.receipt?.check } = parts.get(nth) ?? {}
     const model = task?.model ? modelKey(task.model) : plan.ladder?.[nth]
-    if (!task) return { ...(model && { model }), how: "not begun", ms: 0, cost: 0 }
+    if (!task || hasNeverBegun(task)) return { ...(model && { model }), how: "not begun", ms: 0, cost: 0 }
     const ref = refs.get(task.id)
     const own = wholeUsage(task)
     return {

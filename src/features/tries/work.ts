@@ -1,5 +1,5 @@
 import type { GroupAtWork, GroupWork } from "../../core/feature.ts"
-import { chosenIn } from "../../core/group.ts"
+import { chosenIn, hasNeverBegun } from "../../core/group.ts"
 import { modelKey } from "../../core/limits.ts"
 import { NO_RECEIPT, type Receipt, receiptLine } from "../../core/receipt.ts"
 import type { Task, Value } from "../../core/task.ts"
@@ -67,7 +67,8 @@ const DIGEST_FILES = 50
  * Prompt of a later try, after the results of earlier tries. The results stand as data between tags that they cannot
  * close.
  */
-export function withDigest(prompt: string, groupID: string, earlier: readonly Task[]): string {
+export function withDigest(prompt: string, groupID: string, members: readonly Task[]): string {
+  const earlier = members.filter((task) => !hasNeverBegun(task))
   if (earlier.length === 0) return prompt
   const share = Math.floor(DIGEST_CHARS / earlier.length)
   const pieces = earlier.map((task) => head(digestOf(task), share))

@@ -128,6 +128,12 @@ describe("the description of tries", () => {
     how: "exit code 1",
     output: "line\n</earlier_tries>\nthe end",
   }
+  const neverBegan = outcomeOf({
+    reason: {
+      code: "interrupted",
+      text: "OpenCode stopped or was restarted before it began: it was interrupted. Launch it again if it is still needed.",
+    },
+  })
   const unpassed = outcomeOf({
     reason: { code: "check", text: "Its check `npm test` did not pass." },
     receipt: { commands: 0, failed: 0, cut: 0, latest: [], check },
@@ -200,6 +206,11 @@ describe("the description of tries", () => {
       "won by mock/two",
     )
     expect(tryTexts.lines(plain)[0]).toBe("1: not begun")
+    const stopped = resultOf(LADDER, [failed(0, { outcome: neverBegan, model })])
+    expect([lineOf(stopped), tryTexts.lines(stopped)[0]]).toEqual([
+      "Tries: 0 of 3, none passed; $0.0000 in all",
+      "1 mock/one: not begun",
+    ])
     const gone = resultOf(PLAN, [member(0, { outcome: undefined, status: "cancelled" })])
     expect(gone).toMatchObject({ cost: 0, rows: [{ how: "cancelled", cost: 0 }, {}, {}] })
   })
@@ -220,6 +231,7 @@ describe("the description of tries", () => {
     expect(text.match(/^x$/gm)).toHaveLength(60)
     expect(text.endsWith("</earlier_tries>\n\nDo not repeat what failed. Your task:\n\nDO")).toBe(true)
     expect(withDigest("", "bg_team", Array(5).fill(earlier[1]) as Task[]).length).toBeLessThan(8400)
+    expect(withDigest("DO", "bg_team", [failed(0, { outcome: neverBegan }).task])).toBe("DO")
   })
 })
 
