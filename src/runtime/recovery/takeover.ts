@@ -7,10 +7,12 @@ import { withMessages, withoutOpenCalls } from "../../core/run/progress.ts"
 import { constraintsOf } from "../../core/spending.ts"
 import {
   type Ending,
+  elapsed,
   hasPendingNotification,
   holdsPlace,
   isActive,
   isPaused,
+  type LastWord,
   type Reason,
   type Task,
 } from "../../core/task.ts"
@@ -113,6 +115,16 @@ function promptFromMessages(task: Task, messages: readonly Message[], kind: Grou
   const [hidden, constraints] = [textOf(true), constraintsOf(task, kind?.picksOne === true)]
   const preface = hidden.endsWith(constraints) ? hidden.slice(0, hidden.length - constraints.length) : hidden
   return { prompt: textOf(false), preface: preface.trim() }
+}
+
+/**
+ * The last word of a paused run that was asked for it and could not answer. It is asked again when it goes on, with time
+ * of its own: the limit may be passed.
+ */
+function lastWordAgain(task: Task, now: number): LastWord | undefined {
+  const { lastWordFor: reason } = task.run
+  const at = elapsed(task, now)
+  return reason && { state: "requested", reason, at, againAt: at }
 }
 
 /**
@@ -359,7 +371,15 @@ export class OrphanSettler {
     const run = newRun(task, "waiting", clock.now())
     // What the run has spent before counts for its limits.
     const observed = withoutOpenCalls(withMessages(run.observed, messages))
-    if (handle) handle.run = { ...run, observed, ...asked, ...(task.place && { preparesAgain: true }) }
+    const lastWord = lastWordAgain(task, clock.now())
+    if (handle)
+      handle.run = {
+        ...run,
+        observed,
+        ...asked,
+        ...(task.place && { preparesAgain: true }),
+        ...(lastWord && { lastWord }),
+      }
     resumePause()
     return true
   }

@@ -48,6 +48,26 @@ describe("parked tasks after a restart", () => {
     expect(tasks.map(({ id }) => rig.task(id).status)).toEqual(tasks.map(() => "completed"))
   })
 
+  test("a task that was parked while it was asked for its last word says it after a restart", async () => {
+    const rig = new Rig({ options: { taskTimeout: 30_000, lastWord: 10_000 } })
+    let isOpen = true
+    rig.script(({ sessionID, toolResults, lastUser }) => {
+      if (sessionID === rig.parent) return undefined
+      if (!isOpen) return { status: 429, body: { error: { message: "Rate limit reached. Try again in 60s" } } }
+      if (lastUser.startsWith("You are near your time limit")) return { text: "what is left", delay: 1000 }
+      return toolResults.length > 0 ? { text: "done" } : { tools: [{ name: "read", args: { ms: 600_000 } }] }
+    })
+    const { id } = await rig.launch()
+    await rig.clock.advance(5000)
+    isOpen = false
+    await rig.clock.until(() => isParkedNow(rig, id))
+    rig.restart()
+    await rig.manager.recover()
+    isOpen = true
+    expect(await rig.ended(id)).toMatchObject({ outcome: { saidLastWord: true, reason: { code: "timeout" } } })
+    expect(rig.notices().at(-1)?.hidden).toContain("what is left")
+  })
+
   test("what a parked task has spent before a restart counts for its budget", async () => {
     const rig = new Rig({ options: { maxCostPerTask: 0.05, lastWord: 0 } })
     let isOpen = true
