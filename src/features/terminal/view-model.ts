@@ -73,8 +73,8 @@ export function sectionOf(
   const all = [...seen, ...below]
   const usage = all.reduce((sum, each) => addUsage(sum, usageOf(each)), NO_USAGE)
   return {
-    /** Examples: `2 running`, or `5 done` when nothing runs. */
-    summary: running > 0 ? `${running} running` : `${seen.length} done`,
+    /** Examples: `2 running`, or `5 done, 1 failed` when nothing runs. */
+    summary: running > 0 ? `${running} running` : endedText(seen),
     rows: shown.map((each) => rowOf(each, all, now)),
     /** Number of tasks without a row. */
     more: ordered.length - shown.length,
@@ -82,6 +82,12 @@ export function sectionOf(
     /** Usage of the session with its limits, in lines that fit the sidebar. */
     totals: totalsOf(usage, limits),
   }
+}
+
+function endedText(seen: readonly ObservedTask[]): string {
+  const failed = seen.filter(({ task }) => task.status === "error").length
+  const done = seen.length - failed
+  return [...(done > 0 ? [`${done} done`] : []), ...(failed > 0 ? [`${failed} failed`] : [])].join(", ")
 }
 
 /** Running tasks in the order of launch, then ended ones, newest first. */

@@ -105,6 +105,9 @@ describe("the sidebar section", () => {
   test("the sidebar section says how many tasks run, or how many are done when none runs", () => {
     expect(sectionOf([seen(task(), {}), seen(ended())], START)?.summary).toBe("1 running")
     expect(sectionOf([seen(ended()), seen(ended())], START)?.summary).toBe("2 done")
+    const failed = seen(ended({ status: "error" }))
+    expect(sectionOf([seen(ended()), failed, failed], START)?.summary).toBe("1 done, 2 failed")
+    expect(sectionOf([failed], START)?.summary).toBe("1 failed")
   })
 
   test("the sidebar section lists running tasks by launch and then ended ones, the latest first", () => {
