@@ -142,15 +142,15 @@ export async function answerBeforeNotice(
     ({ createdAt, completedAt = createdAt }) => createdAt < notice.createdAt && completedAt < notice.createdAt,
   )
   const told = endIn(task, notice)
+  const ends = before.flatMap((_message, index) => {
+    const proving = before.slice(0, index + 1)
+    const { proven, type } = classify(proving, "idle")
+    return proven ? [{ type, messages: proving }] : []
+  })
   // The user's turn may have been answered, too, while the notification was sent: the end is the one that it tells.
-  const isEnd = (type?: Ending["type"]) => (_message: Message, index: number) => {
-    const ending = classify(before.slice(0, index + 1), "idle")
-    return ending.proven === true && (type === undefined || ending.type === type)
-  }
-  const asTold = before.findLastIndex(isEnd(told?.type))
-  const end = asTold < 0 ? before.findLastIndex(isEnd()) : asTold
+  const end = ends.findLast(({ type }) => type === told?.type) ?? ends.at(-1)
   // If no message proves how the run ended, take the end from the notification.
-  return end < 0 ? { messages: before, reportedEnding: told } : { messages: before.slice(0, end + 1) }
+  return end ? { messages: end.messages } : { messages: before, reportedEnding: told }
 }
 
 /** Reads a run's end from its notification. */
