@@ -55,7 +55,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     /** Whether what is stored can be seen. */
     shows: true,
     /** What the parent holds since the message that was to wake it, and what its reading waits for. */
-    since: [] as Partial<Message>[],
+    since: undefined as Partial<Message>[] | undefined,
     reading: Promise.resolve(),
     reads: 0,
     failures: [] as OpencodeError[],
@@ -74,6 +74,18 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     mayWake: true,
   }
   const stored = new Set<string>()
+  const taken: Pick<Prompt, "messageID" | "noReply">[] = []
+  /** What the parent holds since a message of the outbox, where it answers each that starts its model. */
+  const answered = (id: string): Partial<Message>[] => {
+    if (!stored.has(id)) return []
+    const since = taken.slice(taken.findLastIndex(({ messageID }) => messageID === id))
+    return since.flatMap(({ messageID, noReply }) => [
+      { id: messageID, role: "user" },
+      ...(noReply ? [] : [{ id: `answer_${messageID}`, role: "assistant" as const, parentID: messageID }]),
+    ])
+  }
+  const textsOf = (id: string | undefined) =>
+    sent.find(({ messageID }) => messageID === id)?.parts.map((part) => ({ type: "text", ...part })) ?? []
   const opencode = {
     persona: async () => ({ agent: world.agent }),
     agents: async () => world.agents,
@@ -94,17 +106,18 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
       const failure = world.failures.shift()
       if (world.stores && (!failure || world.storesWhatFails)) stored.add(prompt.messageID)
       if (failure) throw failure
+      taken.push({ messageID: prompt.messageID, noReply: prompt.noReply })
     },
     hasMessage: async (_session: string, id: string) => world.shows && stored.has(id),
     isAnsweredElsewhere: async () => {
       await world.askingElsewhere
       return timers.now() < world.answeredUntil
     },
-    messagesSince: async () => {
+    messagesSince: async (_session: string, id: string) => {
       world.reads++
-      const { since } = world
+      const { since = answered(id) } = world
       await world.reading
-      return since
+      return since.map((message) => ({ parts: textsOf(message.id), ...message }))
     },
     log: (...line: unknown[]) => logs.push(line),
   } as unknown as OpencodeApi

@@ -190,6 +190,53 @@ describe("a message to a parent whose model must not be asked", () => {
     expect(outbox.defersWake).toBe(false)
   })
 
+  test("a parent waits for its model from its newest deferred wake on, without a gap before", async () => {
+    const { clock, world, outbox, told, limits, timers } = await blocked()
+    world.since = undefined
+    const now = timers.now()
+    expect(outbox.deferredSince(PARENT)).toBeLessThan(now)
+    const { promise, resolve } = held()
+    world.reading = promise
+    outbox.post(cleanup(B))
+    await clock.advance(1000)
+    expect(outbox.deferredSince(PARENT)).toBeGreaterThanOrEqual(now)
+    resolve()
+    await clock.advance(1000)
+    expect(outbox.deferredSince(PARENT)).toBeLessThan(now + 1000)
+    expect({ a: outbox.isUnread(cleanup(A)), b: outbox.isUnread(cleanup(B)) }).toEqual({ a: false, b: true })
+    limits.isBlocked = false
+    outbox.review()
+    await clock.advance(1000)
+    expect(told()).toEqual([`${SAID_A} (no reply)`, `${SAID_B} (no reply)`, SAID_B])
+    expect(outbox.deferredSince(PARENT)).toBeUndefined()
+  })
+
+  test("a task's end that may start the model again does so for a deferred wake, too", async () => {
+    const { clock, outbox, told, limits } = await blocked()
+    limits.isBlocked = false
+    outbox.post(cleanup(B))
+    await clock.advance(1000)
+    outbox.review()
+    await clock.advance(1000)
+    expect({ told: told(), defers: outbox.defersWake }).toEqual({
+      told: [`${SAID_A} (no reply)`, SAID_B],
+      defers: false,
+    })
+  })
+
+  test("an unread message is sent again only once the model may be asked", async () => {
+    const limits = { isBlocked: false }
+    const { clock, outbox, told } = await unanswered({ isBlocked: () => limits.isBlocked })
+    limits.isBlocked = true
+    outbox.parentIdle(PARENT)
+    await clock.advance(1000)
+    expect({ told: told(), owes: outbox.hasPending(PARENT) }).toEqual({ told: [SAID_A], owes: true })
+    limits.isBlocked = false
+    outbox.review()
+    await clock.advance(1000)
+    expect(told()).toEqual([SAID_A, SAID_A])
+  })
+
   test("a parent whose model must not be asked is not woken after its session was deleted", async () => {
     const { clock, outbox, told, limits } = await blocked()
     outbox.parentDeleted(PARENT)
@@ -302,7 +349,7 @@ describe("the wait for other tasks", () => {
       expect(outbox.hasPending(PARENT)).toBe(true)
     }
     expect(counts).toEqual([2, 2, 3, 3, 4, 4])
-    await clock.advance(1)
+    await clock.advance(10)
     expect(told()).toHaveLength(5)
     expect(states.at(-1)).toBe("drained, woken")
     expect(outbox.hasPending(PARENT)).toBe(false)
@@ -365,20 +412,14 @@ describe("a woken parent that becomes idle", () => {
     expect(told()).toEqual([SAID_A, SAID_B])
   })
 
-  test("a second message is still checked for an answer if it went out during the first one's check", async () => {
-    const scene = await unanswered()
-    const { clock, world, outbox, told } = scene
-    const { promise, resolve } = held()
-    world.since.push(answerTo(asked(scene)))
-    world.reading = promise
-    outbox.parentIdle(PARENT)
-    await flush()
+  test("a second message is still checked for an answer if it was queued during the first one's check", async () => {
+    const scene = await beingRead()
+    const { clock, world, outbox, told, read } = scene
     outbox.post(cleanup(B))
+    world.since?.push(answerTo(asked(scene)))
+    await read()
     await clock.advance(100)
-    world.reading = Promise.resolve()
     world.since = [asked(scene)]
-    resolve()
-    await flush()
     outbox.parentIdle(PARENT)
     await clock.advance(100)
     expect(told()).toEqual([SAID_A, SAID_B, SAID_B])
@@ -395,18 +436,14 @@ describe("a woken parent that becomes idle", () => {
   })
 
   test("a parent that has answered is not checked again, however often it becomes idle in one moment", async () => {
-    const works: (() => Promise<unknown>)[] = []
-    const scene = await unanswered({
-      run: (what, work) => void (what === "notify" ? work() : works.push(work)),
-    })
-    const { world, outbox } = scene
-    world.since.push(answerTo(asked(scene)))
+    const scene = await unanswered()
+    const { clock, world, outbox, told } = scene
+    world.since?.push(answerTo(asked(scene)))
+    for (let count = 0; count < 3; count++) outbox.parentIdle(PARENT)
+    await clock.advance(100)
     outbox.parentIdle(PARENT)
-    outbox.parentIdle(PARENT)
-    for (const work of works) await work()
-    outbox.parentIdle(PARENT)
-    expect(works).toHaveLength(2)
-    expect(world.reads).toBe(1)
+    await clock.advance(100)
+    expect({ told: told(), reads: world.reads }).toEqual({ told: [SAID_A], reads: 1 })
   })
 
   test("a parent with an unread message is reminded only once, however often it becomes idle at once", async () => {
@@ -419,22 +456,71 @@ describe("a woken parent that becomes idle", () => {
     }
   })
 
-  test("a parent whose messages could not be read is checked again later, and the last error is logged", async () => {
-    const { clock, world, outbox, told, failed } = await unanswered()
+  test("a parent whose messages could not be read is checked again later or when it is idle, and each error is logged", async () => {
+    const { clock, world, outbox, told, logs, failed } = await unanswered()
+    for (const again of ["later", "idle"] as const) {
+      world.reading = Promise.reject(NO)
+      outbox.parentIdle(PARENT)
+      await clock.advance(50)
+      expect(JSON.stringify(logs.at(-1))).toContain("OpencodeError: no")
+      world.reading = Promise.resolve()
+      if (again === "idle") outbox.parentIdle(PARENT)
+      await clock.advance(again === "idle" ? 50 : 250)
+    }
+    expect({ told: told(), logs: logs.length, failed }).toEqual({
+      told: [SAID_A, SAID_A, SAID_A],
+      logs: 2,
+      failed: [],
+    })
+  })
+
+  test("a task's end that comes while an unread message is about to be sent again wakes the parent instead", async () => {
+    const scene = await unanswered()
+    const { clock, world, outbox, told } = scene
+    const { promise, resolve } = held()
+    world.askingElsewhere = promise
+    outbox.parentIdle(PARENT)
+    await flush()
+    outbox.post(cleanup(B, false))
+    resolve()
+    await clock.advance(100)
+    expect(told()).toEqual([SAID_A, SAID_B])
+  })
+
+  test("an unread message is sent again once its user has redone what was undone", async () => {
+    const { clock, world, outbox, told } = await unanswered()
+    world.reverted = true
+    outbox.parentIdle(PARENT)
+    await clock.advance(1000)
+    world.reverted = false
+    outbox.parentChanged(PARENT)
+    await clock.advance(100)
+    expect(told()).toEqual([SAID_A, SAID_A])
+  })
+
+  test("an unread message is not sent again to a parent that was stopped meanwhile or is gone", async () => {
+    for (const what of ["stopped", "gone"] as const) {
+      const { clock, world, outbox, told } = await unanswered()
+      if (what === "stopped") world.mayWake = false
+      else world.reading = Promise.reject(GONE)
+      outbox.parentIdle(PARENT)
+      await clock.advance(600_000)
+      expect({ told: told(), owes: outbox.hasPending(PARENT), reads: world.reads }, what).toEqual({
+        told: [SAID_A],
+        owes: false,
+        reads: what === "stopped" ? 0 : 1,
+      })
+    }
+  })
+
+  test("a task's end does not wait for a parent whose messages cannot be read", async () => {
+    const { clock, world, outbox, told } = await unanswered()
     world.reading = Promise.reject(NO)
     outbox.parentIdle(PARENT)
-    await clock.advance(50)
-    world.reading = Promise.resolve()
-    await clock.advance(50)
-    expect({ told: told(), failed }).toEqual({ told: [SAID_A, SAID_A], failed: [] })
-    world.reading = Promise.reject(NO)
-    outbox.parentIdle(PARENT)
-    await clock.advance(10_000)
-    expect(failed).toEqual(["check the parent's answer: OpencodeError: no"])
-    world.reading = Promise.resolve()
-    outbox.parentIdle(PARENT)
-    await clock.advance(0)
-    expect(told()).toEqual([SAID_A, SAID_A, SAID_A])
+    await clock.advance(6000)
+    outbox.post(cleanup(B))
+    await clock.advance(100)
+    expect(told()).toEqual([SAID_A, SAID_B])
   })
 
   test("a reminder that OpenCode does not accept is sent again with growing delays", async () => {
@@ -456,7 +542,7 @@ describe("a woken parent that becomes idle", () => {
     const { clock, world, outbox, told, states, read } = scene
     const { promise, resolve } = held()
     world.composing = () => promise
-    world.since.push(answerTo(asked(scene)))
+    world.since?.push(answerTo(asked(scene)))
     outbox.post(cleanup(B))
     await read()
     expect(outbox.hasPending(PARENT)).toBe(true)
@@ -468,13 +554,69 @@ describe("a woken parent that becomes idle", () => {
 
   test("an answered parent is still woken for a message that relied on a cancelled one to wake it", async () => {
     const scene = await beingRead()
-    const { clock, world, told, read, takeBack } = { ...scene, ...(await leftToTheNext(scene)) }
-    world.since.push(answerTo(asked(scene, 0)))
-    world.failures = [NO]
-    await takeBack()
+    const { clock, world, outbox, told, read } = scene
+    const { promise, resolve } = held()
+    world.composing = async (id) => (id === C ? promise : undefined)
+    world.since?.push(answerTo(asked(scene)))
+    outbox.post(cleanup(B))
+    outbox.post(cleanup(C))
     await read()
+    await clock.advance(100)
+    world.since = undefined
+    world.failures = [NO]
+    world.known = false
+    resolve()
     await clock.advance(1000)
     expect(told()).toEqual([SAID_A, `${SAID_B} (no reply)`, SAID_B, SAID_B])
+  })
+})
+
+describe("a wake that is asked for later", () => {
+  test("a parent that is asked to be woken for a stored message is woken unless it has answered", async () => {
+    for (const hasAnswered of [false, true]) {
+      const scene = setUp()
+      const { clock, world, outbox, told } = scene
+      outbox.post(cleanup(A, false))
+      await clock.advance(100)
+      world.since = [asked(scene), ...(hasAnswered ? [answerTo(asked(scene))] : [])]
+      outbox.wakeAgain({ ...cleanup(A), delivery: { state: "none" } })
+      await clock.advance(100)
+      expect(told()).toEqual([`${SAID_A} (no reply)`, ...(hasAnswered ? [] : [SAID_A])])
+    }
+  })
+
+  test("a wake that is asked for while another message is checked for an answer is not lost", async () => {
+    const scene = setUp()
+    const { clock, world, outbox, told } = scene
+    outbox.post(cleanup(B, false))
+    await clock.advance(100)
+    outbox.post(cleanup(A))
+    await clock.advance(100)
+    const { promise, resolve } = held()
+    world.since = [asked(scene), answerTo(asked(scene))]
+    world.reading = promise
+    outbox.parentIdle(PARENT)
+    await flush()
+    outbox.wakeAgain({ ...cleanup(B), delivery: { state: "none" } })
+    world.since = [asked(scene, 0)]
+    resolve()
+    await clock.advance(100)
+    expect(told()).toEqual([`${SAID_B} (no reply)`, SAID_A, SAID_B])
+  })
+
+  test("a message wakes the parent that was asked to before it was queued, while it waited, or while it was sent", async () => {
+    for (const when of ["before", "waits", "sent"] as const) {
+      const { clock, world, outbox, told } = setUp()
+      if (when === "before") outbox.wakeAgain(cleanup(A, false))
+      if (when === "waits") world.busy = true
+      if (when === "sent") world.shows = false
+      outbox.post(cleanup(A, false))
+      await clock.advance(1)
+      if (when !== "before") outbox.wakeAgain(cleanup(A, false))
+      world.shows = true
+      await clock.advance(1000)
+      expect(told(), when).toEqual(when === "sent" ? [`${SAID_A} (no reply)`, SAID_A] : [SAID_A])
+    }
   })
 })
 

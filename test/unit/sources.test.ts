@@ -38,7 +38,6 @@ describe("core and runtime", () => {
       // Launches under way.
       "src/runtime/launch/dependencies.ts #underWay",
       // By session that is told: what waits for it, and whether it may be woken.
-      "src/runtime/mailbox/outbox.ts #deferred",
       "src/runtime/mailbox/outbox.ts #lanes",
       "src/runtime/mailbox/sender.ts #open",
       "src/runtime/mailbox/toaster.ts #toldForks",

@@ -187,8 +187,8 @@ export class EndAnnouncer {
     const due = parentState.pendingNotifications.filter(({ endIndex }) => endIndex < first)
     parentState.pendingNotifications = parentState.pendingNotifications.filter((news) => !due.includes(news))
     for (const { task, maybeDelivered } of due.toSorted((a, b) => a.endIndex - b.endIndex)) {
-      if (isNotifiedLast(task, store, options.wake, (other) => this.#outbox.holds(other)))
-        this.#wakeAgain(task, maybeDelivered)
+      if (!maybeDelivered && isNotifiedLast(task, store, options.wake, (other) => this.#outbox.holds(other)))
+        this.#outbox.wakeAgain(task)
       if (hasPendingNotification(task)) this.#outbox.post(task, maybeDelivered)
       else this.#over(task)
     }
@@ -196,19 +196,13 @@ export class EndAnnouncer {
 
   /**
    * Called when the task has ended or was cleared. The end of another task then wakes the parent, if no other task is
-   * left to wake it.
+   * left to wake it. Does nothing for a run that ended in an earlier process (`maybeDelivered`), so that the decision of
+   * that process to wake the parent is kept.
    */
   wakeAgainBeside(task: Task, maybeDelivered = false): void {
-    const deferredWake = deferredWakeOf(task, this.#services.store, this.#services.options.wake)
-    if (deferredWake) this.#wakeAgain(deferredWake, maybeDelivered)
-  }
-
-  /**
-   * Does nothing for a run that ended in an earlier process (`maybeDelivered`), so that the decision of that process to
-   * wake the parent is kept.
-   */
-  #wakeAgain(task: Task, maybeDelivered: boolean): void {
-    if (!maybeDelivered) this.#outbox.wakeAgain(task)
+    const { store, options } = this.#services
+    const deferredWake = maybeDelivered ? undefined : deferredWakeOf(task, store, options.wake)
+    if (deferredWake) this.#outbox.wakeAgain(deferredWake)
   }
 
   /** Records the delivery state. `handedOver`: the parent has the whole answer. */

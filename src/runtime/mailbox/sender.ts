@@ -10,80 +10,7 @@ import {
 import { AUTOMATIC } from "../../core/run/prompts.ts"
 import type { MessageIDFactory, Task } from "../../core/task.ts"
 import { NOTICE_PARTS, type NotificationTexts } from "../../present/notification.ts"
-
-/**
- * Notification of a run. `task`: the task as it ended, so that a resume since then does not change the notification.
- */
-export type LaneItem = {
-  readonly task: Task
-  wake: boolean
-  readonly maybeDelivered: boolean
-  /** Set by the first send, so that a repeated send has the same text. */
-  notice?: NotificationTexts
-}
-
-/**
- * A note that waits until its session is idle, and until no notification waits. `compose` is called at each look: it
- * returns undefined where there is nothing to say any more, and "later" where there may be again. `done` is called once
- * the note is sent or dropped.
- */
-export type PendingNote = {
-  readonly compose: () => Note | "later" | undefined
-  readonly done?: (sent: boolean) => void
-  /** Set by the first send, so that a repeated send has the same text and id. */
-  sent?: Note
-  attempts: number
-}
-
-/**
- * State of a parent's lane:
- * - `idle`: nothing to send; kept while a waking message may be unread.
- * - `sending`: messages are sent one at a time.
- * - `retrying`: OpenCode did not accept the last one; it is sent again later.
- * - `until idle`: the parent works, and no waiting message may start its model.
- * - `until redone`: the parent's user has undone messages.
- */
-type LaneState = "idle" | "sending" | "retrying" | "until idle" | "until redone"
-
-export type Lane = {
-  state: LaneState
-  readonly items: LaneItem[]
-  readonly notes: PendingNote[]
-  /** Ends the current wait of the notes. */
-  releaseNotes: () => void
-  /** Time of the last send before the parent was idle: OpenCode may not yet report the turn that it started. */
-  sentAt: number
-  /** The parent became idle after the last send began. */
-  idled: boolean
-  /** Tasks whose queued notification must wake the parent. The lane is kept until they are sent. */
-  readonly wakeRequests: Set<string>
-  /** Ends the current wait of the lane. */
-  release: () => void
-  /** Stored message that has not woken the parent. The next message wakes the parent for both. */
-  pendingWake?: Waking & { readonly wakesAgain?: number }
-  /**
-   * Last message that should start the parent's model, until the parent has answered. `isPassed`: the parent became
-   * idle after it, perhaps without reading it.
-   */
-  waking?: Waking & { wakesAgain: number; isPassed: boolean }
-  /** A message that starts the parent's model is being sent. */
-  isWaking: boolean
-}
-
-/** Message that should start its parent's model, and the task it reports. */
-export type Waking = { readonly prompt: Prompt; readonly task: Task }
-
-export const newLane = (): Lane => ({
-  state: "idle",
-  items: [],
-  notes: [],
-  releaseNotes: () => {},
-  sentAt: Number.NEGATIVE_INFINITY,
-  wakeRequests: new Set(),
-  idled: false,
-  isWaking: false,
-  release: () => {},
-})
+import type { Lane } from "./lane.ts"
 
 /**
  * True where no later message answers the first one. False for a deleted notification, so that it is not sent again.
@@ -148,15 +75,6 @@ export class StoppableWaits {
     })
   }
 
-  /** Resolves to true if the time passed, and to false if the lane was released before. */
-  async in(lane: Lane, ms: number): Promise<boolean> {
-    const passed = await this.for(ms, (release) => {
-      lane.release = release
-    })
-    lane.release = () => {}
-    return passed
-  }
-
   /** Resolves to whether the time passed. `cancellable` receives a function that ends the wait. */
   for(ms: number, cancellable: (cancel: () => void) => void = () => {}): Promise<boolean> {
     if (ms === 0 || this.#stopped.aborted) return Promise.resolve(true)
@@ -199,11 +117,6 @@ export class Sender {
     this.#pauses = pauses
   }
 
-  /** The user has undone messages: any new message would delete them for good. */
-  async isReverted(parentID: string): Promise<boolean> {
-    return (await this.#ports.opencode.parent(parentID))?.reverted === true
-  }
-
   /** Whether the parent holds the whole notification. */
   isThere(task: Task): Promise<boolean> {
     const { opencode } = this.#ports
@@ -214,26 +127,14 @@ export class Sender {
    * Reads the stored notification as a message that starts the model. Undefined where the parent has answered the
    * notification.
    */
-  async unanswered(task: Task): Promise<Prompt | undefined> {
+  async unanswered(task: Task, attempt: number): Promise<Prompt | undefined> {
     const { opencode } = this.#ports
     const since = await opencode.messagesSince(task.parentID, notificationID(opencode.messageID, task))
     const [stored] = since
     if (!stored || !isUnread(since)) return undefined
     const [visible = "", hidden = ""] = stored.parts.flatMap((part) => (part.type === "text" ? [part.text] : []))
-    return notificationPrompt(
-      opencode.messageID,
-      task,
-      { visible, hidden },
-      await this.persona(task.parentID, 0),
-      false,
-    )
-  }
-
-  /** Whether a message that should have started the model is stored but unread, and may still start the model. */
-  async isIgnored({ prompt, task }: Waking): Promise<boolean> {
-    const { opencode, mayWake } = this.#ports
-    const since = await opencode.messagesSince(task.parentID, prompt.messageID)
-    return isUnread(since) && mayWake(task) && !(await this.isReverted(task.parentID))
+    const persona = await this.persona(task.parentID, attempt)
+    return notificationPrompt(opencode.messageID, task, { visible, hidden }, persona, false)
   }
 
   /**
@@ -259,34 +160,35 @@ export class Sender {
     throw new OpencodeError("OpenCode took the notification but does not show it.")
   }
 
-  /** Resolves when the parent holds the message. `waking`: set if the message starts the parent's model. */
-  async send(prompt: Prompt, lane: Lane, waking?: Waking): Promise<void> {
-    if (waking) await this.start(waking, lane)
-    else await this.#ports.opencode.prompt({ ...prompt, lookedFor: true })
-    await this.#confirm(prompt)
-    // The parent may have been stopped after OpenCode accepted the message and before the turn began.
-    if (waking) await this.#keepStopped(waking)
-  }
-
-  /** Starts the parent's model with a message, and stops the model again if a user stopped it meanwhile. */
-  async start({ prompt, task }: Waking, lane: Lane): Promise<void> {
+  /**
+   * Resolves when the parent holds the message. `waking`: the task whose message starts the parent's model, which is
+   * stopped again if a user stopped it meanwhile.
+   */
+  async send(prompt: Prompt, lane: Pick<Lane, "isWaking">, waking?: Task): Promise<void> {
+    if (!waking) {
+      await this.#ports.opencode.prompt({ ...prompt, lookedFor: true })
+      return this.#confirm(prompt)
+    }
     lane.isWaking = true
     try {
       await this.#ports.opencode.prompt(prompt)
     } finally {
-      await this.#keepStopped({ prompt, task })
+      await this.#keepStopped(prompt, waking)
       lane.isWaking = false
     }
+    await this.#confirm(prompt)
+    // The parent may have been stopped after OpenCode accepted the message and before the turn began.
+    await this.#keepStopped(prompt, waking)
   }
 
   /**
    * Stops the parent again if a user stopped it while a message started its model. A turn that the user began since
    * continues.
    */
-  async #keepStopped({ prompt, task }: Waking): Promise<void> {
+  async #keepStopped({ sessionID, messageID }: Prompt, waking: Task): Promise<void> {
     const { opencode, mayWake, silence } = this.#ports
-    if (mayWake(task)) return
-    const [, ...since] = await opencode.messagesSince(prompt.sessionID, prompt.messageID).catch(() => [])
-    if (since.every(({ role }) => role !== "user")) await silence(task.parentID)
+    if (mayWake(waking)) return
+    const [, ...since] = await opencode.messagesSince(sessionID, messageID).catch(() => [])
+    if (since.every(({ role }) => role !== "user")) await silence(sessionID)
   }
 }
