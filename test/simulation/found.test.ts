@@ -394,6 +394,20 @@ test("a reported end is not taken back when another machine owns the record by t
   expect(rig.notices()).toHaveLength(1)
 })
 
+test("a task that is resumed just when another machine takes it over is what that machine knows of it", async () => {
+  const { rig, other, id } = await takenOver({ text: "done" })
+  rig.opencode.onCall = (method, session) =>
+    method === "prompt" && session === rig.parent ? { fail: new OpencodeError("no") } : undefined
+  await rig.clock.advance(5000)
+  expect(rig.task(id)).toMatchObject({ status: "completed", delivery: { state: "pending" } })
+  await rig.clock.sleep(60 * MINUTE)
+  other.restart()
+  await other.manager.recover()
+  await rig.manager.resume(id, { prompt: "WORK" }, rig.caller)
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id)).toMatchObject({ status: "completed", run: { generation: 0 } })
+})
+
 test("a dependent's end is reported although another machine took over the task it waited for", async () => {
   const { rig, other, id } = await takenOver(HANG)
   const next = await rig.launch({ after: [id] })

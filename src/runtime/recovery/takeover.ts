@@ -165,7 +165,8 @@ export function remove({ store }: Services, taskID: string): void {
 function isKnown({ store }: Services, task: Task, isOrphan: boolean): boolean {
   const shown = store.get(task.id)
   // The record was read before a later run of the task began.
-  if (shown && shown.run.generation > task.run.generation) return true
+  const isLost = store.isForeign(task.id) && store.handle(task.id)?.isLost
+  if (shown && shown.run.generation > task.run.generation && !isLost) return true
   // Another process took the task over without knowing the end that this process found. That process will find the same
   // end.
   const isFound = shown && isActive(task) && !isActive(shown) && shown.run.generation >= task.run.generation

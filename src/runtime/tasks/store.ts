@@ -214,6 +214,7 @@ export class TaskStore {
     const handle = this.#link(task)
     this.#active.delete(task.id)
     handle.isForeign = true
+    handle.isLost = false
     handle.run = foreignRun(task, handle.run)
     if (handle.run) this.#foreign.add(task.id)
     else this.#foreign.delete(task.id)
@@ -227,6 +228,7 @@ export class TaskStore {
     this.#active.delete(id)
     this.#foreign.add(id)
     handle.isForeign = true
+    handle.isLost = true
     handle.run = takenRun(handle.task)
     this.noticed(id)
   }

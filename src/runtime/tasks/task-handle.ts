@@ -12,6 +12,8 @@ export class TaskHandle {
   run: ActiveRun | undefined
   /** Set while another process writes the task's record. */
   isForeign = false
+  /** Another process has taken the task over. The record that is read next counts, even if it is of an earlier run. */
+  isLost = false
   answer?: CachedAnswer
   /** For a foreign task: its last message when this process last read it. */
   seen?: string
