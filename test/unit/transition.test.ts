@@ -99,6 +99,8 @@ describe("a first retrieval", () => {
     const task = transition(terminal("error"), { type: "retrieved", at: 9500 })
     expect(task.retrievedAt).toBe(9500)
     expect(transition(task, { type: "retrieved", at: 9900 })).toBe(task)
+    const active = taskOf({ status: "running" })
+    expect(transition(active, { type: "retrieved", at: 9900 })).toBe(active)
   })
 })
 
