@@ -184,13 +184,18 @@ describe("a run's prompt", () => {
   test("messages that arrive while the prompt is being sent follow it in their order", () => {
     const words = [wordOf({ id: "msg_1", held: true }), wordOf({ id: "msg_2", held: true })]
     const { run, commands } = at("prompting", { run: { calls: 1, sentMessages: words } }).takes({ type: "prompted" })
-    expect(run).toMatchObject({ stage: "working", calls: 2, stageCount: 0 })
+    expect(run).toMatchObject({ stage: "working", calls: 2, stageCount: 1 })
     expect(commands).toMatchObject([
       { do: "send", message: { id: "msg_1" } },
       { do: "send", message: { id: "msg_2" } },
     ])
     const unread = at("prompting", { run: { calls: 1, idle: true } }).takes({ type: "prompted" })
     expect(unread).toMatchObject({ stage: "working", does: ["look"] })
+    const early = { calls: 1, looking: true, lookAgain: true, stuckSince: NOW - 5000 }
+    expect(at("prompting", { run: early }).takes({ type: "prompted" })).toMatchObject({
+      does: ["look"],
+      run: { looking: true, lookAgain: false, stuckSince: undefined },
+    })
     const reply = () => {}
     const told = at("prompting", { run: { calls: 1 } }).takes({ type: "tell", text: "MORE", reply })
     expect(told).toMatchObject({ does: [], run: { sentMessages: [{ held: true, expected: true }] } })

@@ -85,9 +85,9 @@ export const prompted: Handler<"prompted"> = (given, { problem }, context) => {
     const text = `OpenCode did not take the prompt: ${problem}`
     return end(run, { type: "failed", reason: { code: "host", text } }, {}, context)
   }
-  // The stage changes without `moved`, so that a read of this turn that is under way still counts.
-  const step = release({ ...run, stage: "working" })
-  return run.idle ? andThen(step, (next) => readMessages(next, context)) : step
+  // What was read before OpenCode had the prompt says nothing: such a read is late, and another one follows.
+  const step = release({ ...moved(run, "working"), looking: false, lookAgain: false, stuckSince: undefined })
+  return run.idle || run.looking ? andThen(step, (next) => readMessages(next, context)) : step
 }
 
 /**
