@@ -572,6 +572,80 @@ describe("a woken parent that becomes idle", () => {
 })
 
 describe("a wake that is asked for later", () => {
+  /** A is stored and answered in a turn of its user; B is newer. Reading from B on shows B alone. */
+  const answeredThenNewer = async (scene: ReturnType<typeof setUp>, newer: () => void) => {
+    const { clock, world, outbox, sent } = scene
+    outbox.post(cleanup(A, false))
+    await clock.advance(1000)
+    newer()
+    outbox.post(cleanup(B))
+    await clock.advance(1000)
+    const [a = "", b = ""] = sent.map(({ messageID }) => messageID ?? "")
+    const turn = [
+      { id: "u", role: "user" as const },
+      { id: "x", role: "assistant" as const, parentID: "u" },
+    ]
+    world.since = [{ id: a, role: "user" }, ...turn, { id: b, role: "user" }]
+    outbox.wakeAgain({ ...cleanup(A), delivery: { state: "none" } })
+    await clock.advance(1000)
+    world.since = [{ id: b, role: "user" }]
+  }
+
+  test("a deferred wake outlives one that is asked for an older, answered message", async () => {
+    const limits = { isBlocked: false }
+    const scene = setUp({ isBlocked: () => limits.isBlocked })
+    await answeredThenNewer(scene, () => {
+      limits.isBlocked = true
+    })
+    limits.isBlocked = false
+    scene.outbox.review()
+    await scene.clock.advance(1000)
+    expect(scene.told()).toEqual([`${SAID_A} (no reply)`, `${SAID_B} (no reply)`, SAID_B])
+  })
+
+  test("an unread message is sent again although a wake was asked for an older, answered one", async () => {
+    const scene = setUp()
+    await answeredThenNewer(scene, () => {})
+    scene.outbox.parentIdle(PARENT)
+    await scene.clock.advance(60_000)
+    expect(scene.told()).toEqual([`${SAID_A} (no reply)`, SAID_B, SAID_B])
+  })
+
+  test("a parent that has answered the newest message is still woken for others, or for none once it is stopped", async () => {
+    for (const mayWake of [true, false]) {
+      const scene = setUp()
+      const { clock, world, outbox, told } = scene
+      outbox.post(cleanup(A))
+      await clock.advance(1000)
+      outbox.wakeAgain({ ...cleanup(B), delivery: { state: "none" } })
+      outbox.wakeAgain({ ...cleanup(C), delivery: { state: "none" } })
+      const answered = [asked(scene), answerTo(asked(scene))]
+      const before = world.reads
+      Object.defineProperty(world, "since", { get: () => (world.reads > before + 1 ? [asked(scene)] : answered) })
+      world.mayWake = mayWake
+      outbox.parentIdle(PARENT)
+      await clock.advance(1000)
+      expect({ told: told().length, owes: outbox.hasPending(PARENT) }).toEqual({ told: mayWake ? 2 : 1, owes: false })
+    }
+  })
+
+  test("a wake that is asked for while the delivery is recorded is not lost", async () => {
+    const scene = setUp({
+      recordDelivery: async () => scene.outbox.wakeAgain({ ...cleanup(A), delivery: { state: "none" } }),
+    })
+    scene.outbox.post(cleanup(A, false))
+    await scene.clock.advance(2000)
+    expect(scene.told()).toEqual([`${SAID_A} (no reply)`, SAID_A])
+  })
+
+  test("nothing is being sent to a parent when it is said that nothing is left to send", async () => {
+    const seen: boolean[] = []
+    const scene = setUp({ drained: (id) => void seen.push(scene.outbox.isSending(id)) })
+    scene.outbox.post(cleanup(A, false))
+    await scene.clock.advance(1000)
+    expect(seen).toEqual([false])
+  })
+
   test("a parent that is asked to be woken for a stored message is woken unless it has answered", async () => {
     for (const hasAnswered of [false, true]) {
       const scene = setUp()

@@ -50,6 +50,8 @@ export type WakeMail = Queued & {
   repeats: number
   /** The model that must not be asked, and since when the wake waits for it. */
   deferred?: { readonly at: number; readonly model: Model | undefined }
+  /** Stored notifications for which the model should run, too, should the parent answer this one without reading them. */
+  readonly others: Task[]
 }
 
 export type Mail = EndMail | NoteMail | WakeMail
@@ -77,6 +79,8 @@ export type Lane = {
   isWaking: boolean
   /** A message was sent or dropped since `drained` was last called. */
   isDirty: boolean
+  /** `drained` is being called. */
+  isDraining: boolean
 }
 
 export const newLane = (): Lane => ({
@@ -88,6 +92,7 @@ export const newLane = (): Lane => ({
   idled: false,
   isWaking: false,
   isDirty: false,
+  isDraining: false,
 })
 
 /** Whether the parent is still to be woken. */

@@ -91,7 +91,7 @@ export class Outbox {
     const end = lane.ends.find((each) => each.task.id === task.id)
     if (end) end.wakes = true
     else if (hasPendingNotification(task)) return void lane.wakeRequests.add(task.id)
-    else this.#wake(lane, task, false)
+    else this.#wakeFor(lane, task)
     this.#changed(task.parentID, lane)
   }
 
@@ -134,8 +134,8 @@ export class Outbox {
 
   /** Messages to this session are being sent, one after another. */
   isSending(parentID: string): boolean {
-    const { isRunning = false, wait } = this.#lanes.get(parentID) ?? {}
-    return isRunning && (!wait || wait.until === "others")
+    const { isRunning = false, isDraining, wait } = this.#lanes.get(parentID) ?? {}
+    return isRunning && !isDraining && (!wait || wait.until === "others")
   }
 
   /** Whether a notification to this session is queued, or the session is to be woken later. Notes do not count. */
@@ -202,7 +202,9 @@ export class Outbox {
         const isPressing = mail?.kind === "end" || (mail?.kind === "wake" && mail.state === "owed")
         if (lane.isDirty && !isPressing && !stopped.aborted) {
           lane.isDirty = false
+          lane.isDraining = true
           drained(parentID, lane.wake !== undefined && !isOwed(lane.wake))
+          lane.isDraining = false
         } else if (mail) await this.#attempt(parentID, lane, mail)
         else break
       }
@@ -219,8 +221,7 @@ export class Outbox {
       if (isKnown(end.task.id)) return end
       this.#remove(lane, end)
     }
-    const { wake } = lane
-    if (wake?.state === "owed" || wake?.state === "passed") {
+    for (let { wake } = lane; wake?.state === "owed" || wake?.state === "passed"; { wake } = lane) {
       if (mayWake(wake.task)) return wake
       this.#remove(lane, wake)
     }
@@ -317,7 +318,7 @@ export class Outbox {
     }
     const notice = end.notice ?? (await compose(task))
     if (maybeDelivered && !end.notice && (await this.#sender.isThere(task))) {
-      if (end.wakes && mayWake(task)) this.#wake(lane, task, false)
+      if (end.wakes && mayWake(task)) this.#wakeFor(lane, task)
       await recordDelivery(task, "confirmed", notice.handsOver)
       this.#remove(lane, end)
       return undefined
@@ -334,9 +335,11 @@ export class Outbox {
     end.notice = notice
     const prompt = notificationPrompt(opencode.messageID, task, notice, persona, !starts)
     await this.#sender.send(prompt, lane, starts ? task : undefined)
-    // A wake may have been requested during the send.
+    // A wake may have been requested during the send, or while the delivery is recorded.
+    const isAsked = isToWake || end.wakes
     if (starts || isToWake || (end.wakes && mayWake(task))) this.#wake(lane, task, starts)
     await recordDelivery(task, "confirmed", notice.handsOver)
+    if (!isAsked && end.wakes && mayWake(task)) this.#wake(lane, task, false)
     this.#remove(lane, end)
   }
 
@@ -360,7 +363,7 @@ export class Outbox {
         wake.deferred = { at: wake.deferred?.at ?? clock.now(), model: prompt.model }
       } else {
         await this.#sender.send(prompt, lane, task)
-        this.#wake(lane, task, true, wake.repeats)
+        this.#wake(lane, task, true, wake)
       }
     }
   }
@@ -381,7 +384,10 @@ export class Outbox {
 
   /** Does nothing for a message that was removed already, as those of a deleted session are. */
   #remove(lane: Lane, mail: Mail, isSent = false): void {
-    if (mail.kind === "wake") return this.#setWake(lane, undefined, mail)
+    if (mail.kind === "wake") {
+      const [next, ...others] = mail.others
+      return this.#setWake(lane, next && this.#newWake(next, "owed", others), mail)
+    }
     const queue = mail.kind === "end" ? lane.ends : lane.notes
     if (queue[0] !== mail) return
     queue.shift()
@@ -390,14 +396,27 @@ export class Outbox {
   }
 
   /**
-   * Called when the task's message has started the parent's model, or is stored and must still do so. A wake that takes
-   * the place of a deferred one counts as deferred from now on: the clock of a parent that is a task may have run before.
+   * Called when the task's message has started the parent's model, or is stored as the newest and must still do so: the
+   * model then reads all earlier ones. A wake that takes the place of a deferred one counts as deferred from now on: the
+   * clock of a parent that is a task may have run before. `again`: the wake that this one repeats.
    */
-  #wake(lane: Lane, task: Task, isStarted: boolean, repeats = 0): void {
-    const at = this.#ports.clock.now()
+  #wake(lane: Lane, task: Task, isStarted: boolean, again?: WakeMail): void {
     const state = isStarted ? (lane.idled ? "passed" : "sent") : "owed"
-    const deferred = !isStarted && lane.wake?.deferred ? { ...lane.wake.deferred, at } : undefined
-    this.#setWake(lane, { kind: "wake", task, state, at, repeats, attempts: 0, deferred })
+    const wake = this.#newWake(task, state, again?.others)
+    wake.repeats = again?.repeats ?? 0
+    if (!isStarted && lane.wake?.deferred) wake.deferred = { ...lane.wake.deferred, at: wake.at }
+    this.#setWake(lane, wake)
+  }
+
+  /** Wakes the parent for a message that is stored already, after a wake for another message that may be newer. */
+  #wakeFor(lane: Lane, task: Task): void {
+    const { wake } = lane
+    if (!wake || wake.task.id === task.id) this.#wake(lane, task, false)
+    else wake.others.push(task)
+  }
+
+  #newWake(task: Task, state: WakeMail["state"], others: Task[] = []): WakeMail {
+    return { kind: "wake", task, state, at: this.#ports.clock.now(), repeats: 0, attempts: 0, others }
   }
 
   /** `instead`: nothing happens where another wake has replaced this one. */
