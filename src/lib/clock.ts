@@ -3,6 +3,16 @@ import { type Clock, MAX_TIMER_MS, OpencodeError } from "../core/ports.ts"
 export const sleepFor = (clock: Clock, ms: number): Promise<void> =>
   new Promise((resolve) => void clock.after(ms, () => resolve()))
 
+/** Resolves when the work is done, and after `ms` at the latest. The work must not reject. */
+export const atMost = (clock: Clock, ms: number, work: Promise<unknown>): Promise<void> =>
+  new Promise((resolve) => {
+    const cancel = clock.after(ms, resolve)
+    void work.then(() => {
+      cancel()
+      resolve()
+    })
+  })
+
 /** Resolves after other work of the event loop had a chance to run. */
 export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0))
 

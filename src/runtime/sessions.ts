@@ -7,7 +7,7 @@ import type { SentMessage } from "../core/run/active-run.ts"
 import { AUTOMATIC } from "../core/run/prompts.ts"
 import { constraintsOf } from "../core/spending.ts"
 import { type Ask, isActive, modelOf, type Task } from "../core/task.ts"
-import { retry, sleepFor } from "../lib/clock.ts"
+import { atMost, retry, sleepFor } from "../lib/clock.ts"
 import type { Services } from "./services.ts"
 
 /** Longest wait for the answer to an abort, in ms. OpenCode carries out the abort in any case. */
@@ -22,14 +22,7 @@ export type Stopping = { readonly soon: Promise<void>; readonly done: Promise<vo
  */
 export function stopSession(services: Services, sessionID: string, asks: readonly Ask[] = []): Stopping {
   const done = refuseAndAbort(services, sessionID, asks)
-  const soon = new Promise<void>((resolve) => {
-    const cancel = services.clock.after(ABORT_LIMIT_MS, resolve)
-    void done.then(() => {
-      cancel()
-      resolve()
-    })
-  })
-  return { soon, done }
+  return { soon: atMost(services.clock, ABORT_LIMIT_MS, done), done }
 }
 
 async function refuseAndAbort(services: Services, sessionID: string, asks: readonly Ask[]): Promise<void> {

@@ -11,6 +11,7 @@ import {
   type Task,
   type Usage,
 } from "../../core/task.ts"
+import { atMost } from "../../lib/clock.ts"
 import type { LedgerPurse } from "../../runtime/budgets.ts"
 import { findAgent } from "../../runtime/launch/checks.ts"
 import type { Outbox } from "../../runtime/mailbox/outbox.ts"
@@ -26,6 +27,8 @@ export type UnattendedRequest = {
 
 type By = Pick<Task, "agent" | "model" | "description">
 
+/** How long a stop waits for the tasks of the stopped run to be closed, in ms. */
+const TASKS_CLOSE_MS = 5000
 const STOPPED: Reason = { code: "cancelled", text: "It was stopped." }
 
 /**
@@ -83,15 +86,17 @@ export class Unattended {
   }
 
   /**
-   * Stops the session's run; by default for a user. Resolves when it is known what the run and its tasks have spent.
-   * False where no run is active.
+   * Stops the session's run; by default for a user. Resolves when it is known what the run and its tasks have spent, or a
+   * moment after the run is closed: to archive a task's folder may take long. False where no run is active.
    */
   async stop(sessionID: string, reason = STOPPED): Promise<boolean> {
-    const { store, dispatcher } = this.#parts
+    const { store, dispatcher, clock } = this.#parts
     const task = store.bySession(sessionID)
     if (!task || !isUnattended(task)) return false
     const ended = dispatcher.end(task.id, task.run.generation, { type: "cancelled", reason })
-    await Promise.all([task, ...store.below(task)].map(({ id }) => dispatcher.closed(id)))
+    const below = Promise.all(store.below(task).map(({ id }) => dispatcher.closed(id)))
+    await dispatcher.closed(task.id)
+    await atMost(clock, TASKS_CLOSE_MS, below)
     return ended
   }
 

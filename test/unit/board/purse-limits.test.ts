@@ -98,6 +98,25 @@ describe("the limits of a purse's runs", () => {
     expect(spent).toEqual(runs.usageOf(sessionID))
   })
 
+  test("a stopped thread does not wait for a task whose folder takes long to archive", async () => {
+    const { rig, runs, sessions } = rigged({ pollInterval: 0, maxDepth: 2 })
+    const [sessionID = ""] = sessions
+    await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "WAIT" })
+    rig.onPrompt("WAIT", { tools: [{ name: "build", args: { ms: 60_000 } }] })
+    await rig.clock.advance(100)
+    const { id } = await rig.launch({ prompt: "WAIT" }, sessionID)
+    await rig.clock.advance(100)
+    const { dispatcher } = rig.manager.parts
+    const closed = dispatcher.closed.bind(dispatcher)
+    dispatcher.closed = (taskID) => (taskID === id ? new Promise(() => {}) : closed(taskID))
+    let isStopped = false
+    void runs.stop(sessionID).then(() => {
+      isStopped = true
+    })
+    await rig.clock.advance(10_000)
+    expect(isStopped).toBe(true)
+  })
+
   test("a purse does not pay what a thread's tasks cost more than a week before", async () => {
     const { rig, sessions } = rigged()
     const [sessionID = ""] = sessions
