@@ -17,6 +17,8 @@ import { type ArchivedTask, archivedTaskSchema, type BoardTask, MOST_ID, taskSch
 
 export const BOARD_FILE = "tasks.json"
 const FORMAT_VERSION = 1
+/** Most reads in a row of a board that others are writing. */
+const MOST_READS = 3
 
 const FileSchema = z.looseObject({
   version: z.unknown().refine((version) => typeof version !== "number" || version <= FORMAT_VERSION, {
@@ -251,11 +253,13 @@ export class BoardFiles {
     return this.#reads.take(() => this.#load())
   }
 
-  async #load(): Promise<Loaded> {
+  /** Reads anew where another process has written meanwhile: the two files would not belong together. */
+  async #load(attempt = 1): Promise<Loaded> {
     const [signature, trustedSignature] = [signatureOf(this.#file), signatureOf(this.#trusted.file)]
-    if (this.#loaded?.signature === signature && this.#loaded.trustedSignature === trustedSignature) return this.#loaded
+    const known = this.#loaded
+    if (known?.signature === signature && known.trustedSignature === trustedSignature) return known
     this.#loaded = { ...(await this.#read(signature)), signature, trustedSignature }
-    return this.#loaded
+    return attempt < MOST_READS ? this.#load(attempt + 1) : this.#loaded
   }
 
   /**
