@@ -64,15 +64,18 @@ export type GroupState = {
   readonly now: number
 }
 
-/** True for a member that OpenCode's end kept from its beginning: it has done nothing. */
-export const hasNeverBegun = (task: Task): boolean => {
+/** True where OpenCode's end kept the member's last run from its beginning. */
+const isUnbegun = (task: Task): boolean => {
   const { reason } = task.outcome ?? {}
   return !isActive(task) && reason !== undefined && neverBegan(reason)
 }
 
+/** True for a member that has done nothing: OpenCode's end kept its only run from its beginning. */
+export const hasNeverBegun = (task: Task): boolean => task.run.generation === 0 && isUnbegun(task)
+
 /** True for a member that this run of the group has begun. Such a member is not begun again. */
 export const isBegunIn = (task: Task, generation: number): boolean =>
-  task.member?.run === generation && !hasNeverBegun(task)
+  task.member?.run === generation && !isUnbegun(task)
 
 const MOST_REASON_CHARS = 160
 export const STOPPED = "stopped"

@@ -211,6 +211,9 @@ describe("the description of tries", () => {
       "Tries: 0 of 3, none passed; $0.0000 in all",
       "1 mock/one: not begun",
     ])
+    const { task: winner, ...others } = failed(1, { outcome: neverBegan, model })
+    const resumed = { ...others, task: { ...winner, run: { ...winner.run, generation: 1 } } }
+    expect(resultOf({ ...LADDER, winner: winner.id }, [resumed]).rows[1]?.how).not.toBe("not begun")
     const gone = resultOf(PLAN, [member(0, { outcome: undefined, status: "cancelled" })])
     expect(gone).toMatchObject({ cost: 0, rows: [{ how: "cancelled", cost: 0 }, {}, {}] })
   })
