@@ -73,7 +73,7 @@ export function sectionOf(
   const all = [...seen, ...below]
   const usage = all.reduce((sum, each) => addUsage(sum, usageOf(each)), NO_USAGE)
   return {
-    /** Examples: `2 running`, or `5 done, 1 failed` when nothing runs. */
+    /** Examples: `2 running`, or `5 done, 1 failed, 1 cancelled` when nothing runs. */
     summary: running > 0 ? `${running} running` : endedText(seen),
     rows: shown.map((each) => rowOf(each, all, now)),
     /** Number of tasks without a row. */
@@ -84,11 +84,17 @@ export function sectionOf(
   }
 }
 
-function endedText(seen: readonly ObservedTask[]): string {
-  const failed = seen.filter(({ task }) => task.status === "error").length
-  const done = seen.length - failed
-  return [...(done > 0 ? [`${done} done`] : []), ...(failed > 0 ? [`${failed} failed`] : [])].join(", ")
-}
+const ENDED: readonly (readonly [Task["status"], string])[] = [
+  ["completed", "done"],
+  ["error", "failed"],
+  ["cancelled", "cancelled"],
+]
+
+const endedText = (seen: readonly ObservedTask[]): string =>
+  ENDED.map(([status, word]) => [seen.filter(({ task }) => task.status === status).length, word] as const)
+    .filter(([number]) => number > 0)
+    .map((each) => each.join(" "))
+    .join(", ")
 
 /** Running tasks in the order of launch, then ended ones, newest first. */
 export function inOrder(seen: readonly ObservedTask[]): readonly ObservedTask[] {

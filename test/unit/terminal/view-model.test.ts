@@ -108,6 +108,8 @@ describe("the sidebar section", () => {
     const failed = seen(ended({ status: "error" }))
     expect(sectionOf([seen(ended()), failed, failed], START)?.summary).toBe("1 done, 2 failed")
     expect(sectionOf([failed], START)?.summary).toBe("1 failed")
+    const cancelled = seen(task({ status: "cancelled", run: { endedAt: START } }))
+    expect(sectionOf([seen(ended()), cancelled, failed], START)?.summary).toBe("1 done, 1 failed, 1 cancelled")
   })
 
   test("the sidebar section lists running tasks by launch and then ended ones, the latest first", () => {
