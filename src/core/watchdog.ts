@@ -29,6 +29,8 @@ import {
 /** Limits that end a run; 0 turns one off. Times in ms. */
 export type RunLimits = SpendingLimits & {
   readonly taskTimeout: number
+  /** Defaults of single agents, by name. */
+  readonly agents: Readonly<Record<string, { readonly timeout?: number }>>
   readonly stallTimeout: number
   /** Timeout of a question, in ms; null where `askTimeoutAt` decides. */
   readonly permissionTimeout: number | null
@@ -108,8 +110,10 @@ const TIME: Rule = {
   byClock: true,
   isRuns: true,
   reserve: ({ allowed }, { limits }) => lastWordTime(allowed, limits.lastWord),
-  text: ({ allowed }, { limits }) => {
-    const source = allowed === limits.taskTimeout ? "the option taskTimeout" : "its timeout argument"
+  text: ({ allowed }, { task, limits }) => {
+    const isAgents = allowed === limits.agents[task.agent]?.timeout
+    const option = allowed === limits.taskTimeout ? "taskTimeout" : isAgents ? "agents" : undefined
+    const source = option ? `the option ${option}` : "its timeout argument"
     return `Stopped at its time limit of ${duration(allowed)} (${source}).`
   },
 }

@@ -14,6 +14,7 @@ import { askOf, progressOf, purseOf, taskOf } from "../support/tasks.ts"
 
 const OFF: RunLimits = {
   taskTimeout: 0,
+  agents: {},
   stallTimeout: 0,
   permissionTimeout: 0,
   maxRepeats: 0,
@@ -175,6 +176,10 @@ describe("a run over its limit", () => {
     })
     expect(demand({ task: timed(2000), now: 3000 })?.reason.text).toBe(
       "Stopped at its time limit of 2s (its timeout argument).",
+    )
+    const agents = { general: { timeout: 2000 } }
+    expect(demand({ task: timed(2000), limits: { agents }, now: 3000 })?.reason.text).toBe(
+      "Stopped at its time limit of 2s (the option agents).",
     )
   })
 
