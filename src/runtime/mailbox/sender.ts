@@ -10,7 +10,6 @@ import {
 import { AUTOMATIC } from "../../core/run/prompts.ts"
 import type { MessageIDFactory, Task } from "../../core/task.ts"
 import { NOTICE_PARTS, type NotificationTexts } from "../../present/notification.ts"
-import type { Lane } from "./lane.ts"
 
 /**
  * True where no later message answers the first one. False for a deleted notification, so that it is not sent again.
@@ -164,7 +163,7 @@ export class Sender {
    * Resolves when the parent holds the message. `waking`: the task whose message starts the parent's model, which is
    * stopped again if a user stopped it meanwhile.
    */
-  async send(prompt: Prompt, lane: Pick<Lane, "isWaking">, waking?: Task): Promise<void> {
+  async send(prompt: Prompt, lane: { isWaking: boolean }, waking?: Task): Promise<void> {
     if (!waking) {
       await this.#ports.opencode.prompt({ ...prompt, lookedFor: true })
       return this.#confirm(prompt)
