@@ -619,6 +619,7 @@ describe("a wake that is asked for later", () => {
       await clock.advance(1000)
       outbox.wakeAgain({ ...cleanup(B), delivery: { state: "none" } })
       outbox.wakeAgain({ ...cleanup(C), delivery: { state: "none" } })
+      if (mayWake) outbox.wakeAgain({ ...cleanup(A), delivery: { state: "none" } })
       const answered = [asked(scene), answerTo(asked(scene))]
       const before = world.reads
       Object.defineProperty(world, "since", { get: () => (world.reads > before + 1 ? [asked(scene)] : answered) })

@@ -507,7 +507,7 @@ export class Outbox {
   /** Wakes the parent for a message that is stored already, after a wake for another message that may be newer. */
   #wakeFor(lane: Lane, task: Task): void {
     const { wake } = lane
-    if (!wake || wake.task.id === task.id) this.#wake(lane, task, false)
+    if (!wake || wake.task.id === task.id) this.#wake(lane, task, false, wake)
     else wake.others.push(task)
   }
 
