@@ -160,10 +160,12 @@ describe("a fork", () => {
   })
 
   test("a fork of a long history lets other work run meanwhile", async () => {
-    const history = Array.from({ length: 1200 }, (_, index) => user(`u${index}`, "some words of a text ".repeat(1000)))
+    const text = "some words of a text ".repeat(1000)
+    // So long that it takes many slices of time on a fast machine, too.
+    const history = Array.from({ length: 6000 }, (_, index) => user(`u${index}`, text))
     let turns = 0
     const timer = setInterval(() => turns++, 1)
-    await hostWith(history).run({ ...LIMITS, maxTokens: 40_000_000 })
+    await hostWith(history).run({ ...LIMITS, maxTokens: 200_000_000 })
     clearInterval(timer)
     expect(turns).toBeGreaterThan(3)
   })
