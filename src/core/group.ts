@@ -65,17 +65,17 @@ export type GroupState = {
 }
 
 /** True where OpenCode's end kept the member's last run from its beginning. */
-const isUnbegun = (task: Task): boolean => {
+const wasKeptFromBeginning = (task: Task): boolean => {
   const { reason } = task.outcome ?? {}
   return !isActive(task) && reason !== undefined && neverBegan(reason)
 }
 
 /** True for a member that has done nothing: OpenCode's end kept its only run from its beginning. */
-export const hasNeverBegun = (task: Task): boolean => task.run.generation === 0 && isUnbegun(task)
+export const hasNeverBegun = (task: Task): boolean => task.run.generation === 0 && wasKeptFromBeginning(task)
 
 /** True for a member that this run of the group has begun. Such a member is not begun again. */
 export const isBegunIn = (task: Task, generation: number): boolean =>
-  task.member?.run === generation && !isUnbegun(task)
+  task.member?.run === generation && !wasKeptFromBeginning(task)
 
 const MOST_REASON_CHARS = 160
 export const STOPPED = "stopped"

@@ -86,7 +86,7 @@ const isAtRest = (run: ActiveRun): boolean => run.stage === "waiting" && !waitsW
 
 /** Checks limits after shared spending has changed, or children were paused or resumed. */
 export const spending: Handler<"spending"> = (given, _input, context) =>
-  isAtRest(given) ? stay(given) : withClock(given, context, (run, counted) => checkLimits(run, counted))
+  withClock(given, context, (run, counted) => checkLimits(run, counted))
 
 /** Time since when the run's clock is stopped: it waits for paused children, for its model, or for a person. */
 function clockStoppedSince({ idle, stage, asks }: ActiveRun, { pausedSince, options }: RunContext): number | undefined {
@@ -100,11 +100,13 @@ function clockStoppedSince({ idle, stage, asks }: ActiveRun, { pausedSince, opti
 export const restartsClock = (run: ActiveRun, context: RunContext): boolean =>
   context.task.run.stoppedSince !== undefined && clockStoppedSince(run, context) === undefined
 
+/** Stops or restarts the run's clock, and goes on with the run. A run at rest has no clock to keep. */
 function withClock(
   given: ActiveRun,
   context: RunContext,
   next: (run: ActiveRun, context: RunContext) => MachineStep,
 ): MachineStep {
+  if (isAtRest(given)) return stay(given)
   const { task, now } = context
   const { stoppedSince, generation } = task.run
   const since = clockStoppedSince(given, context)
@@ -188,7 +190,7 @@ const hasCall = (message: Message | undefined, state: "pending" | "running"): bo
 
 /** Checks limits and questions, and reads the session where the session seems idle. */
 export const tick: Handler<"tick"> = (given, input, context) =>
-  isAtRest(given) ? stay(given) : withClock(given, context, (run, counted) => ticked(run, input, counted))
+  withClock(given, context, (run, counted) => ticked(run, input, counted))
 
 const ticked: Handler<"tick"> = (given, { doing }, context) => {
   if (given.stage === "waiting") return checkLimits(given, context)

@@ -1,6 +1,6 @@
 import { NOTHING_SPENT } from "../spending.ts"
 import { nextLimitAt } from "../watchdog.ts"
-import { type ActiveRun, type Stage, waitsWithSlot } from "./active-run.ts"
+import { type ActiveRun, isWithoutAgent, type Stage } from "./active-run.ts"
 import { closed, ends, finalized, memberCreated, members, notified, stopped, written } from "./ending.ts"
 import { counted, event, looked, missingUntil, questions, stuckUntil, todosUntil, verified } from "./events.ts"
 import {
@@ -195,12 +195,7 @@ const MIN_TICK_MS = 100
 /** True for a run that has a slot and has not ended. */
 const isTimed = (run: ActiveRun): boolean =>
   run.heldBy === "ours" &&
-  (waitsWithSlot(run) ||
-    run.stage === "preparing" ||
-    run.stage === "prompting" ||
-    run.stage === "working" ||
-    run.stage === "supervising" ||
-    run.stage === "verifying")
+  (isWithoutAgent(run) || run.stage === "prompting" || run.stage === "working" || run.stage === "supervising")
 
 /** Time of the next tick if no event comes. All deadlines are part of the run's state; there are no other timers. */
 export function nextDue(run: ActiveRun, context: RunContext): number {
