@@ -3,21 +3,10 @@ import { CallError } from "../../src/core/errors.ts"
 import { DAY_MS } from "../../src/lib/format.ts"
 import { RECORD_KEY } from "../../src/runtime/record/codec.ts"
 import { Rig } from "../support/rig.ts"
+import { CENT, spendingRig as rigged, STEP, spend } from "../support/spending-scene.ts"
 
 /** What is spent, and the limits that tasks share. A step costs a cent. */
 
-const CENT = { usage: { input: 10_000 } }
-const STEP = { tools: [{ name: "read", args: { ms: 200 } }], ...CENT }
-
-const rigged = (options: object, steps = 4) => {
-  const rig = new Rig({ options: { lastWord: 0, ...options } })
-  rig.script(({ prompt, toolResults }) => {
-    if (!prompt.startsWith("SPEND")) return undefined
-    return toolResults.length + 1 < steps ? STEP : { text: "done", ...CENT }
-  })
-  return rig
-}
-const spend = { prompt: "SPEND" }
 const cost = (rig: Rig) =>
   rig.manager
     .list(rig.parent)

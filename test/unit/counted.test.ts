@@ -1,23 +1,12 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
 import { NO_USAGE } from "../../src/core/task.ts"
-import { Rig } from "../support/rig.ts"
+import type { Rig } from "../support/rig.ts"
+import { CENT, spendingRig as rigged, spend } from "../support/spending-scene.ts"
 
 /** Costs that a run's messages do not show at its end. A step costs a cent. */
 
-const CENT = { usage: { input: 10_000 } }
-const STEP = { tools: [{ name: "read", args: { ms: 200 } }], ...CENT }
 const SLOW = { tools: [{ name: "build", args: { ms: 600_000 } }] }
-
-const rigged = (options: object = {}, steps = 4) => {
-  const rig = new Rig({ options: { lastWord: 0, ...options } })
-  rig.script(({ prompt, toolResults }) => {
-    if (!prompt.startsWith("SPEND")) return undefined
-    return toolResults.length + 1 < steps ? STEP : { text: "done", ...CENT }
-  })
-  return rig
-}
-const spend = { prompt: "SPEND" }
 const billOf = (rig: Rig) => rig.manager.spentBy(rig.parent).session
 
 describe("messages that are gone at a run's end", () => {

@@ -77,13 +77,18 @@ describe("the limits of a purse's runs", () => {
     expect(runs.usageOf("ses_nobody")).toEqual(NO_USAGE)
   })
 
-  test("what the tasks of a stopped thread have spent is known once the thread is stopped", async () => {
+  /** A thread at work, and a task of its at work. */
+  const waiting = async () => {
     const { rig, runs, sessions } = rigged({ pollInterval: 0, maxDepth: 2 })
     const [sessionID = ""] = sessions
     await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "WAIT" })
     rig.onPrompt("WAIT", { tools: [{ name: "build", args: { ms: 60_000 } }] })
     await rig.clock.advance(100)
-    const child = await rig.launch({ prompt: "WAIT" }, sessionID)
+    return { rig, runs, sessionID, child: await rig.launch({ prompt: "WAIT" }, sessionID) }
+  }
+
+  test("what the tasks of a stopped thread have spent is known once the thread is stopped", async () => {
+    const { rig, runs, sessionID, child } = await waiting()
     await rig.launch({ prompt: "WORK" }, child.sessionID)
     rig.opencode.onEvent = (event) => (event.type === "answered" ? "lose" : undefined)
     await rig.clock.advance(500)
@@ -99,16 +104,11 @@ describe("the limits of a purse's runs", () => {
   })
 
   test("a stopped thread does not wait for a task whose folder takes long to archive", async () => {
-    const { rig, runs, sessions } = rigged({ pollInterval: 0, maxDepth: 2 })
-    const [sessionID = ""] = sessions
-    await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "WAIT" })
-    rig.onPrompt("WAIT", { tools: [{ name: "build", args: { ms: 60_000 } }] })
-    await rig.clock.advance(100)
-    const { id } = await rig.launch({ prompt: "WAIT" }, sessionID)
+    const { rig, runs, sessionID, child } = await waiting()
     await rig.clock.advance(100)
     const { dispatcher } = rig.manager.parts
     const closed = dispatcher.closed.bind(dispatcher)
-    dispatcher.closed = (taskID) => (taskID === id ? new Promise(() => {}) : closed(taskID))
+    dispatcher.closed = (taskID) => (taskID === child.id ? new Promise(() => {}) : closed(taskID))
     let isStopped = false
     void runs.stop(sessionID).then(() => {
       isStopped = true
