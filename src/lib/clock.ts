@@ -4,7 +4,7 @@ export const sleepFor = (clock: Clock, ms: number): Promise<void> =>
   new Promise((resolve) => void clock.after(ms, () => resolve()))
 
 /** Resolves when the work is done, and after `ms` at the latest. The work must not reject. */
-export const atMost = (clock: Clock, ms: number, work: Promise<unknown>): Promise<void> =>
+export const doneWithin = (clock: Clock, ms: number, work: Promise<unknown>): Promise<void> =>
   new Promise((resolve) => {
     const cancel = clock.after(ms, resolve)
     void work.then(() => {

@@ -142,15 +142,16 @@ export async function answerBeforeNotice(
     ({ createdAt, completedAt = createdAt }) => createdAt < notice.createdAt && completedAt < notice.createdAt,
   )
   const told = endIn(task, notice)
-  const ends = before.flatMap((_message, index) => {
-    const proving = before.slice(0, index + 1)
-    const { proven, type } = classify(proving, "idle")
-    return proven ? [{ type, messages: proving }] : []
-  })
-  // The user's turn may have been answered, too, while the notification was sent: the end is the one that it tells.
-  const end = ends.findLast(({ type }) => type === told?.type) ?? ends.at(-1)
+  let last: readonly Message[] | undefined
+  for (let length = before.length; length > 0; length--) {
+    const messages = before.slice(0, length)
+    const { proven, type } = classify(messages, "idle")
+    // The user's turn may have been answered, too, while the notification was sent: the end is the one that it tells.
+    if (proven && (!told || type === told.type)) return { messages }
+    if (proven) last ??= messages
+  }
   // If no message proves how the run ended, take the end from the notification.
-  return end ? { messages: end.messages } : { messages: before, reportedEnding: told }
+  return last ? { messages: last } : { messages: before, reportedEnding: told }
 }
 
 /** Reads a run's end from its notification. */

@@ -7,7 +7,7 @@ import type { SentMessage } from "../core/run/active-run.ts"
 import { AUTOMATIC } from "../core/run/prompts.ts"
 import { constraintsOf } from "../core/spending.ts"
 import { type Ask, isActive, modelOf, type Task } from "../core/task.ts"
-import { atMost, retry, sleepFor } from "../lib/clock.ts"
+import { doneWithin, retry, sleepFor } from "../lib/clock.ts"
 import type { Services } from "./services.ts"
 
 /** Longest wait for the answer to an abort, in ms. OpenCode carries out the abort in any case. */
@@ -22,7 +22,7 @@ export type Stopping = { readonly soon: Promise<void>; readonly done: Promise<vo
  */
 export function stopSession(services: Services, sessionID: string, asks: readonly Ask[] = []): Stopping {
   const done = refuseAndAbort(services, sessionID, asks)
-  return { soon: atMost(services.clock, ABORT_LIMIT_MS, done), done }
+  return { soon: doneWithin(services.clock, ABORT_LIMIT_MS, done), done }
 }
 
 async function refuseAndAbort(services: Services, sessionID: string, asks: readonly Ask[]): Promise<void> {

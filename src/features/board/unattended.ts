@@ -11,7 +11,7 @@ import {
   type Task,
   type Usage,
 } from "../../core/task.ts"
-import { atMost } from "../../lib/clock.ts"
+import { doneWithin } from "../../lib/clock.ts"
 import type { LedgerPurse } from "../../runtime/budgets.ts"
 import { findAgent } from "../../runtime/launch/checks.ts"
 import type { Outbox } from "../../runtime/mailbox/outbox.ts"
@@ -96,7 +96,7 @@ export class Unattended {
     const ended = dispatcher.end(task.id, task.run.generation, { type: "cancelled", reason })
     const below = Promise.all(store.below(task).map(({ id }) => dispatcher.closed(id)))
     await dispatcher.closed(task.id)
-    await atMost(clock, TASKS_CLOSE_MS, below)
+    await doneWithin(clock, TASKS_CLOSE_MS, below)
     return ended
   }
 
