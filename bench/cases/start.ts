@@ -8,7 +8,7 @@ import { installationSigner } from "../../src/runtime/record/identity.ts"
 import { ask, openSession, unwrap } from "../../test/support/drive.ts"
 import { type ScriptedModel, startModel } from "../../test/support/model.ts"
 import { type Opencode, startOpencode } from "../../test/support/opencode.ts"
-import { launch, notified, startPlugged } from "../../test/support/plugin.ts"
+import { launch, notified } from "../../test/support/plugin.ts"
 import { type Case, collector } from "../support/case.ts"
 import { memoryMB } from "../support/proc.ts"
 import { atMostPlus, under } from "../support/rows.ts"
@@ -33,7 +33,7 @@ export const startCase: Case = async ({ runs, short, built, progress }) => {
   const env = { OPENCODE_MODELS_PATH: undefined }
   const starts: Record<"native" | "plugin", Start> = {
     native: (model, home) => startOpencode({ model, env, home }),
-    plugin: (model, home) => startPlugged(model, {}, { plugin: built.folder, env, home }),
+    plugin: (model, home) => startOpencode({ model, plugin: [[built.folder, {}]], env, home }),
   }
   const past = await pastOf(starts.plugin, short ? 50 : SESSIONS, progress)
   const times = short ? 1 : runs * 2

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { expect, test } from "vitest"
-import { eventually } from "../support/drive.ts"
+import { callsOf } from "../support/calls.ts"
+import { eventually, openSession } from "../support/drive.ts"
 import {
   far,
   going,
@@ -18,7 +19,9 @@ import {
   tool,
   working,
 } from "../support/hosts-scene.ts"
-import { notifications } from "../support/plugin.ts"
+import { startOpencode } from "../support/opencode.ts"
+import { notifications, notified } from "../support/plugin.ts"
+import { shellAgentOf } from "../support/shell-agent.ts"
 
 /** Losses of contact, cancels and clears without it, restarts here, a server that dies there. */
 
@@ -84,6 +87,32 @@ test("a local restart of OpenCode in the middle of a run continues the same run 
   expect(toasts()).toEqual([])
 }, 180_000)
 
+test("an OpenCode in contact with the host takes over the task of another that died, and reads it there", async () => {
+  const second = await startOpencode({ home: opencode.home })
+  try {
+    const own = await openSession(second)
+    shellAgentOf(() => ({ model, session: own }))("OWN", ["sleep 600"])
+    const inOwn = callsOf(() => ({ opencode: second, model, session: own }), "big")
+    await inOwn.launch("OWN")
+    await eventually(async () => (await inOwn.list()).includes("1 tool call"), LONG)
+    const { wait, go } = going("TAKEN")
+    await working("TAKEN", `${wait}; echo made > made.txt`)
+    await opencode.kill("SIGKILL")
+    const there = callsOf(() => ({ opencode: second, model, session }), "big")
+    await eventually(async () => (await there.list()).includes("running"), LONG)
+    await eventually(async () => !(await there.list()).includes("no contact"), { timeout: 30_000 })
+    go()
+    const [{ hidden } = { hidden: "" }, ...more] = await notified(second, session)
+    expect(hidden).toContain("done: TAKEN")
+    expect(more).toEqual([])
+    await inOwn.tool("superagents_clear", {})
+    await eventually(async () => far.folders().length === 0, LONG)
+  } finally {
+    await second.stop()
+    await opencode.restart()
+  }
+}, 240_000)
+
 test("a task that is cancelled without contact is stopped when the host answers, and its changes are fetched", async () => {
   const { id } = await working("CANCEL", "echo made > made.txt; sleep 600")
   far.cut()
@@ -112,7 +141,7 @@ test("a task cancelled without contact is stopped when the host answers, even by
   await opencode.restart()
   await eventually(async () => (await output(id)).includes("still on big"), LONG)
   expect([works(), far.folders().includes(id)]).toEqual([true, true])
-  const before = await notifications(opencode, session)
+  const before = await told()
   const toasts = toastsOfHost()
   far.set("open")
   await eventually(async () => far.folders().length === 0, LONG)

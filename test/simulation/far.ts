@@ -101,7 +101,9 @@ export class FarMachine {
       rejoin: (_name, taskID) => {
         // Found out a moment later, as there.
         void Promise.resolve().then(() => {
-          if (this.isReached) manager().placeTold(taskID, { type: "contact", lost: undefined })
+          if (!this.isReached) return
+          manager().placeTold(taskID, { type: "contact", lost: undefined })
+          void manager().placeAnswers(FAR)
         })
       },
       most: () => 2,

@@ -220,6 +220,14 @@ export class Hosts {
     return machine
   }
 
+  /** Supervises a task that another process started. During contact, no event starts the search for its session. */
+  rejoin(name: string, taskID: string): void {
+    const { link } = this.machine(name)
+    const remote = this.#byTask.get(taskID)
+    link.use(taskID, true)
+    if (link.contact && remote && !remote.location) void this.#onContact(name, [remote])
+  }
+
   /** Folder name of a repository on hosts, unique for this machine. */
   keyOf(commonDir: string): string {
     const { machine } = ownerNow(this.#setup.connection.instance)

@@ -19,7 +19,7 @@ export const hostKind = (hosts: Hosts, worktrees: () => Promise<Worktrees>, opti
   isShared: true,
   guards: true,
   hasEvents: (name) => hosts.machine(name).link.hears,
-  rejoin: (name, taskID) => hosts.machine(name).link.use(taskID, true),
+  rejoin: (name, taskID) => hosts.rejoin(name, taskID),
   most: (name) => hosts.machine(name).settings.maxTasks,
   mostAway: (name) => hosts.machine(name).settings.contactTimeout,
   async open(name) {
