@@ -295,11 +295,11 @@ describe("the verdicts on an answer", () => {
     expect(leaving({}, "now", 0).takes(quiet()).does).toEqual(["record", "free slot", "notify"])
   })
 
-  test("an end that nobody is notified of is written once more later", () => {
-    const { commands, does } = leaving({}, "now", 0, {}).takes(quiet())
-    expect(does).toEqual(["record", "free slot", "write", "notify"])
-    expect(command(commands, "write")).toEqual({ do: "write", later: true })
-    expect(command(leaving({ check }, "now", 0, {}).takes(quiet()).commands, "write")).toMatchObject({ later: false })
+  test("an end that nobody is notified of is written again at once, with the usage until the stop", () => {
+    const { commands, does, run } = leaving({}, "now", 0, {}).takes(quiet())
+    expect(does).toEqual(["record", "free slot", "write"])
+    expect(command(commands, "write")).toEqual({ do: "write", later: false })
+    expect(at("notifying", { run }).takes({ type: "written" }).does).toEqual(["notify"])
     expect(leaving({}, "never", 0, {}).takes(quiet()).does).toEqual(["record", "free slot", "notify"])
     expect(leaving({}, "soon", 0, {}).takes(quiet()).does).toEqual(["record", "free slot", "write", "notify"])
   })

@@ -115,16 +115,14 @@ function finish(run: ActiveRun): MachineStep {
   if (!closing) return stay(run)
   const outcome = run.outcome && withCheck(run.outcome, run)
   // Messages show neither a check's result nor a value. Both are recorded before the notification, since a crash may
-  // lose them.
-  const untold = (outcome?.receipt?.check ?? outcome?.value) !== undefined
+  // lose them. So may the usage until the stop, where no notification is written with it.
+  const untold = (outcome?.receipt?.check ?? outcome?.value) !== undefined || closing.task.delivery.state === "none"
   const writes = closing.write === "again" || (closing.write === "now" && untold)
-  // The usage until the stop is recorded together with the notification, or by itself where nobody is notified.
-  const unnoticed = closing.write === "now" && !writes && closing.task.delivery.state === "none"
   const commands: readonly MachineCommand[] = [
     ...(outcome ? [{ do: "record", event: { type: "closed", generation, outcome }, write: false } as const] : []),
     { do: "free slot" },
     ...(writes ? [{ do: "write", later: false } as const] : []),
-    ...(closing.write === "soon" || unnoticed ? [{ do: "write", later: true } as const] : []),
+    ...(closing.write === "soon" ? [{ do: "write", later: true } as const] : []),
   ]
   const next = {
     ...moved(run, "notifying"),
