@@ -86,11 +86,17 @@ export class Cleanup {
     }
   }
 
-  /** Runs a host's cleanups. Never rejects: failures are retried later, and with the next contact. */
+  /**
+   * Runs a host's cleanups, also those that other processes have stored since. Never rejects: failures are retried later,
+   * and with the next contact.
+   */
   settle(name: string): Promise<void> {
     this.#failed.get(name)?.cancel?.()
     this.#failed.delete(name)
-    return this.#queue.take(() => this.#performAll(name), name)
+    return this.#queue.take(async () => {
+      await this.takeUp()
+      await this.#performAll(name)
+    }, name)
   }
 
   close(): void {

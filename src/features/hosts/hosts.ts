@@ -225,7 +225,7 @@ export class Hosts {
     const { link } = this.machine(name)
     const remote = this.#byTask.get(taskID)
     link.use(taskID, true)
-    if (link.contact && remote && !remote.location) void this.#onContact(name, [remote])
+    if (link.contact && remote) void this.#onContact(name, [remote]).then(() => this.#onActivity(name, undefined))
   }
 
   /** Folder name of a repository on hosts, unique for this machine. */
@@ -241,10 +241,12 @@ export class Hosts {
 
   /**
    * Called with the task of each record that was read: keeps the remote session that the task has, if any. `live`: the
-   * run's state is read on the host.
+   * run's state is read on the host. `isOthers`: another process wrote the record, and may have resumed the task or
+   * fetched its work since the record was read before.
    */
-  note(task: Task, live: boolean): void {
-    if (this.#byTask.has(task.id) || !this.has(task.place?.kind)) return
+  note(task: Task, live: boolean, isOthers: boolean): void {
+    const known = this.#byTask.get(task.id)
+    if (!this.has(task.place?.kind) || (known && (!isOthers || known.live === live))) return
     const remote = remoteSessionOf(task, live)
     if (remote) this.add(remote)
   }

@@ -157,7 +157,8 @@ export class RemoteApi {
   }
 
   #notedAll(records: readonly TaskRecord[]): readonly TaskRecord[] {
-    for (const { task } of records) this.#hosts.note(task, isUnsettled(task))
+    for (const { task, owner } of records)
+      this.#hosts.note(task, isUnsettled(task), this.#local.ownership(owner) !== "ours")
     return records
   }
 

@@ -58,6 +58,17 @@ test("a crash while the cleanup queue writes a record loses neither the old nor 
   expect([...known.values()]).toMatchObject([{ taskID: "bg_a", home: "0".repeat(40) }])
 })
 
+test("a host's cleanups include those that another process has stored since", async () => {
+  const here = cleanup()
+  await here.takeUp()
+  await cleanup().schedule(remote("bg_a", "1".repeat(40)))
+  known.clear()
+  isReached = true
+  await here.settle("big")
+  expect(paid).toEqual([`bg_a ${"1".repeat(40)}`])
+  expect(readdirSync(folder)).toEqual([])
+})
+
 const cleanup = () => {
   const link = {
     use: (taskID: string) => void wanted.push(taskID),
