@@ -2,7 +2,7 @@ import { neverBegan } from "../../core/outcome.ts"
 import type { PauseView } from "../../core/pause.ts"
 import type { Clock } from "../../core/ports.ts"
 import { receiptLine } from "../../core/receipt.ts"
-import { isActive, isQueued, isUnattended } from "../../core/task.ts"
+import { isActive, isQueued, isUnattended, NOBODY } from "../../core/task.ts"
 import type { TaskView } from "../../present/view.ts"
 import type { TaskManager } from "../../runtime/task-manager.ts"
 import type { RunResult } from "./rules/command.ts"
@@ -65,11 +65,15 @@ export class ManagerRuns extends Unattended {
     return this.#recovered
   }
 
-  /** Reads the runs of other processes again. Never rejects. */
+  /**
+   * Reads the runs of other processes again, and waits a moment until those of dead processes are settled: only then they
+   * can be stopped, and their cost is known. Never rejects.
+   */
   async refresh(): Promise<void> {
     const { recovery } = this.#manager.parts
     await recovery.discover(this.#clock.now() - LOOK_BACK_MS)
     await recovery.refreshForeign()
+    await recovery.settled(NOBODY)
   }
 
   /** Reads the tasks that the thread has launched, however long ago, so that their usage is known. Never rejects. */
