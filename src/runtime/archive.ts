@@ -53,7 +53,8 @@ export class Archive {
     for (const { id } of owed) {
       await this.#engine.dispatcher.closed(id)
       const task = store.get(id)
-      if (!task || isActive(task) || store.isForeign(id)) continue
+      // Another process may resume a task of its own just now, and its agent would work in what is removed here.
+      if (!task || isActive(task) || store.isOthers(id)) continue
       await this.settle(task)
         .catch((error) => this.#stillLeft(task, error))
         .catch((error) => opencode.log("warn", "work could not be merged", { task: id, error: messageOf(error) }))
@@ -75,7 +76,7 @@ export class Archive {
     const task = store.get(groupID)
     const { group, work } = task?.outcome ?? {}
     const picksOne = task && group && groupKindOf(task)?.picksOne
-    if (!picksOne || !task.outcome || !work || isActive(task) || store.isForeign(groupID)) return
+    if (!picksOne || !task.outcome || !work || isActive(task) || store.isOthers(groupID)) return
     try {
       const kept = await this.#archive(task)
       await this.#record(task, { ...task.outcome, group: kept.group })

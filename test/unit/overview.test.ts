@@ -123,3 +123,47 @@ test("a refresh of the overview finds tasks that another process launched later"
   await overview.refresh()
   expect(overview.get(id)?.task.status).toBe("running")
 })
+
+test("a session that is used again shows what another process has launched and ended there meanwhile", async () => {
+  const clock = new FakeClock()
+  const database = new FakeDatabase()
+  const first = new Rig({ share: { clock, database } })
+  const second = new Rig({ share: { clock, database } })
+  await second.manager.ready(first.parent)
+  first.onPrompt("FIND", { hang: true })
+  const { id, sessionID } = await first.launch()
+  await clock.advance(20_000)
+  const use = async () => {
+    await second.manager.ready(first.parent)
+    return second.manager.list(first.parent).map(({ task }) => `${task.id} ${task.status}`)
+  }
+  expect(await use()).toEqual([`${id} running`])
+  first.opencode.conclude(sessionID, { text: "found" })
+  await first.ended(id)
+  await clock.advance(20_000)
+  first.onPrompt("MORE", { hang: true })
+  await first.manager.resume(id, { prompt: "MORE" }, first.caller)
+  await clock.advance(20_000)
+  expect(await use()).toEqual([`${id} resumed`])
+})
+
+test("a call that waits for another process's task returns when that process has ended the task and died", async () => {
+  const clock = new FakeClock()
+  const database = new FakeDatabase()
+  const first = new Rig({ share: { clock, database } })
+  const second = new Rig({ share: { clock, database } })
+  first.onPrompt("FIND", { hang: true })
+  const { id, sessionID } = await first.launch()
+  await clock.advance(10)
+  await second.manager.ready(first.parent)
+  let hasReturned = false
+  const waiting = second.manager.output(id, second.callerIn(first.parent), 600_000)
+  void waiting.then(() => {
+    hasReturned = true
+  })
+  first.opencode.conclude(sessionID, { text: "found" })
+  await clock.advance(1500)
+  first.crash()
+  await clock.advance(60_000)
+  expect(hasReturned).toBe(true)
+})

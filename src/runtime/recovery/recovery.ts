@@ -12,6 +12,9 @@ const LOOK_BACK_MS = 7 * DAY_MS
 /** Longest time for which a call waits until the tasks of a dead process are settled, in ms. */
 const SETTLED_MS = 3000
 
+/** A session's tasks are read again when they were read longer ago than this, in ms. */
+const LOADED_MS = 10_000
+
 const REST_LOOK_MS = 1000
 const MOST_REST_LOOKS = 5
 
@@ -73,11 +76,16 @@ export class Recovery {
     this.#ports.watch()
   }
 
-  /** Recovers a session's tasks at its first use, and updates foreign ones. Never rejects. */
+  /**
+   * Recovers a session's tasks at its first use, and reads them again at a later one: another process may use the session,
+   * too. Updates foreign tasks. Never rejects.
+   */
   async ready(parentID: string): Promise<void> {
     const parentState = this.#services.store.parentState(parentID)
-    parentState.loaded ??= this.#load(parentID)
-    await parentState.loaded
+    const now = this.#services.clock.now()
+    if (!parentState.loaded || Math.abs(now - parentState.loaded.at) >= LOADED_MS)
+      parentState.loaded = { at: now, tasks: this.#load(parentID) }
+    await parentState.loaded.tasks
     await this.look(parentID)
   }
 
@@ -169,13 +177,15 @@ export class Recovery {
   }
 
   #takeIn(records: readonly TaskRecord[]): void {
-    const orphans = importRecords(this.#services, this.#ports.ledger, records)
     const { store } = this.#services
+    const isOurs = ({ task: { id } }: TaskRecord) => store.get(id) !== undefined && !store.isOthers(id)
+    const others = records.filter((record) => !isOurs(record))
+    const orphans = importRecords(this.#services, this.#ports.ledger, records)
     for (const { task } of orphans) if (task.run.parentStopped) store.stopped(task.parentID, true)
     this.#adopt(orphans)
-    for (const { task } of records)
-      if (store.get(task.id) && !store.isForeign(task.id) && !isActive(task) && this.#ports.places.isAway(task))
-        this.#ports.places.rejoin(task)
+    // What an ended task of a dead process has left on another machine is fetched by this one.
+    for (const { task } of others.filter(isOurs))
+      if (!isActive(task) && this.#ports.places.isAway(task)) this.#ports.places.rejoin(task)
     if (records.length > 0) this.#ports.changed()
   }
 

@@ -171,7 +171,7 @@ function isKnown({ store }: Services, task: Task, isOrphan: boolean): boolean {
   // end.
   const isFound = shown && isActive(task) && !isActive(shown) && shown.run.generation >= task.run.generation
   if (isFound && (!isOrphan || shown.delivery.state === "confirmed")) return true
-  const known = store.isForeign(task.id) ? undefined : shown
+  const known = store.isOthers(task.id) ? undefined : shown
   // A task that ended here may have been resumed by another process that is gone, too.
   return known !== undefined && (isActive(known) || (isOrphan && known.run.generation >= task.run.generation))
 }
@@ -180,7 +180,7 @@ function show({ store, clock }: Services, task: Task, isOrphan: boolean): void {
   // An orphan that is not settled yet counts as foreign, so that a failed attempt is repeated.
   if (isOrphan && !isActive(task) && !hasPendingNotification(task)) store.add(task, clock.now())
   else store.addForeign(task)
-  if (!isOrphan && !isActive(task)) store.handle(task.id)?.releaseWaiters()
+  if (!isActive(task) && !(isOrphan && hasPendingNotification(task))) store.handle(task.id)?.releaseWaiters()
 }
 
 /** Delay between claiming a task and checking whether another process claimed it later, in ms. */
@@ -267,6 +267,8 @@ export class OrphanSettler {
   #tell(task: Task, seenAt: number): void {
     const { delivery } = task
     this.#own(task)
+    // The end is known, even if the notification has to wait.
+    this.#services.store.handle(task.id)?.releaseWaiters()
     const mayWake = this.#wakes(task, seenAt) || delivery.state === "none"
     const notified = mayWake ? task : { ...task, delivery: { ...delivery, wake: false } }
     if (isUnclosed(task)) this.#ports.dispatcher.closeAgain(notified)

@@ -187,6 +187,11 @@ export class TaskStore {
     return this.#foreign.has(id)
   }
 
+  /** Whether another process owned the task when its record was last read, also if the task has ended since. */
+  isOthers(id: string): boolean {
+    return this.handle(id)?.isForeign === true
+  }
+
   get foreignCount(): number {
     return this.#foreign.size
   }

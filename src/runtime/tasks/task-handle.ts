@@ -97,8 +97,8 @@ export class ParentState {
   undone?: Undone
   /** Number of ended tasks that were dropped before the parent read them. */
   droppedUnread = 0
-  /** Resolves once the session's tasks of earlier processes are recovered. */
-  loaded?: Promise<void>
+  /** When the session's records were last read. `tasks` resolves once tasks of earlier processes are recovered. */
+  loaded?: { readonly at: number; readonly tasks: Promise<void> }
   /** Cancels the pending write of the records of the session's ended tasks. */
   cancelRecordWrite?: () => void
 

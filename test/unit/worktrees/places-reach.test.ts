@@ -8,6 +8,7 @@ const CHANGED: ArchiveResult = { files: ["a"], added: 1, removed: 0, submodules:
 const CUT = () => new PlaceError("The way is cut.", "host")
 
 let rig: Rig
+let places: Place
 let putAways: (() => Promise<ArchiveResult>)[]
 let reaches: { resolve: () => void; reject: (error: Error) => void; signal?: AbortSignal }[]
 let calls: string[]
@@ -16,7 +17,7 @@ beforeEach(() => {
   putAways = []
   reaches = []
   calls = []
-  const places = {
+  places = {
     capture: async () => {},
     enter: async () => ({ directory: "/place", preface: "" }),
     reach: (_taskID: string, signal?: AbortSignal) =>
@@ -30,8 +31,8 @@ beforeEach(() => {
       return { kind: "merged", files: ["a"], submodules: [] }
     },
     show: async () => ({ ...CHANGED, diff: "", cut: false, command: "" }),
-  }
-  rig = new Rig({ worktrees: async () => places as never as Place })
+  } as never as Place
+  rig = new Rig({ worktrees: async () => places })
 })
 
 const fails = async (): Promise<ArchiveResult> => {
@@ -139,4 +140,21 @@ test("a merge archives nothing when the task has been resumed meanwhile", async 
   reaches[0]?.resolve()
   await expect(merging).rejects.toThrow(`Task ${id} is still running.`)
   expect(calls).toEqual([])
+})
+
+test("a place that answers has the work of another process's task archived only once that process is dead", async () => {
+  const id = await left()
+  await rig.clock.advance(1000)
+  const other = new Rig({
+    worktrees: async () => places,
+    share: { clock: rig.clock, database: rig.opencode.database },
+  })
+  await other.manager.ready(rig.parent)
+  await other.manager.placeAnswers("worktree")
+  expect([other.task(id, rig.parent).status, calls]).toEqual(["completed", []])
+  rig.crash()
+  await rig.clock.advance(60_000)
+  await other.manager.ready(rig.parent)
+  await other.manager.placeAnswers("worktree")
+  expect(calls).toEqual(["put away"])
 })
