@@ -97,7 +97,10 @@ export type SessionInfo = {
   readonly record?: TaskRecord
 }
 
-/** Stored task and its owner. `cost`: of the whole session, as far as OpenCode reports it. */
+/**
+ * Stored task and its owner. `cost`: of the whole session and of those below it that are no tasks, as far as OpenCode
+ * lists them.
+ */
 export type TaskRecord = { readonly task: Task; readonly owner: Owner; readonly cost?: number }
 
 /** A session whose record has no valid signature. Nothing in the record is trusted, but the session's cost counts. */

@@ -32,7 +32,7 @@ import { call, find, OpencodeLog } from "./client.ts"
 import { errorLine, figureOf, picksAgent, toAgent, toMessage } from "./convert.ts"
 import { permissionAsk, questionAsk, type RawEvent } from "./events.ts"
 import { lastWanted, messageID, pagesOf, partID, storedMessages, Transcripts, taskOfMessage } from "./messages.ts"
-import { OpencodeRecords } from "./records.ts"
+import { costWithBelow, OpencodeRecords } from "./records.ts"
 
 /**
  * How long agents and models are kept, in ms. They change only with the configuration, which OpenCode reads when it
@@ -412,8 +412,9 @@ export class OpencodeHttpApi implements OpencodeApi {
     // A session in the folder of another instance is left to that instance, unless the whole project is asked for.
     const isAsked = (row: Session, keptIn = row.directory) =>
       scope === undefined || keptIn === folder || (whose === "project" && row.projectID !== NO_PROJECT)
+    const costOf = costWithBelow(sessions, ({ cost }) => figureOf(cost))
     return (await this.#records.amongSome(sessions, (row) => isAsked(row))).flatMap(({ row, record }) =>
-      isAsked(row, record.owner.folder) ? [{ ...record, cost: figureOf(row.cost) }] : [],
+      isAsked(row, record.owner.folder) ? [{ ...record, cost: costOf(row) }] : [],
     )
   }
 

@@ -8,6 +8,7 @@ import { SerialQueue } from "../lib/promises.ts"
 import {
   decodeRequest,
   encodeRecord,
+  hasRecord,
   isNewerVersion,
   namesItsSession,
   RECORD_KEY,
@@ -222,6 +223,21 @@ export class OpencodeRecords {
 
 /** Whether the task is active, or its parent must still be notified of its end. */
 const isLookedAfter = (task: Task): boolean => isActive(task) || hasPendingNotification(task)
+
+/**
+ * Cost of a session and of those below it that have no record of their own: OpenCode's own `task` tool made them, and
+ * each row has only its own cost.
+ */
+export function costWithBelow<
+  Row extends { readonly id: string; readonly parentID?: string; readonly metadata?: unknown },
+>(rows: readonly Row[], costOf: (row: Row) => number): (row: Row) => number {
+  const children = grouped(
+    rows.filter(({ metadata }) => !hasRecord(metadata)),
+    ({ parentID }) => parentID,
+  )
+  const whole = (row: Row): number => (children.get(row.id) ?? []).reduce((sum, each) => sum + whole(each), costOf(row))
+  return whole
+}
 
 /** A session's row and its verified record. */
 type Recorded<Row> = { readonly row: Row; readonly record: TaskRecord }

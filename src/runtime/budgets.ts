@@ -1,5 +1,6 @@
 import { CallError } from "../core/errors.ts"
 import { type Block, launchDelay } from "../core/limits.ts"
+import type { TaskRecord } from "../core/ports.ts"
 import type { ActiveRun } from "../core/run/active-run.ts"
 import {
   allowanceOf,
@@ -37,7 +38,7 @@ import type { Services } from "./services.ts"
 /** A purse with the sessions whose tasks it pays for, and each session's usage before the purse was opened. */
 export type LedgerPurse = PurseLimit & { readonly threads: Readonly<Record<string, Usage>> }
 
-type ForeignTask = { readonly task: Task; readonly cost?: number }
+type ForeignTask = Pick<TaskRecord, "task" | "cost">
 
 /**
  * Time for which the costs of other processes stay valid, in ms. They are not read more often, because OpenCode lists a
@@ -51,7 +52,7 @@ const KNOWN_MS = 30_000
  */
 export class CostLedger {
   readonly #services: Services
-  /** Tasks of other processes. `cost`: cost of the current run of an active task. */
+  /** Tasks of other processes. */
   #foreignTasks: ReadonlyMap<string, ForeignTask> = new Map()
   #foreignLookedAt = Number.NEGATIVE_INFINITY
   #lookingAtForeign: Promise<void> = Promise.resolve()
@@ -164,13 +165,7 @@ export class CostLedger {
     try {
       const records = await opencode.recordsSince(now - DAY_MS, "project")
       const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))
-      // A record lacks the cost of the current run: compute it from the cost of the session.
-      this.#foreignTasks = new Map(
-        others.map(({ task, cost = 0 }) => [
-          task.id,
-          { task, ...(isActive(task) && { cost: cost - task.earlier.usage.cost }) },
-        ]),
-      )
+      this.#foreignTasks = new Map(others.map(({ task, cost }) => [task.id, { task, cost: isActive(task) ? cost : 0 }]))
     } catch (error) {
       opencode.log("warn", "could not read what other tasks have cost", { error: String(error) })
     }
@@ -249,7 +244,8 @@ export class CostLedger {
   #summaryOf(task: Task): OwnUsage {
     const { usage } = (isActive(task) ? this.#services.store.run(task.id)?.observed : task.outcome) ?? NO_FIGURES
     const { cost = 0 } = this.#foreignTasks.get(task.id) ?? {}
-    const lastRun = isActive(task) ? { ...usage, cost: Math.max(usage.cost, cost) } : usage
+    // A record lacks what was spent since it was written: the cost of the sessions has it.
+    const lastRun = isActive(task) ? { ...usage, cost: Math.max(usage.cost, cost - task.earlier.usage.cost) } : usage
     return { lastRun, before: task.earlier.usage }
   }
 }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { classify } from "../../src/core/outcome.ts"
+import { classify, factsOf } from "../../src/core/outcome.ts"
 import { NO_USAGE } from "../../src/core/task.ts"
 import { type Driver, draftOf, GONE } from "./driver.ts"
 
@@ -138,6 +138,23 @@ export function recordContract(driver: Driver): void {
       expect(sessions(await driver.opencode.recordsSince(0))).toEqual(expect.arrayContaining([mine, other]))
       const future = 4_000_000_000_000
       expect(await driver.opencode.recordsSince(future)).toEqual([])
+    })
+
+    test("a record's cost is that of its session and of one below it that is no task", async () => {
+      driver.world.onPrompt("SPEND", { text: "dear", usage: { input: 100, output: 20 } })
+      const mine = await driver.child()
+      const own = await driver.child({ parentID: mine })
+      const below = await driver.child({ parentID: mine })
+      await driver.world.setMetadata(below, {})
+      const costs: number[] = []
+      for (const sessionID of [mine, own, below]) {
+        const answer = await driver.answered(await driver.send(sessionID, "SPEND"))
+        costs.push(factsOf(answer).usage.cost)
+      }
+      const [first = 0, , last = 0] = costs
+      expect(last).toBeGreaterThan(0)
+      const found = await driver.opencode.recordsSince(0)
+      expect(found.find(({ task }) => task.sessionID === mine)?.cost).toBeCloseTo(first + last, 9)
     })
 
     test("a new task's record that is copied into another child belongs to the session that holds the prompt", async () => {

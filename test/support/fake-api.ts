@@ -29,7 +29,7 @@ import {
 } from "../../src/core/task.ts"
 import { callOf, errorOf, finishIn } from "../../src/opencode/convert.ts"
 import { messageID, taskOfMessage } from "../../src/opencode/messages.ts"
-import { withoutCopies } from "../../src/opencode/records.ts"
+import { costWithBelow, withoutCopies } from "../../src/opencode/records.ts"
 import { decodeRequest, encodeRecord, isNewerVersion, RECORD_KEY, REQUEST_KEY } from "../../src/runtime/record/codec.ts"
 import { editedBy } from "./fake-calls.ts"
 import { jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
@@ -314,9 +314,11 @@ export class FakeApi extends FakeProcess implements OpencodeApi {
   }
 
   async #records(wanted: (session: StoredSession) => boolean): Promise<TaskRecord[]> {
-    const recorded = [...this.database.sessions.values()].flatMap((row) => {
+    const rows = [...this.database.sessions.values()]
+    const cost = costWithBelow(rows, ({ messages }) => costOf(messages))
+    const recorded = rows.flatMap((row) => {
       const record = this.database.recordIn(row)
-      return record ? [{ row, record: { ...record, cost: costOf(row.messages) } }] : []
+      return record ? [{ row, record: { ...record, cost: cost(row) } }] : []
     })
     const holdsPrompt = async ({ task }: TaskRecord) => this.#message(task.sessionID, task.run.promptID) !== undefined
     const own = await withoutCopies(recorded, holdsPrompt)

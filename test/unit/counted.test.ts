@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
 import { NO_USAGE } from "../../src/core/task.ts"
-import type { Rig } from "../support/rig.ts"
-import { CENT, spendingRig as rigged, spend } from "../support/spending-scene.ts"
+import { Rig } from "../support/rig.ts"
+import { CENT, spendingRig as rigged, STEP, spend } from "../support/spending-scene.ts"
 
 /** Costs that a run's messages do not show at its end. A step costs a cent. */
 
@@ -67,11 +67,15 @@ describe("answers beside a run", () => {
   })
 
   /** A task whose agent has called OpenCode's own `task` tool, and the session of that tool. */
-  const withNative = async (options: object = {}) => {
+  const withNative = async (options: object = {}, steps = 0) => {
     const rig = rigged({ maxDepth: 2, ...options })
-    rig.onPrompt("CALLS", { tools: [{ name: "task", args: { ms: 60_000 } }] })
+    const calls = { tools: [{ name: "task", args: { ms: 60_000 } }] }
+    rig.script(({ prompt, toolResults }) => {
+      if (!prompt.startsWith("CALLS")) return undefined
+      return toolResults.length < steps ? STEP : calls
+    })
     const task = await rig.launch({ prompt: "CALLS" })
-    await rig.clock.advance(100)
+    await rig.clock.advance(100 + steps * 300)
     const native = rig.opencode.openSession({ parentID: task.sessionID })
     const below = rig.opencode.openSession({ parentID: native })
     return { rig, task, native, below }
@@ -89,6 +93,28 @@ describe("answers beside a run", () => {
     await rig.manager.ready(rig.parent)
     await rig.clock.advance(20_000)
     expect(billOf(rig).cost).toBeCloseTo(0.08)
+  })
+
+  test("a day's budget counts, once, what another process's agent spends through OpenCode's own task tool", async () => {
+    const { rig, task, native, below } = await withNative({}, 2)
+    const other = new Rig({
+      options: { maxCostPerDay: 1 },
+      share: { clock: rig.clock, database: rig.opencode.database },
+    })
+    const day = async () => (await other.manager.bill(other.parent)).day.cost
+    await rig.launch(spend, task.sessionID)
+    rig.opencode.say(native, "SPEND", { agent: "general" })
+    rig.opencode.say(below, "SPEND", { agent: "general" })
+    await rig.clock.advance(3000)
+    expect(rig.task(task.id).status).toBe("running")
+    expect(await day()).toBeCloseTo(0.14)
+    // Meanwhile the task's record has been written, with these answers.
+    await rig.clock.advance(31_000)
+    expect(await day()).toBeCloseTo(0.14)
+    await other.manager.recover()
+    await other.manager.ready(rig.parent)
+    expect(other.task(task.id, rig.parent).earlier.usage.cost).toBeCloseTo(0.08)
+    expect(await day()).toBeCloseTo(0.14)
   })
 
   test("a budget stops a task whose agent exceeds it through OpenCode's own task tool", async () => {

@@ -197,6 +197,31 @@ test("sessions with a record that another key signed are listed, without copies 
   expect(opencode.unverified()).toEqual([])
 })
 
+test("a record's cost is that of its session and of those below it, without those that have a record of their own", async () => {
+  const row = (id: string, parentID: string | undefined, cost: number, record: object = {}) => ({
+    ...{ id, parentID, cost, directory: "/project", time: { created: 1, updated: 5 }, metadata: record },
+  })
+  const recordOf = (id: string, parentID: string, signer = SIGNER) => ({
+    [RECORD_KEY]: encodeRecord(taskOf({ id: `bg_${id}`, sessionID: id, parentID }), ownerNow("x"), signer),
+  })
+  const rows = [
+    row("ses_parent", undefined, 100),
+    row("ses_task", "ses_parent", 1, recordOf("ses_task", "ses_parent")),
+    row("ses_native", "ses_task", 2),
+    row("ses_deeper", "ses_native", 4),
+    row("ses_own", "ses_task", 8, recordOf("ses_own", "ses_task")),
+    row("ses_of_own", "ses_own", 16),
+    row("ses_lost", "ses_task", 32, recordOf("ses_lost", "ses_task", signerOf(new Uint8Array(32)))),
+  ]
+  const client = { session: { list: async () => ({ data: rows }) } } as unknown as OpencodeClient
+  const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
+  const found = await opencode.recordsSince(0, "project")
+  expect(found.map(({ task, cost }) => [task.sessionID, cost])).toEqual([
+    ["ses_task", 7],
+    ["ses_own", 24],
+  ])
+})
+
 test("each record of a long list is verified once, with pauses for other work", async () => {
   const rows = Array.from({ length: 12 }, (_, nth) => ({
     id: `ses_${nth}`,

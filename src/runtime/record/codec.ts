@@ -74,6 +74,9 @@ export function decodeRequest(metadata: unknown): TaskRequest | undefined {
   return given === undefined ? undefined : requestSchema().safeParse(given).data
 }
 
+/** Whether the session has a record, even one that cannot be read or is not trusted. */
+export const hasRecord = (metadata: unknown): boolean => stripped(metadata) !== undefined
+
 /** False for a session's first record, which is written at the session's creation and does not name the session. */
 export const namesItsSession = (metadata: unknown): boolean => stripped(metadata)?.record.session !== undefined
 
