@@ -130,16 +130,19 @@ export class Dispatcher {
    * Counts an answer that is not one of a run: somebody asked the agent for it, such as another plugin after the run's
    * end, or it was given in a session below, which OpenCode's own `task` tool made. These answers cost money, too.
    */
-  countBeside(task: Task, { sessionID, messageID, usage }: Extract<OpencodeEvent, { type: "answered" }>): void {
-    const { store, clock, journal } = this.#services
-    const { id, run } = task
+  countBeside({ id, sessionID }: Task, event: Extract<OpencodeEvent, { type: "answered" }>): void {
+    const { store, clock, journal, background } = this.#services
+    const { messageID, usage } = event
     const handle = store.handle(id)
-    // The messages of a run that is being closed are still to be read.
-    if (!handle || (sessionID === task.sessionID && this.isClosing(id))) return
-    if (this.hasCounted(id, messageID) || handle.run?.observed.answers.get(messageID)?.usage) return
+    if (!handle) return
+    const { task, run } = handle
+    // The messages of a run that is being closed are still to be read, and may or may not contain this answer.
+    if (event.sessionID === sessionID && run?.stage === "closing")
+      return void background.run("count an answer", () => this.quiet(id).then(() => this.countBeside(task, event)))
+    if (this.hasCounted(id, messageID) || run?.observed.answers.get(messageID)?.usage) return
     handle.counted.push(messageID)
     const at = clock.now()
-    const change = store.apply(id, { type: "answered beside", generation: run.generation, at, usage }, at)
+    const change = store.apply(id, { type: "answered beside", generation: task.run.generation, at, usage }, at)
     if (!change) return
     journal.saveLater(change.after)
     this.deliver(id, { type: "spending" })

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
 import { NO_USAGE } from "../../src/core/task.ts"
+import type { Place } from "../../src/runtime/places/place.ts"
 import { Rig } from "../support/rig.ts"
 import { CENT, spendingRig as rigged, STEP, spend } from "../support/spending-scene.ts"
 
@@ -134,6 +135,56 @@ describe("answers beside a run", () => {
     await rig.manager.clear(task.sessionID)
     expect(billOf(rig).cost).toBeCloseTo(0.04)
   })
+})
+
+describe("answers while a run is closed", () => {
+  const told = (rig: Rig, sessionID: string) => rig.opencode.say(sessionID, "SPEND more", { agent: "general" })
+
+  test.each([true, false])("a user's turn counts, once, while work is archived (merged: %s)", async (merge) => {
+    const wait = () => new Promise<void>((resolve) => void rig.clock.after(60_000, resolve))
+    const archive = () => wait().then(() => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }))
+    const capture = async () => {}
+    const enter = async () => ({ directory: "/place", preface: "" })
+    const place = { capture, enter, archive } as never as Place
+    const rig = rigged({}, 4, { worktrees: async () => place })
+    rig.opencode.onEvent = () => "double"
+    const { id, sessionID } = await rig.launch({ ...spend, place: "worktree", merge })
+    await rig.clock.advance(10_000)
+    expect(rig.task(id).status).toBe("completed")
+    told(rig, sessionID)
+    await rig.clock.advance(10_000)
+    expect(rig.task(id).delivery.state).toBe("pending")
+    await rig.ended(id)
+    expect(billOf(rig).cost).toBeCloseTo(0.08)
+    await rig.clock.advance(60_000)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    expect(billOf(rig).cost).toBeCloseTo(0.08)
+  })
+
+  test.each(["slow", "heldAfter"])(
+    "a user's turn counts, once, while a stopped run's messages are read (%s)",
+    async (how) => {
+      const rig = rigged({}, 100)
+      rig.onPrompt("more", { text: "more", ...CENT })
+      const { id, sessionID } = await rig.launch(spend)
+      await rig.clock.advance(500)
+      rig.opencode.onCall = (method) => {
+        if (method !== "messagesSince") return undefined
+        const wait = new Promise<void>((resolve) => void rig.clock.after(5000, resolve))
+        return how === "slow" ? { slow: 5000 } : { heldAfter: wait }
+      }
+      void rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+      await rig.clock.advance(1000)
+      told(rig, sessionID)
+      await rig.clock.advance(60_000)
+      expect(rig.task(id).status).toBe("cancelled")
+      const spent = rig.opencode.stored(sessionID).messages.reduce((sum, { usage }) => sum + (usage?.cost ?? 0), 0)
+      expect(rig.opencode.stored(sessionID).messages.at(-1)?.parts).toMatchObject([{ text: "more" }])
+      expect(billOf(rig).cost).toBeCloseTo(spent)
+    },
+  )
 })
 
 describe("an end whose messages are not known", () => {
