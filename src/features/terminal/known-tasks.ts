@@ -4,7 +4,7 @@ import { createSignal } from "solid-js"
 import { type GroupKind, groupKindAmong } from "../../core/feature.ts"
 import type { OpencodeEvent } from "../../core/ports.ts"
 import { callState, NOTHING_OBSERVED, type Observed, withTool } from "../../core/run/progress.ts"
-import { type Ask, isActive, type Progress, type Task } from "../../core/task.ts"
+import { type Ask, addUsage, isActive, type Progress, type Task, type Usage } from "../../core/task.ts"
 import { grouped } from "../../lib/collections.ts"
 import { toMessage, toUsage } from "../../opencode/convert.ts"
 import { permissionAsk, questionAsk, type RawEvent } from "../../opencode/events.ts"
@@ -146,6 +146,8 @@ export class KnownTasks {
   readonly #entries = new Map<string, TrackedTask>()
   /** Cleared tasks by session. They are kept because their cost still counts. */
   readonly #cleared = new Map<string, ObservedTask>()
+  /** Sessions below a task's that have no record: OpenCode's own `task` tool made them. They count for the task. */
+  readonly #native = new Map<string, Session>()
   /** Sessions whose events arrive here: those of this OpenCode process. */
   readonly #audible = new Set<string>()
   readonly #version = createSignal(0)
@@ -161,18 +163,18 @@ export class KnownTasks {
   /** All tasks. A component that calls a reading method of this class is updated when the tasks change. */
   all(): readonly ObservedTask[] {
     this.#read()
-    return this.entries().map(seenOf)
+    return this.entries().map((entry) => this.#seen(entry))
   }
 
   tasksOf(parentID: string): readonly ObservedTask[] {
     this.#read()
-    return this.#of(parentID).map(seenOf)
+    return this.#of(parentID).map((entry) => this.#seen(entry))
   }
 
   taskIn(sessionID: string): ObservedTask | undefined {
     this.#read()
     const found = this.#entries.get(sessionID)
-    return found && seenOf(found)
+    return found && this.#seen(found)
   }
 
   /** Cleared tasks, for their cost. */
@@ -194,7 +196,8 @@ export class KnownTasks {
   take(session: Session, isEvent: boolean): void {
     const record = this.decode(session)
     const known = this.#entries.get(session.id)
-    if (!record) return this.forget(session.id)
+    if (!record) return this.#takeNative(session)
+    this.#native.delete(session.id)
     const { task } = record
     if (task.forgotten) {
       this.#entries.delete(session.id)
@@ -208,7 +211,7 @@ export class KnownTasks {
     const entry = { task, live, session, uiMetadata, groupKind: groupKindAmong(this.#kinds, task) }
     this.#entries.set(session.id, entry)
     if (isEvent) {
-      const change = { seen: seenOf(entry), before: known?.task }
+      const change = { seen: this.#seen(entry), before: known?.task }
       this.#audible.add(session.id)
       this.#listeners.onChange?.(change)
       const asked = earlier ? known?.uiMetadata.asks : []
@@ -220,8 +223,16 @@ export class KnownTasks {
 
   forget(sessionID: string): void {
     this.#audible.delete(sessionID)
-    const known = [this.#entries.delete(sessionID), this.#cleared.delete(sessionID)]
+    const known = [this.#entries, this.#cleared, this.#native].map((sessions) => sessions.delete(sessionID))
     if (known.includes(true)) this.tell()
+  }
+
+  #takeNative(session: Session): void {
+    const { id, parentID = "" } = session
+    this.forget(id)
+    if (!this.#entries.has(parentID) && !this.#native.has(parentID)) return
+    this.#native.set(id, session)
+    this.tell()
   }
 
   handleEvent(event: OpencodeEvent): void {
@@ -230,7 +241,7 @@ export class KnownTasks {
     if (!known?.live) return
     this.#audible.add(sessionID)
     if (!apply(known.task, known.live, event)) return
-    if (event.type === "asked") this.#listeners.onAsk?.(event.ask, { seen: seenOf(known), before: known.task })
+    if (event.type === "asked") this.#listeners.onAsk?.(event.ask, { seen: this.#seen(known), before: known.task })
     this.tell()
   }
 
@@ -262,10 +273,20 @@ export class KnownTasks {
   #read(): void {
     this.#version[0]()
   }
+
+  #seen(entry: TrackedTask): ObservedTask {
+    return seenOf(entry, this.#usageOf(entry.session))
+  }
+
+  /** Usage of the whole session, even from before the first event, and of those below it that are no tasks. */
+  #usageOf({ id, tokens, cost }: Session): Usage {
+    const below = [...this.#native.values()].filter(({ parentID }) => parentID === id)
+    return below.map((each) => this.#usageOf(each)).reduce(addUsage, toUsage(tokens, cost))
+  }
 }
 
-/** A task as the display shows it. The usage is the whole session's, even from before the first event. */
-function seenOf({ task, live, session, uiMetadata, groupKind }: TrackedTask): ObservedTask {
+/** A task as the display shows it. */
+function seenOf({ task, live, uiMetadata, groupKind }: TrackedTask, usage: Usage): ObservedTask {
   const { away, preparing, fetches, asks } = uiMetadata
   return {
     task,
@@ -273,7 +294,7 @@ function seenOf({ task, live, session, uiMetadata, groupKind }: TrackedTask): Ob
     progress: live && {
       toolCalls: live.observed.calls.size,
       recentTools: live.observed.recentTools,
-      usage: toUsage(session.tokens, session.cost),
+      usage,
       retry: live.retry,
       asks: [...live.asks.values(), ...asks],
       ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),

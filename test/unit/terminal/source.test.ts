@@ -102,6 +102,27 @@ test("a task that was cleared while a budget is on leaves the list but still cou
   expect(source.cleared()).toMatchObject([{ task: { sessionID: "ses_child" } }])
 })
 
+test("a running task's usage contains that of the sessions below it that are no tasks", async () => {
+  const { api, session, emit } = setUp()
+  const of = (id: string, parentID: string, cost: number) => ({ id, parentID, cost, tokens: { input: cost * 1000 } })
+  const task = { ...child, ...of(child.id, PARENT, 1) }
+  const own = { ...rowOf("ses_own", { parentID: child.id }), ...of("ses_own", child.id, 8) }
+  session.children.mockImplementation(async ({ sessionID }) => {
+    if (sessionID === PARENT) return { data: [task, of("ses_other", PARENT, 100)] }
+    return { data: sessionID === child.id ? [of("ses_native", child.id, 2), own] : [] }
+  })
+  const source = createSource(api, {}, () => 0)
+  const usage = (id: string) => source.taskIn(id)?.progress?.usage
+  await source.load(PARENT)
+  expect(usage(child.id)).toMatchObject({ cost: 3, input: 3000 })
+  emit("session.created", { info: of("ses_deeper", "ses_native", 0) })
+  emit("session.updated", { info: of("ses_deeper", "ses_native", 4) })
+  expect(usage(child.id)).toMatchObject({ cost: 7, input: 7000 })
+  expect(usage("ses_own")).toMatchObject({ cost: 8 })
+  emit("session.deleted", { info: of("ses_deeper", "ses_native", 4) })
+  expect(usage(child.id)).toMatchObject({ cost: 3 })
+})
+
 test("answered questions, finished retries and deleted tasks disappear after a reconnect even without their events", async () => {
   const { api, session, permissions, questions, emit } = setUp()
   session.children.mockResolvedValue({ data: [child, rowOf("ses_other")] })
