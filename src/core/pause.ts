@@ -23,7 +23,7 @@ export type Pause = PauseView & { readonly at: number; readonly why: string }
 
 export function pauseOf({ parked }: PauseFields): Pause | undefined {
   if (!parked) return undefined
-  const { model: waitsFor, ...rest } = parked
+  const { model: waitsFor, found: _found, ...rest } = parked
   return { ...rest, waitsFor }
 }
 

@@ -91,6 +91,14 @@ const parked = (z: Zod) =>
      * failed.
      */
     kind: z.enum(["limit", "overload", "unreachable"]).optional(),
+    /** Findings about the run so far, which a restart must not lose. Absent for a run that has not begun. */
+    found: z
+      .object({
+        check: checkResult(z).optional(),
+        value: value(z).optional(),
+        unanswered: z.array(z.string()),
+      })
+      .optional(),
   })
 
 /** Schema of a task's last message, from the user. */

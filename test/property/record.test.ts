@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest"
 import type { Group, GroupResult } from "../../src/core/group.ts"
 import type { Owner } from "../../src/core/ports.ts"
 import type { CheckResult, Receipt } from "../../src/core/receipt.ts"
+import type { Parked } from "../../src/core/record.ts"
 import {
   type Merge,
   type Outcome,
@@ -82,6 +83,17 @@ const work = fc.record<Whole<Work>>({
   notes: some(texts),
   merge: some(merge),
 })
+const value = fc.oneof(
+  fc.record({
+    valid: fc.constant(true as const),
+    asked: whole,
+    at: whole,
+    length: whole,
+    file: some(text),
+    refused: some(whole),
+  }),
+  fc.record({ valid: fc.constant(false as const), asked: whole, refused: some(whole) }),
+)
 const run = fc.record<Whole<Run>>({
   generation: whole,
   promptID: text,
@@ -99,7 +111,17 @@ const run = fc.record<Whole<Run>>({
   guard: some(texts),
   files: some(texts),
   schema: some(fc.dictionary(text, fc.jsonValue() as fc.Arbitrary<unknown>)),
-  parked: some(fc.record({ at: whole, until: some(whole), next: some(whole), model: text, why: text })),
+  parked: some(
+    fc.record<Whole<Parked>>({
+      at: whole,
+      until: some(whole),
+      next: some(whole),
+      model: text,
+      why: text,
+      kind: some(fc.constantFrom("limit", "overload", "unreachable")),
+      found: some(fc.record({ check: some(check), value: some(value), unanswered: texts })),
+    }),
+  ),
   parkedMs: some(whole),
   parkedTimes: some(whole),
   stoppedSince: some(whole),
@@ -174,19 +196,7 @@ const outcome = fc.record<Whole<Outcome>>({
   saidLastWord: some(fc.boolean()),
   thought: some(text),
   unanswered: some(texts),
-  value: some(
-    fc.oneof(
-      fc.record({
-        valid: fc.constant(true as const),
-        asked: whole,
-        at: whole,
-        length: whole,
-        file: some(text),
-        refused: some(whole),
-      }),
-      fc.record({ valid: fc.constant(false as const), asked: whole, refused: some(whole) }),
-    ),
-  ),
+  value: some(value),
   receipt: some(receipt),
   work: some(work),
   group: some(groupResult),

@@ -294,7 +294,7 @@ describe("a parked run", () => {
       const run = { asks: [askOf()], looking: true, calls: stage === "prompting" ? 1 : 0, observed }
       const { run: next, does, commands } = at(stage, { run }).takes({ type: "pause", parked })
       expect(does).toEqual(["record", "park", "free slot"])
-      const event = { type: "parked", generation: 0, ...parked }
+      const event = { type: "parked", generation: 0, ...parked, found: { unanswered: [] } }
       expect(command(commands, "record")).toEqual({ do: "record", event, write: true })
       // What its user has asked is not said again by us.
       expect(at(stage, { run: { prompt: undefined } }).takes({ type: "pause", parked })).toMatchObject({

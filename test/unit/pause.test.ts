@@ -56,6 +56,11 @@ describe("a parked task's text", () => {
   })
 })
 
+test("a pause for readers leaves out the findings that are stored with it", () => {
+  const { run } = parkedOf({ found: { unanswered: ["bash"] } })
+  expect(pauseOf(run)).toEqual({ at: 1, waitsFor: "mock/one", why: "its limit" })
+})
+
 test("the summary of a task that was parked says how often, how long and for which model", () => {
   const run = { parkedTimes: 2, parkedMs: 18_060_000 }
   const lines = (task: Partial<Task>) =>

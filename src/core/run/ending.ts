@@ -136,9 +136,12 @@ function finish(run: ActiveRun): MachineStep {
 function withCheck(known: Outcome, { check: result, value }: ActiveRun): Outcome {
   const outcome = value ? { ...known, value } : known
   if (!result) return outcome
-  const { output, ...check } = result
-  const shown = output === undefined ? check : { ...check, output: tail(output, MOST_KEPT_CHARS) }
-  return { ...outcome, receipt: { ...(outcome.receipt ?? NO_RECEIPT), check: shown } }
+  return { ...outcome, receipt: { ...(outcome.receipt ?? NO_RECEIPT), check: shortened(result) } }
+}
+
+/** The result as the record keeps it. */
+export function shortened({ output, ...check }: CheckResult): CheckResult {
+  return output === undefined ? check : { ...check, output: tail(output, MOST_KEPT_CHARS) }
 }
 
 /** True after a group member has passed, while the group's winner is being recorded. */

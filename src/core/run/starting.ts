@@ -2,7 +2,7 @@ import { withAnswers } from "../dependencies.ts"
 import type { Parked } from "../pause.ts"
 import { isPaused, isQueued } from "../task.ts"
 import { type ActiveRun, waitsWithSlot } from "./active-run.ts"
-import { callReturned, end, superviseMembers } from "./ending.ts"
+import { callReturned, end, shortened, superviseMembers } from "./ending.ts"
 import { checkLimits } from "./limits.ts"
 import { withoutOpenCalls } from "./progress.ts"
 import { release } from "./prompts.ts"
@@ -103,7 +103,9 @@ export const pause: Handler<"pause"> = (run, { parked }, { now, task }) => {
     }
   // A run that waits with a slot has sent no request.
   if (run.prompt === undefined || waitsWithSlot(run)) return stay(run)
-  const event = { type: "parked", generation: run.generation, ...parked } as const
+  const { check, value, unanswered } = run
+  const found = { check: check && shortened(check), value, unanswered }
+  const event = { type: "parked", generation: run.generation, ...parked, found } as const
   const next = {
     ...moved(run, "waiting"),
     asks: [],

@@ -378,6 +378,7 @@ export class OrphanSettler {
     if (handle)
       handle.run = {
         ...run,
+        ...task.run.parked?.found,
         observed,
         ...asked,
         ...(task.place && { preparesAgain: true }),

@@ -2,10 +2,11 @@ import { describe, expect, test } from "vitest"
 import { ManagerRuns } from "../../../src/features/board/runs.ts"
 import { Unattended } from "../../../src/features/board/unattended.ts"
 import { MINUTE_MS } from "../../../src/lib/format.ts"
+import type { LaunchRequest } from "../../../src/runtime/launch/request.ts"
 import type { EnterRequest, Place } from "../../../src/runtime/places/place.ts"
 import { flush } from "../../support/fake-clock.ts"
 import { FakeMachine } from "../../support/fake-machine.ts"
-import { answerAll, isParkedNow, Provider, parkedTask, settings } from "../../support/limit-scene.ts"
+import { answerAll, isParkedNow, limited, Provider, parkedTask, settings } from "../../support/limit-scene.ts"
 import { Rig, type RigOptions } from "../../support/rig.ts"
 
 describe("parked tasks after a restart", () => {
@@ -108,6 +109,71 @@ describe("parked tasks after a restart", () => {
     await rig.manager.recover()
     await flush()
     expect((await rig.ended(task.id)).status).toBe("completed")
+  })
+})
+
+describe("what was found out about a parked task before a restart", () => {
+  /** A task that was parked when its agent was asked for another answer, two restarts later. */
+  const parkedAnswer = async (options: RigOptions["options"], request: Partial<LaunchRequest>) => {
+    const machine = Object.assign(new FakeMachine(), {
+      run: async () => ({ exitCode: 1, output: `${"x".repeat(10_000)} 1 failed` }),
+    })
+    const rig = new Rig({ options, worktrees: async () => machine as never as Place })
+    const provider = { answers: 0, isOpen: true }
+    rig.script(({ sessionID }) => {
+      if (sessionID === rig.parent) return undefined
+      if (!provider.isOpen) return limited(" Try again in 60s")
+      provider.isOpen = provider.answers > 0
+      provider.answers++
+      return { text: "no JSON" }
+    })
+    const { id, sessionID } = await rig.launch(request)
+    await rig.clock.until(() => isParkedNow(rig, id))
+    for (let restarts = 0; restarts < 2; restarts++) {
+      rig.restart()
+      await rig.manager.recover()
+      await rig.clock.advance(5000)
+    }
+    return { rig, id, sessionID, provider }
+  }
+  const checked = { check: "npm test", place: "worktree" } as const
+
+  test.each([
+    ["schema", { schema: { type: "number" } }],
+    ["check", checked],
+  ])("a restart gives a parked task no further attempt at its %s", async (code, request) => {
+    const { rig, id, provider } = await parkedAnswer({ schemaRetries: 1, checkRetries: 1 }, request)
+    provider.isOpen = true
+    expect(await rig.ended(id)).toMatchObject({ status: "error", outcome: { reason: { code } } })
+    expect(provider.answers).toBe(2)
+  })
+
+  test("the result of a parked task's check is that of its run, with the end of its output, if it is cancelled", async () => {
+    const { rig, id, sessionID } = await parkedAnswer({}, checked)
+    const output = expect.stringMatching(/^.{0,4000} 1 failed$/)
+    const stored = (await rig.opencode.session(sessionID))?.record?.task.run.parked
+    expect(stored?.found?.check?.output).toEqual(output)
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    const check = { passed: false, runs: 1, how: "exit code 1", output }
+    expect(await rig.ended(id)).toMatchObject({ status: "cancelled", outcome: { receipt: { check } } })
+  })
+
+  test("the questions that nobody answered before a task was parked are told of at its end", async () => {
+    const rig = new Rig({ options: { permissionTimeout: 60_000 } })
+    rig.opencode.asking.add("bash")
+    let isOpen = false
+    rig.script(({ sessionID, toolResults }) => {
+      if (sessionID === rig.parent) return undefined
+      if (toolResults.length === 0) return { tools: [{ name: "bash", args: {} }] }
+      return isOpen ? { text: "went on" } : limited(" Try again in 60s")
+    })
+    const { id } = await rig.launch()
+    await rig.clock.until(() => isParkedNow(rig, id))
+    rig.restart()
+    await rig.manager.recover()
+    isOpen = true
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { unanswered: ["bash"] } })
+    expect(rig.notices().at(-1)?.hidden).toContain("Refused, since nobody answered in time: bash")
   })
 })
 
