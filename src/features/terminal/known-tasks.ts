@@ -275,7 +275,7 @@ export class KnownTasks {
   }
 
   #seen(entry: TrackedTask): ObservedTask {
-    return seenOf(entry, this.#usageOf(entry.session))
+    return seenOf(entry, entry.live && this.#usageOf(entry.session))
   }
 
   /** Usage of the whole session, even from before the first event, and of those below it that are no tasks. */
@@ -285,22 +285,23 @@ export class KnownTasks {
   }
 }
 
-/** A task as the display shows it. */
-function seenOf({ task, live, uiMetadata, groupKind }: TrackedTask, usage: Usage): ObservedTask {
+/** A task as the display shows it. `usage`: of a task at work. */
+function seenOf({ task, live, uiMetadata, groupKind }: TrackedTask, usage?: Usage): ObservedTask {
   const { away, preparing, fetches, asks } = uiMetadata
   return {
     task,
     groupKind,
-    progress: live && {
-      toolCalls: live.observed.calls.size,
-      recentTools: live.observed.recentTools,
-      usage,
-      retry: live.retry,
-      asks: [...live.asks.values(), ...asks],
-      ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),
-      ...(preparing !== undefined && { preparing }),
-      ...(live.begun && { begun: true }),
-    },
+    progress: live &&
+      usage && {
+        toolCalls: live.observed.calls.size,
+        recentTools: live.observed.recentTools,
+        usage,
+        retry: live.retry,
+        asks: [...live.asks.values(), ...asks],
+        ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),
+        ...(preparing !== undefined && { preparing }),
+        ...(live.begun && { begun: true }),
+      },
     ...(fetches && { fetches }),
   }
 }
