@@ -1,5 +1,6 @@
 import { batchText } from "../core/dependencies.ts"
 import { listed } from "../core/errors.ts"
+import type { GroupKind } from "../core/feature.ts"
 import { failureOf, memberName } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
 import { pauseOf, pauseText, pauseTextForModel, whenOf } from "../core/pause.ts"
@@ -37,6 +38,11 @@ const MOST_DIFF_LINES = 600
 const MOST_NAME_CHARS = 60
 
 export const TOLD = "You will be told when it ends."
+
+/** When the parent is told: of a member's end no message comes, only of its group's. */
+export const toldText = ({ member }: Task, kind: GroupKind | undefined): string =>
+  member && kind ? `You will be told when ${member.of} has ended, not of this ${kind.noun.one}.` : TOLD
+
 /** Status text of a completed task whose work is not merged yet. */
 const MERGING = "its work is being checked and merged"
 
@@ -162,7 +168,7 @@ function runningLines(view: TaskView, { waited }: Report): string[] {
     ...asks,
     ...(latest === "" ? [] : ["Latest text:", inTagsWithID("task_output", view.task.id, latest)]),
     "",
-    `${stillRunning(waited)} ${TOLD} Do not ask again until then.`,
+    `${stillRunning(waited)} ${toldText(view.task, view.groupKind)} Do not ask again until then.`,
   ]
 }
 

@@ -3,6 +3,7 @@ import { chosenIn, type GroupResult } from "../core/group.ts"
 import { holdsPlace, isActive, isUnmerged, type Merge, type Outcome, slotSessionOf, type Task } from "../core/task.ts"
 import { DAY_MS } from "../lib/format.ts"
 import { cutOffMergeNote } from "../present/notification.ts"
+import { toldText } from "../present/output.ts"
 import type { Engine } from "./engine.ts"
 import { kindOf, mergeOf, PlaceError, type PlaceKind, toWork, type WorkDiff } from "./places/place.ts"
 import type { ArchivedMembers } from "./places/places.ts"
@@ -145,8 +146,10 @@ export class Archive {
       throw new CallError(
         `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with a \`place\` of their own are merged.`,
       )
-    if (isActive(task))
-      throw new CallError(`Task ${task.id} is still running. Merge it when it has ended. You will be told.`)
+    if (isActive(task)) {
+      const told = toldText(task, this.#engine.groupKindOf(task))
+      throw new CallError(`Task ${task.id} is still running. ${told} Merge it then.`)
+    }
     const merge = await this.#engine.places.mergeBack(task, await this.#engine.places.placeOf(task))
     if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
     return this.#recordMerge(task, merge)

@@ -291,6 +291,13 @@ describe("a running task's output", () => {
     )
   })
 
+  test("a running member's output promises only the message about its group", () => {
+    const member = { kind: "each", of: "bg_map", nth: 1, run: 0, caller: "p", under: "p" }
+    expect(output(viewOf({ task: taskOf({ model, member }) }))).toContain(
+      "It is still running. You will be told when bg_map has ended, not of this item. Do not ask again until then.",
+    )
+  })
+
   test("a running task's output omits what is not known", () => {
     const text = output(viewOf())
     for (const absent of ["Last activity", "Latest text", "last:", "queue"]) expect(text).not.toContain(absent)

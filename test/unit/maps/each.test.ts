@@ -14,7 +14,7 @@ import type { Caller } from "../../../src/runtime/launch/checks.ts"
 import type { LaunchRequest } from "../../../src/runtime/launch/request.ts"
 import { eventually } from "../../support/eventually.ts"
 import { held } from "../../support/outbox-rig.ts"
-import { Rig } from "../../support/rig.ts"
+import { Rig, type RigOptions } from "../../support/rig.ts"
 
 /** One prompt for many items, through the manager on the fake OpenCode; ledgers are real files. */
 
@@ -22,8 +22,8 @@ const SCHEMA = { type: "object", properties: { n: { type: "number" } }, required
 
 let rig: Rig
 let clear: (() => void)[] = []
-const open = (options: object = {}): Rig => {
-  const made = new Rig({ options: { schemaRetries: 0, ...options } })
+const open = (options: object = {}, worktrees?: RigOptions["worktrees"]): Rig => {
+  const made = new Rig({ options: { schemaRetries: 0, ...options }, worktrees })
   clear.push(() => rmSync(made.project, { recursive: true, force: true }))
   return made
 }
@@ -269,6 +269,20 @@ describe("a map", () => {
     await rig.launch({ prompt: "BELOW" }, item()?.sessionID)
     expect(sumsUp(await rig.endedBeside(id, 1000)).cost).toBeCloseTo(rig.manager.spentBy(rig.parent).session.cost, 6)
     expect(rig.manager.spentBy(rig.parent).session.cost).toBeGreaterThan(0.04)
+  })
+
+  test("a merge of an item at work promises only the message about its map", async () => {
+    const place = { capture: async () => {}, enter: async () => ({ directory: "/place", preface: "" }) }
+    rig = open({}, async () => place as never)
+    const asked = agents(() => undefined)
+    const { id } = await rig.launch(request({ each: ["a"], place: "worktree" }))
+    await eventually(async () => {
+      await rig.clock.advance(50)
+      return asked.size > 0
+    })
+    await expect(rig.manager.merge(`${id}/1`, rig.caller)).rejects.toThrow(
+      `is still running. You will be told when ${id} has ended, not of this item. Merge it then.`,
+    )
   })
 
   test("a cancelled map gives every item the reason for which all were stopped", async () => {
