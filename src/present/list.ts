@@ -1,5 +1,5 @@
 import { batchText } from "../core/dependencies.ts"
-import { CallError } from "../core/errors.ts"
+import { CallError, listed } from "../core/errors.ts"
 import { pauseText } from "../core/pause.ts"
 import type { ToolResult } from "../core/ports.ts"
 import type { SpendingLimits } from "../core/spending.ts"
@@ -79,14 +79,26 @@ function billTexts({ session, day, limits }: ListTotals): readonly string[] {
   return maxCostPerDay > 0 ? [whole, `last 24 hours ${spentOf(day.cost, maxCostPerDay, day.atLeast)}`] : [whole]
 }
 
-export function renderCancelled(views: readonly TaskView[]): ToolResult {
-  if (views.length === 0) return { title: "Nothing to cancel", output: "No task was running; nothing was cancelled." }
+/**
+ * `batch`: the batch that was to be cancelled; `running`: the session's tasks still at work; `left`: how many of the
+ * selected ones another process runs.
+ */
+export function renderCancelled(
+  views: readonly TaskView[],
+  { batch, running = [], left = 0 }: { batch?: string; running?: readonly TaskView[]; left?: number } = {},
+): ToolResult {
+  if (views.length === 0) {
+    const none = `No task ${batch === undefined ? "" : `of batch "${oneLine(batch)}" `}was running; nothing was cancelled.`
+    const others = running.length > 0 ? ` Still running: ${listed(running.map(({ task }) => nameOf(task)))}.` : ""
+    return { title: "Nothing to cancel", output: `${none}${others}` }
+  }
   const merging = views.filter(({ task }) => task.status === "completed")
   const cancelled = views.filter((view) => !merging.includes(view))
   const lines = [
     ...(cancelled.length > 0 ? [`Cancelled ${count(cancelled.length, "task")}:`] : []),
     ...cancelled.map(cancelledLine),
     ...merging.map(stoppedLine),
+    ...foreignLines(left, "cancel"),
   ]
   const title = cancelled.length > 0 ? `Cancelled ${cancelled.length}` : `Stopped ${count(merging.length, "merge")}`
   return { title, output: lines.join("\n") }
@@ -112,14 +124,16 @@ export function renderCleared({ cleared, stopped, unmerged = [], left = 0 }: Cle
     unmerged.length > 0
       ? ` Work that was not merged is kept in the repository: ${unmerged.map((id) => `refs/superagents/${id}`).join(", ")}.`
       : ""
-  const others =
-    left > 0
-      ? ` ${left} more ${left === 1 ? "belongs" : "belong"} to another OpenCode process: only the user can clear ${left === 1 ? "it" : "them"}, there.`
-      : ""
   return {
     title: `Cleared ${cleared}`,
-    output: `Cleared ${count(cleared, "background task")}.${extra}${kept}${others}`,
+    output: [`Cleared ${count(cleared, "background task")}.${extra}${kept}`, ...foreignLines(left, "clear")].join(" "),
   }
+}
+
+function foreignLines(left: number, what: "cancel" | "clear"): string[] {
+  if (left === 0) return []
+  const [belong, them] = left === 1 ? ["belongs", "it"] : ["belong", "them"]
+  return [`${left} more ${belong} to another OpenCode process: only the user can ${what} ${them}, there.`]
 }
 
 /** Lists the tasks that the model must remember after a compaction; empty without tasks. */

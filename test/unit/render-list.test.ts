@@ -68,6 +68,12 @@ test("a task list counts failed tasks, and shows the reason in their rows", () =
 
 test("the result of a cancel names the cancelled tasks and stopped merges", () => {
   expect(renderCancelled([]).output).toBe("No task was running; nothing was cancelled.")
+  expect(renderCancelled([], { batch: "x", running: [viewOf()] }).output).toBe(
+    'No task of batch "x" was running; nothing was cancelled. Still running: bg_aaaaaaaa (find it).',
+  )
+  expect(renderCancelled([viewOf()], { left: 2 }).output).toBe(
+    "Cancelled 1 task:\n- bg_aaaaaaaa find it (after 12.3s)\n2 more belong to another OpenCode process: only the user can cancel them, there.",
+  )
   expect(renderCancelled([viewOf(), viewOf()])).toEqual({
     title: "Cancelled 2",
     output: "Cancelled 2 tasks:\n- bg_aaaaaaaa find it (after 12.3s)\n- bg_aaaaaaaa find it (after 12.3s)",

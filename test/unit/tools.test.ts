@@ -291,6 +291,34 @@ test("tasks launched without a batch name are not shown as a batch", async () =>
   )
 })
 
+test("a cancel of a batch that has ended names the tasks still at work", async () => {
+  const { rig, call } = rigged()
+  rig.onPrompt("OTHER", { hang: true })
+  await call("task", { ...find, batch: "over" })
+  await call("task", { ...find, description: "look", prompt: "OTHER" })
+  const [over = "", other] = rig.manager.list(rig.parent).map(({ task }) => task.id)
+  await rig.ended(over)
+  expect((await call("cancel", { batch: "over" })).output).toBe(
+    `No task of batch "over" was running; nothing was cancelled. Still running: ${other} (look).`,
+  )
+})
+
+test("a cancel of all tasks says which of them another process runs", async () => {
+  const { rig, call } = rigged()
+  const share = { clock: rig.clock, database: rig.opencode.database }
+  const other = new Rig({ options: rig.options as never, share })
+  for (const each of [rig, other]) each.onPrompt("FIND", { hang: true })
+  await call("task", find)
+  await other.manager.recover()
+  await other.launch({ prompt: "FIND again" }, rig.parent)
+  const cancel = toolsFor(other.manager, other.options).superagents_cancel
+  const cancelled = cancel?.execute({ all: true }, rig.caller)
+  await rig.clock.advance(1000)
+  expect((await cancelled)?.output).toMatch(
+    /^Cancelled 1 task:\n- bg_\w+ .*\n1 more belongs to another OpenCode process: only the user can cancel it, there\.$/,
+  )
+})
+
 describe("an error inside a tool", () => {
   const failing = (error: unknown) =>
     defineTool({
