@@ -85,7 +85,7 @@ describe("a batch by name", () => {
 })
 
 test.each([
-  [{ place: "worktree" }, 'Or leave `place` out: the task then works in this folder (place "here").'],
+  [{ place: "worktree" }, 'Or give `place: "here"`, without `merge` and `guard`: the task then works in this folder.'],
   [{ tries: 2, check: "true" }, "Tries need a git repository: each works in a worktree of its own."],
 ])("a launch that cannot get a worktree says what to do instead: %j", async (asked, advice) => {
   const why = "A worktree could not be made: /project is not in the checkout of a git repository."

@@ -156,7 +156,7 @@ export class CaptureError extends CallError {
   }
 }
 
-const INSTEAD = 'Or leave `place` out: the task then works in this folder (place "here").'
+const INSTEAD = 'Or give `place: "here"`, without `merge` and `guard`: the task then works in this folder.'
 const NEED = "need a git repository: each works in a worktree of its own."
 
 /** A place cannot be prepared: it is out of reach, or lacks something. */
