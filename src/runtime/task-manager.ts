@@ -270,12 +270,12 @@ export class TaskManager {
     return this.parts.store.bySession(sessionID)?.run.schema !== undefined
   }
 
-  /** The session's tasks, oldest first. */
+  /** The session's tasks, oldest first. Those of status "running" include the resumed ones. */
   list(sessionID: string, filter: { status?: Status; batch?: string } = {}): readonly TaskView[] {
     const own = this.parts.store.ofParent(sessionID)
     const batch = filter.batch === undefined ? undefined : findBatch(filter.batch, own)
     return own
-      .filter((task) => filter.status === undefined || task.status === filter.status)
+      .filter((task) => filter.status === undefined || hasStatus(task, filter.status))
       .filter((task) => filter.batch === undefined || task.batch === batch)
       .map((task) => this.#view(task))
   }
@@ -366,3 +366,6 @@ export class TaskManager {
     return viewOf(task, this.parts, this.parts.waits)
   }
 }
+
+const hasStatus = (task: Task, status: Status): boolean =>
+  task.status === status || (status === "running" && isActive(task))

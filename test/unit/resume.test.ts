@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
+import type { Status } from "../../src/core/task.ts"
 import { Rig } from "../support/rig.ts"
 
 const completed = async (options: object = {}) => {
@@ -138,6 +139,13 @@ describe("a resume", () => {
     const waiting = rig.manager.output(task.id, rig.caller, 60_000)
     await rig.ended(task.id)
     expect((await waiting).answer).toBe("second answer")
+  })
+
+  test("a resumed task is listed among the running ones", async () => {
+    const { rig, task, resume } = await completed()
+    await resume()
+    const listed = (status: Status) => rig.manager.list(rig.parent, { status }).map((view) => view.task.id)
+    expect((["running", "resumed", "completed"] as const).map(listed)).toEqual([[task.id], [task.id], []])
   })
 
   test("a resume whose prompt OpenCode rejects ends as failed", async () => {
