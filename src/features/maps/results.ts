@@ -136,7 +136,8 @@ export const itemTexts: GroupTexts<ItemsPlan, ItemsResult> = {
     return [...itemLines(result), ...(unmerged > 0 ? [merge] : [])]
   },
   advice: ({ id, member }) =>
-    `To go on: superagents_task(resume="${member?.of ?? id}") runs the items that are not valid.`,
+    // A map that is still at work when one of its items has failed takes no resume.
+    `${member ? `Once ${member.of} has ended,` : "To go on:"} superagents_task(resume="${member?.of ?? id}") runs the items that are not valid.`,
 }
 
 /** Characters of JSON that are read or written without a pause: this takes some 2 ms. */
