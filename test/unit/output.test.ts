@@ -288,7 +288,11 @@ describe("a task reference", () => {
     ["", own, 'No task "" in this session. There are: bg_aaaa1111 (one), bg_aaaa2222 (two).'],
     ["zzz", own, 'No task "zzz" in this session. There are: bg_aaaa1111 (one), bg_aaaa2222 (two).'],
     ["bg_x", [], 'No task "bg_x": this session has no background tasks. Launch one with superagents_task.'],
-    ["bg_map/3", [taskOf({ id: "bg_map", group: TRIES })], "bg_map/3 is part of task bg_map: only superagents_output"],
+    [
+      "bg_map/3",
+      [taskOf({ id: "bg_map", group: TRIES })],
+      "bg_map/3 is part of task bg_map: it can be read alone, but only all of bg_map can be cancelled, resumed or waited for, and no message reaches either. Nothing was done.",
+    ],
   ])("the reference %j is an error that lists the existing tasks", (reference, tasks, text) => {
     expect(() => findTask(reference, tasks)).toThrow(text)
   })

@@ -135,10 +135,10 @@ function wholeOf(task: Task, store: TaskStore): Figures {
 export function findTask(reference: string, own: readonly Task[]): Task {
   const wanted = reference.trim()
   const exact = own.find((task) => task.id === wanted || task.sessionID === wanted)
-  const group = own.find(({ id, group }) => group && /^\/\d+$/.test(wanted.replace(id, "")))
-  if (group)
+  const { id } = own.find((task) => task.group && /^\/\d+$/.test(wanted.replace(task.id, ""))) ?? {}
+  if (id !== undefined)
     throw new CallError(
-      `${wanted} is part of task ${group.id}: only superagents_output and \`merge\` take it. Use ${group.id}.`,
+      `${wanted} is part of task ${id}: it can be read alone, but only all of ${id} can be cancelled, resumed or waited for, and no message reaches either. Nothing was done.`,
     )
   if (exact) return exact
   const fitting =
