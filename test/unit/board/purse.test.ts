@@ -210,7 +210,10 @@ describe("a purse", () => {
       rig.runs.end("ses_thread1")
       await rig.settle()
     }
-    expect((await report()).why).toBe("nothing left")
+    expect(await report()).toMatchObject({
+      why: "nothing left",
+      text: expect.stringMatching(/: no task could go on\./),
+    })
     const before = rig.runs.started.length
     await rig.clock.advance(2 * HOUR_MS)
     await rig.settle()
@@ -238,6 +241,13 @@ describe("a purse", () => {
     await rig.clock.advance(2 * HOUR_MS)
     await rig.settle()
     expect(rig.runs.started).toHaveLength(before + 1)
+  })
+
+  test("the report of a purse on a board of drafts says that no task was active", async () => {
+    await rig.board.create({ title: "one", owner: "build", status: "draft" }, USER)
+    await open()
+    await rig.settle()
+    expect((await report()).text).toMatch(/no task could go on\.\n\nIn all: no task was active; 0 runs/)
   })
 
   test("a purse waits for a parked run unless that outlasts it, and names the runs it stops", async () => {
@@ -298,7 +308,9 @@ describe("a purse", () => {
     await open()
     await rig.settle()
     await rig.call("notify_user", { message: "Which port?" }, agentIn("build", one.threadId))
-    expect(await rig.call("purse", { close: true }, by)).toContain("The purse is closed")
+    expect(await rig.call("purse", { close: true }, by)).toBe(
+      "The purse is closed: what it runs is stopped. Its report comes here if this conversation opened it; otherwise tasks_purse shows in a moment what it took.",
+    )
     await rig.settle()
     const { why, tasks, text } = await report()
     expect(why).toBe("closed")

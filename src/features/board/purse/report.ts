@@ -53,7 +53,7 @@ const REASONS: Readonly<Record<PurseReport["why"], string>> = {
   closed: "it was closed",
   time: "its time was over",
   money: "its money was used up",
-  "nothing left": "nothing was left to do",
+  "nothing left": "no task could go on",
 }
 
 const MOST_TEXT_CHARS = 600
@@ -80,7 +80,7 @@ export function countsOf({ tasks }: PurseReport): string {
     const many = tasks.filter((task) => task.result === result).length
     return many > 0 ? [`${many} ${result}`] : []
   })
-  return counts.length === 0 ? "nothing was on the board" : counts.join(", ")
+  return counts.length === 0 ? "no task was active" : counts.join(", ")
 }
 
 /** The report as Markdown. */

@@ -44,7 +44,9 @@ async function runPurse(
     if (max !== undefined || until !== undefined)
       throw new CallError("With `close`, leave out `max` and `until`: it ends the purse that is open.")
     await purse.close(by)
-    return { title: "purse closed", output: "The purse is closed: what it runs is stopped, and its report follows." }
+    const output =
+      "The purse is closed: what it runs is stopped. Its report comes here if this conversation opened it; otherwise tasks_purse shows in a moment what it took."
+    return { title: "purse closed", output }
   }
   const isOpening = max !== undefined && until !== undefined
   if (!isOpening && (max !== undefined || until !== undefined))
