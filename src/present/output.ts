@@ -211,11 +211,14 @@ function atWork({ status, run }: Task, now: number): string {
   return pause ? `${status}, ${pauseText(pause, now)}` : status
 }
 
-/** Lines about members of an ended group. */
-function membersLines({ task: { id, outcome }, groupKind: kind }: TaskView, members: Report["members"]): string[] {
+/** Lines about members of an ended group. `rows`: the group's answer, where that is the rows of its members. */
+function membersLines({ task, groupKind: kind }: TaskView, rows: string, members: Report["members"] = []): string[] {
+  const { id, outcome } = task
   if (!outcome?.group || !kind) return []
-  const opens = `superagents_output(task_id="${memberName(id, 0)}") opens the first`
-  const lines = kind.texts.members?.(outcome.group, id, members ?? []) ?? []
+  const lines = kind.texts.members?.(outcome.group, id, members) ?? []
+  const first = outcome.group.rows?.findIndex((row) => row.task) ?? (rows === "" && members.length === 0 ? -1 : 0)
+  if (first < 0) return [...lines]
+  const opens = `superagents_output(task_id="${memberName(id, first)}") opens the first`
   return [...lines, `${opens}${kind.rows ? ", which has index 0" : ""}.`]
 }
 
@@ -228,7 +231,7 @@ function endedLines(
   const { task, groupKind: kind } = view
   // The offset may fall within a surrogate pair, so it is moved to a whole character.
   const offset = from < answer.length ? head(answer, from).length : from
-  const ofMembers = offset === 0 ? membersLines(view, members) : []
+  const ofMembers = offset === 0 ? membersLines(view, answer, members) : []
   const proof = offset === 0 ? [...proofLines(task), ...(changes?.diff ? diffLines(task, changes) : [])].join("\n") : ""
   const facts = [...summaryOf(task, kind, may), ...ofMembers, ...(proof === "" ? [] : [proof])]
   if (answer === "") return [...facts, "", noText(task, gone)]

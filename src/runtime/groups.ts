@@ -56,7 +56,9 @@ export class Groups {
     const why = step.begin.length > 0 ? this.#ports.allowance.refusalIn(task) : undefined
     if (why === undefined) return step
     const isAtWork = coming.length > 0 || members.some(({ closed }) => !closed)
-    const text = `Its other ${kind.noun.many} did not begin: ${why}.`
+    const { many } = kind.noun
+    const isFirst = members.length === 0 && done.length === 0
+    const text = `${isFirst ? `None of its ${many} began` : `Its other ${many} did not begin`}: ${why}.`
     return { begin: [], ...(!isAtWork && { ending: { type: "failed", reason: { code: "budget", text } } }) }
   }
 

@@ -6,6 +6,7 @@ import { isActive, isMember, type Task } from "../core/task.ts"
 import type { Report, TaskView } from "../present/view.ts"
 import type { Archive } from "./archive.ts"
 import type { Engine } from "./engine.ts"
+import { resumesWithoutPrompt } from "./launch/resuming.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
 import { findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
 
@@ -54,7 +55,7 @@ export class Reports {
     const noted = stored ? undefined : (await this.#noted(group)).find((each) => each.nth === nth)
     const found = stored ?? (noted && (await this.#read(group, noted)))
     if (found) return found
-    if (!noted && nth >= 0 && nth < plannedIn(team)) throw new CallError(`${memberName(id, nth)} has not begun yet.`)
+    if (!noted && nth >= 0 && nth < plannedIn(team)) throw notBegun(group, nth)
     const why = noted ? "is gone with its session" : "is not there"
     throw new CallError(`${memberName(id, nth)} ${why}. There are: ${memberNames(id, team)}.`)
   }
@@ -231,4 +232,12 @@ export class Reports {
   #view(task: Task): TaskView {
     return viewOf(task, this.#engine, this.#engine.waits)
   }
+}
+
+function notBegun(group: Task, nth: number): CallError {
+  const { id, status } = group
+  const name = memberName(id, nth)
+  if (isActive(group)) return new CallError(`${name} has not begun yet.`)
+  const resume = resumesWithoutPrompt(group) ? ` superagents_task(resume="${id}") runs what is not done.` : ""
+  return new CallError(`${name} never began: ${id} has ended (${status}).${resume}`)
 }

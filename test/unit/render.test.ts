@@ -250,6 +250,19 @@ test("a group's resume text says which members run, and a merge text if no try p
   expect(renderMerge(viewOf({ task }), {}).output).toContain("\nNo try passed: nothing to merge.")
 })
 
+test("an ended group's output opens the first try that has begun", () => {
+  const group = { kind: "tries", prompt: "", count: 2, timeout: 0 } as const
+  const notBegun = { how: "not begun", ms: 0, cost: 0 }
+  const shown = (rows: object[]) => {
+    const result = { kind: "tries", cost: 0, rows } as never
+    return output(endedView({ status: "cancelled", group, outcome: outcomeOf({ group: result }) }), "")
+  }
+  expect(shown([notBegun, notBegun])).not.toContain("opens the first")
+  expect(shown([notBegun, { ...notBegun, how: "stopped", task: "bg_2" }])).toContain(
+    'superagents_output(task_id="bg_aaaaaaaa/2") opens the first.',
+  )
+})
+
 test("a resume text says whether the resume started or waits for a slot", () => {
   const task = taskOf({ model, status: "resumed", run: { generation: 2 } })
   expect(renderResume({ view: viewOf({ task }), allowance: ["$1.00 for this run"] }).output).toBe(

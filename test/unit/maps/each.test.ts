@@ -348,6 +348,31 @@ describe("a map", () => {
     expect((await rig.endedBeside(id, 500)).status).toBe("completed")
   })
 
+  test("a map that ended before its first item began names no item to open, and how to run them", async () => {
+    rig = open({ maxConcurrentTasks: 1 })
+    rig.onPrompt("MINE", { hang: true })
+    await rig.launch({ prompt: "MINE" })
+    const { id } = await rig.launch(request({ each: ["a", "b"] }))
+    await rig.clock.advance(1000)
+    await expect(rig.manager.output(`${id}/2`, rig.caller)).rejects.toThrow(`${id}/2 has not begun yet.`)
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).not.toContain("opens the first")
+    await expect(rig.manager.output(`${id}/2`, rig.caller)).rejects.toThrow(
+      `${id}/2 never began: ${id} has ended (cancelled). superagents_task(resume="${id}") runs what is not done.`,
+    )
+  })
+
+  test("a map that another task's spending stops before its first item does not speak of other items", async () => {
+    rig = open({ maxConcurrentTasks: 1, maxCostPerSession: 0.1 })
+    rig.onPrompt("MINE", { text: "ok", delay: 60_000, usage: { input: 95_000 } })
+    const mine = await rig.launch({ prompt: "MINE" })
+    const { id } = await rig.launch(request({ each: ["a", "b"] }))
+    await rig.ended(mine.id)
+    expect((await rig.endedBeside(id, 500)).outcome?.reason?.text).toMatch(
+      /^None of its items began: the session's tasks/,
+    )
+  })
+
   test("a map that is cancelled at any moment while an item's session is created leaves no item at work", async () => {
     for (const moment of numbers(12)) {
       rig = open()
