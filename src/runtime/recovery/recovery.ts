@@ -12,7 +12,7 @@ const LOOK_BACK_MS = 7 * DAY_MS
 /** Longest time for which a call waits until the tasks of a dead process are settled, in ms. */
 const SETTLED_MS = 3000
 
-/** A session's tasks are read again when they were read longer ago than this, in ms. */
+/** A session's tasks are brought up to date when they were read longer ago than this, in ms. */
 const LOADED_MS = 10_000
 
 const REST_LOOK_MS = 1000
@@ -77,15 +77,16 @@ export class Recovery {
   }
 
   /**
-   * Recovers a session's tasks at its first use, and reads them again at a later one: another process may use the session,
-   * too. Updates foreign tasks. Never rejects.
+   * Recovers a session's tasks at its first use. At a later one, reads what has changed since: another process may use the
+   * session, too. Updates foreign tasks. Never rejects.
    */
   async ready(parentID: string): Promise<void> {
     const parentState = this.#services.store.parentState(parentID)
-    const now = this.#services.clock.now()
-    if (!parentState.loaded || Math.abs(now - parentState.loaded.at) >= LOADED_MS)
-      parentState.loaded = { at: now, tasks: this.#load(parentID) }
-    await parentState.loaded.tasks
+    const { loaded } = parentState
+    const at = this.#services.clock.now()
+    if (!loaded) parentState.loaded = { at, tasks: this.#load(parentID) }
+    else if (at - loaded.at >= LOADED_MS) parentState.loaded = { at, tasks: this.discover(loaded.at - LOADED_MS) }
+    await parentState.loaded?.tasks
     await this.look(parentID)
   }
 
