@@ -153,7 +153,7 @@ export function refuseUnlessResumable(task: Task, resumable: Options["resumable"
 }
 
 /** Throws where the task was launched without `merge`: a resume cannot change the place that the launch chose. */
-export function refuseUnlessMerging({ id, place }: Task): void {
+export function refuseUnlessMerging({ id, group, place = group?.place }: Task): void {
   if (place?.merge) return
   throw new CallError(
     place

@@ -12,7 +12,9 @@ import { renderList } from "../../../src/present/list.ts"
 import { renderOutput, statusOf } from "../../../src/present/output.ts"
 import type { Caller } from "../../../src/runtime/launch/checks.ts"
 import type { LaunchRequest } from "../../../src/runtime/launch/request.ts"
+import type { Place } from "../../../src/runtime/places/place.ts"
 import { eventually } from "../../support/eventually.ts"
+import { FakeMachine } from "../../support/fake-machine.ts"
 import { held } from "../../support/outbox-rig.ts"
 import { Rig, type RigOptions } from "../../support/rig.ts"
 
@@ -335,6 +337,32 @@ describe("a map", () => {
     await expect(rig.manager.tell(id, "more", rig.caller)).rejects.toThrow(
       `No agent reads messages to a group. superagents_task(resume="${id}", prompt) runs what is not done yet, with your text added.`,
     )
+  })
+
+  describe("in worktrees, with an item that fails at first", () => {
+    const failed = async (merge: boolean) => {
+      const machine = new FakeMachine() as never as Place
+      rig = new Rig({ options: { schemaRetries: 0 }, worktrees: async () => machine })
+      clear.push(() => rmSync(rig.project, { recursive: true, force: true }))
+      const asked = agents((item) => (item === "b" && asked.get("b") === 1 ? "no" : '{"n": 1}'))
+      const { id } = await rig.launch(request({ each: ["a", "b"], schema: SCHEMA, place: "worktree", merge }))
+      expect(sumsUp(await rig.endedBeside(id))).toMatchObject({ valid: 1, failed: 1 })
+      return { id, resume: () => rig.manager.resume(id, { prompt: "", merge: true }, rig.caller) }
+    }
+
+    test("a map that was launched with `merge: true` may be resumed with it", async () => {
+      const { id, resume } = await failed(true)
+      await resume()
+      expect((await rig.endedBeside(id)).status).toBe("completed")
+      expect(rig.manager.list(rig.task(id).sessionID).at(-1)?.task.outcome?.work?.merge?.kind).toBe("merged")
+    })
+
+    test("a map that was launched without `merge: true` is merged afterwards, and a resume with it says so", async () => {
+      const { id, resume } = await failed(false)
+      await expect(resume()).rejects.toThrow(
+        `Task ${id} was launched without \`merge: true\`: resume it without \`merge\`, and when it has ended call superagents_task(merge="${id}").`,
+      )
+    })
   })
 
   test("a map of which no item is at work says what its items wait for", async () => {
