@@ -66,7 +66,7 @@ export const pauseText = (paused: Pick<PauseView, "until" | "next">, now: number
 
 /**
  * Text for the model that launched the task: why the run is paused, and how it continues. `taskID`: absent for a
- * member of a group, which cannot be unparked.
+ * member of a group, whose id `unpark` does not take.
  */
 export const pauseTextForModel = ({ waitsFor, why }: Pause, taskID?: string): string =>
   `${waitsFor} says "${oneLine(why)}". ${taskID ? `It goes on by itself; superagents_task(unpark="${taskID}") tries now.` : "The task goes on by itself."}`

@@ -6,6 +6,7 @@ import type { Spent } from "../core/spending.ts"
 import {
   isActive,
   isBriefed,
+  isPaused,
   isQueued,
   isUnattended,
   isUnmerged,
@@ -179,7 +180,7 @@ export class TaskManager {
     return pauser?.blocksRequest(change?.after ?? task) === true
   }
 
-  /** Resumes a paused task now. Throws a `CallError` where it is not paused. */
+  /** Resumes a paused task, or of a group a paused member, now. Throws a `CallError` where nothing is paused. */
   async unpark(
     reference: string,
     sessionID: string,
@@ -189,8 +190,9 @@ export class TaskManager {
     if (this.parts.store.isForeign(task.id))
       throw new CallError(`Task ${task.id} is run by another OpenCode process. Only the user can try it, there.`)
     const wanted = model === undefined ? undefined : await chooseModel(this.parts, model)
-    const found = this.parts.retryNow(task, this.#view(task).phase, wanted)
-    return { view: this.#view(task), ...found }
+    const paused = this.parts.store.membersOf(task).find((member) => isPaused(member.task))?.task ?? task
+    const found = this.parts.retryNow(paused, this.#view(task).phase, wanted)
+    return { view: this.#view(paused), ...found }
   }
 
   /** Limit because of which a task must not ask its model now; undefined for none. */

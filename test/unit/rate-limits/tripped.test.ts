@@ -123,6 +123,21 @@ describe("an overloaded model", () => {
     await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   })
 
+  test("an attempt to unpark a map tries one of its parked items, and names it", async () => {
+    const { rig, asked } = failing(1000)
+    const tool = toolsFor(rig.manager, rig.options).superagents_task as Tool
+    const { id } = await rig.launch({ prompt: "MAP {{item}}", each: ["a", "b"] })
+    const items = () => rig.manager.list(rig.task(id).sessionID)
+    await rig.clock.until(() => items().some(({ task }) => isPaused(task)))
+    const before = asked.length
+    const { output } = await tool.execute({ unpark: id }, rig.caller)
+    expect(output).toMatch(/^bg_\w+ \(find it \(item 1 of 2\)\) tries scripted\/alpha now\.$/)
+    await rig.clock.advance(1000)
+    expect(asked.length).toBe(before + 1)
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    await expect(rig.manager.unpark(id, rig.parent)).rejects.toThrow(`${id} is not parked: it is cancelled.`)
+  })
+
   test("a model that cannot be reached is reported with those words", async () => {
     const { rig } = failing(0)
     await rig.ended((await rig.launch()).id)
