@@ -33,11 +33,15 @@ export type TaskEvent =
   | ({ readonly type: "completed" } & Ended)
   | ({ readonly type: "failed" } & Ended)
   | ({ readonly type: "cancelled" } & Ended)
-  /** `by`: another agent, or a later run of its group, continues the work. */
+  /**
+   * `by`: another agent, or a later run of its group, continues the work. `timeout`: time limit of a group's members from
+   * now on.
+   */
   | {
       readonly type: "resumed"
       readonly run: Run
       readonly by?: Partial<Pick<Task, "agent" | "model" | "description" | "member">>
+      readonly timeout?: number
     }
   | { readonly type: "retrieved"; readonly at: number }
   | { readonly type: "warned"; readonly generation: number; readonly at: number; readonly reason: Reason }
@@ -212,16 +216,15 @@ function end(task: Task, status: "completed" | "error" | "cancelled", event: End
   return { ...task, status, run: sleptMs === undefined ? run : leavingOut(run, -sleptMs), outcome, delivery }
 }
 
-function resume(task: Task, { run, by }: Extract<TaskEvent, { type: "resumed" }>): Task {
+function resume(task: Task, { run, by, timeout }: Extract<TaskEvent, { type: "resumed" }>): Task {
   const { outcome = NO_FIGURES, retrievedAt: _retrievedAt, ...rest } = task
   const earlier = addFigures(task.earlier, outcome)
-  const group = rest.group && { group: forLaterRun(rest.group) }
+  const group = rest.group && { group: forLaterRun(rest.group, timeout) }
   return { ...rest, ...group, ...by, status: "resumed", run, earlier, delivery: { state: "none" } }
 }
 
 /** A resumed group with a chosen member continues with this member alone. */
-function forLaterRun(group: Group): Group {
+function forLaterRun(group: Group, timeout = group.timeout): Group {
   const { winner, passed: _passed, ...rest } = group
-  if (!winner) return group
-  return { ...rest, again: winner }
+  return winner ? { ...rest, timeout, again: winner } : { ...group, timeout }
 }

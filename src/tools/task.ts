@@ -256,7 +256,8 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       if (mode === "resume") {
         const request = { ...own, prompt, timeout, maxCost, merge }
         const view = await manager.resume(args.resume ?? "", request, caller)
-        return renderResume(begun(view, manager.allowance(view.task)))
+        const times = view.task.group && timeout ? groupLimits(view.task.group, options) : []
+        return renderResume(begun(view, [...times, ...manager.allowance(view.task)]))
       }
       const { model, place } = args
       const after = typeof args.after === "string" ? oneLine(args.after) : args.after

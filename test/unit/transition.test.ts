@@ -176,19 +176,21 @@ test("the winner of running tries is recorded once", () => {
     expect(transition(other, event)).toBe(other)
 })
 
-test("a resumed group of won tries continues with its winner, and other groups stay unchanged", () => {
+test("a resumed group of won tries continues with its winner, and other groups stay unchanged but for a new timeout", () => {
   const check = { command: "c", passed: true, runs: 1, how: "exit code 0" }
   const plan = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
   const won = transition(taskOf({ group: plan }), { type: "won", generation: 0, winner: "bg_b", passed: check })
   expect(won.group).toEqual({ ...plan, winner: "bg_b", passed: check })
-  const resumed = (task: Task) => {
+  const resumed = (task: Task, timeout?: number) => {
     const { run } = taskOf({ run: { generation: 1 } })
-    return transition({ ...task, status: "completed" }, { type: "resumed", run })
+    return transition({ ...task, status: "completed" }, { type: "resumed", run, timeout })
   }
   expect(resumed(won).group).toEqual({ ...plan, again: "bg_b" })
+  expect(resumed(won, 5000).group).toEqual({ ...plan, again: "bg_b", timeout: 5000 })
   expect(resumed(taskOf({ group: plan })).group).toEqual(plan)
   const map = { kind: "each", prompt: "DO", total: 2, timeout: 0, file: "f" } as const
   expect(resumed(taskOf({ group: map })).group).toEqual(map)
+  expect(resumed(taskOf({ group: map }), 5000).group).toEqual({ ...map, timeout: 5000 })
 })
 
 test("the model of a run that named none is recorded only in that run", () => {

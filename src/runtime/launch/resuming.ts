@@ -72,7 +72,7 @@ export class TaskResumer {
       ...(files.length > 0 && { files }),
       recent: recentRuns(current, now),
     }
-    const change = store.apply(task.id, { type: "resumed", run: next }, now)
+    const change = store.apply(task.id, { type: "resumed", run: next, timeout: request.timeout }, now)
     if (!change) throw alreadyResumed(task.id)
     toaster.launched(change.after)
     const prompt = task.group ? laterPrompt(task.group, request.prompt) : withSchema(request.prompt, schema)

@@ -13,6 +13,8 @@ import { renderOutput, statusOf } from "../../../src/present/output.ts"
 import type { Caller } from "../../../src/runtime/launch/checks.ts"
 import type { LaunchRequest } from "../../../src/runtime/launch/request.ts"
 import type { Place } from "../../../src/runtime/places/place.ts"
+import { toolsFor } from "../../../src/tools/index.ts"
+import type { Tool } from "../../../src/tools/tool.ts"
 import { eventually } from "../../support/eventually.ts"
 import { FakeMachine } from "../../support/fake-machine.ts"
 import { held } from "../../support/outbox-rig.ts"
@@ -337,6 +339,21 @@ describe("a map", () => {
     await expect(rig.manager.tell(id, "more", rig.caller)).rejects.toThrow(
       `No agent reads messages to a group. superagents_task(resume="${id}", prompt) runs what is not done yet, with your text added.`,
     )
+  })
+
+  test("a resume of a map with `timeout` gives that time to each item, also in later resumes, and says so", async () => {
+    rig.onPrompt("<a>", { text: "done", delay: 2000 })
+    rig.onPrompt("<b>", { text: "done", delay: 60_000 })
+    const tool = toolsFor(rig.manager, rig.options).superagents_task as Tool
+    const { id } = await rig.launch(request({ each: ["a", "b"], timeout: 1000 }))
+    expect(sumsUp(await rig.endedBeside(id, 200))).toMatchObject({ valid: 0, failed: 2 })
+    const { output } = await tool.execute({ resume: id, timeout: 5000 }, rig.caller)
+    expect(output).toContain("Limits: 5s for each, ")
+    const task = await rig.endedBeside(id, 200)
+    expect(sumsUp(task)).toMatchObject({ valid: 1, failed: 1 })
+    expect(rowsOf(task)[1]?.reason).toContain("time limit of 5s")
+    expect((await tool.execute({ resume: id }, rig.caller)).output).not.toContain("5s for each")
+    expect(rowsOf(await rig.endedBeside(id, 200))[1]?.reason).toContain("time limit of 5s")
   })
 
   describe("in worktrees, with an item that fails at first", () => {
