@@ -80,13 +80,14 @@ const waitingLines = (view: TaskView): string[] => {
 
 /** Lines about a model that refuses requests now. The waiting run needs no action of the parent. */
 const closedLines = (view: TaskView, closed: PauseView | undefined): string[] => {
-  const { at } = view
+  const { at, groupKind: kind } = view
   // When the other tasks have completed, the model may be free again.
   if (!closed || waitsForTasks(view)) return []
   const when = whenOf(closed, at)
   if (!when) return [`The task waits for ${waitsForText(closed, at)} and begins by itself.`]
+  const begins = kind ? `its ${kind.noun.many} wait and begin by themselves` : "the task is parked and begins by itself"
   return [
-    `${closed.waitsFor} ${conditionOf(closed.kind)}${when.after} (in ${duration(when.in)}): the task is parked and begins by itself ${closed.until === undefined ? "when it answers" : "then"}.`,
+    `${closed.waitsFor} ${conditionOf(closed.kind)}${when.after} (in ${duration(when.in)}): ${begins} ${closed.until === undefined ? "when it answers" : "then"}.`,
   ]
 }
 

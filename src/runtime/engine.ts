@@ -10,7 +10,7 @@ import {
 import type { SlotLimits } from "../core/limits.ts"
 import { pauseOf, whenOf } from "../core/pause.ts"
 import type { Clock, ModelFacts, OpencodeApi, Reply } from "../core/ports.ts"
-import { type Ask, isActive, type Model, modelOf, type Task } from "../core/task.ts"
+import { type Ask, isActive, type Model, type Task } from "../core/task.ts"
 import { Background } from "../lib/background.ts"
 import type { Options } from "../options/options.ts"
 import { type Answer, compose, wantsAnswer } from "../present/notification.ts"
@@ -126,12 +126,12 @@ export function engineOf(ports: ManagerPorts, stopped: AbortSignal) {
   const queue: Queue = new Queue(services, { ...known, scheduler })
   const recovery = new Recovery(services, { ...known, changed: freed })
   const poller: Poller = new Poller(services, { ...known, recovery, reschedule })
-  const waits = { limitOf: limitsOf(pauser), blockOf: (task: Task) => scheduler.blockOf(task) }
+  const waits = { limitOf: limitsOf(pauser, groups), blockOf: (task: Task) => scheduler.blockOf(task) }
   return { ...known, ...services, queue, scheduler, recovery, poller, waits, retryNow: retryingBy(pauser) }
 }
 
-const limitsOf = (pauser: Pauser | undefined) => (task: Task) => {
-  const model = modelOf(task)
+const limitsOf = (pauser: Pauser | undefined, groups: Groups) => (task: Task) => {
+  const model = groups.modelsOf(task).find((each) => pauser?.refusesModel(each) === undefined)
   return model && pauser?.limitOf(model, task)
 }
 

@@ -1,11 +1,20 @@
 import { CallError, messageOf } from "../core/errors.ts"
 import type { GroupAtWork, GroupWork, MemberPlan, Runtime } from "../core/feature.ts"
-import { chosenIn, type Group, type GroupStep } from "../core/group.ts"
+import { chosenIn, type Group, type GroupStep, plannedIn } from "../core/group.ts"
 import { withSchema } from "../core/outcome.ts"
 import type { CheckResult } from "../core/receipt.ts"
 import type { ActiveRun } from "../core/run/active-run.ts"
 import { recentRuns } from "../core/spending.ts"
-import { NO_FIGURES, newTaskID, type Outcome, type Run, type Task, type TaskDraft } from "../core/task.ts"
+import {
+  type Model,
+  modelOf,
+  NO_FIGURES,
+  newTaskID,
+  type Outcome,
+  type Run,
+  type Task,
+  type TaskDraft,
+} from "../core/task.ts"
 import type { Answers, ResultFolder } from "./answers.ts"
 import type { Allowance, CostLedger } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
@@ -60,6 +69,27 @@ export class Groups {
     const isFirst = members.length === 0 && done.length === 0
     const text = `${isFirst ? `None of its ${many} began` : `Its other ${many} did not begin`}: ${why}.`
     return { begin: [], ...(!isAtWork && { ending: { type: "failed", reason: { code: "budget", text } } }) }
+  }
+
+  /**
+   * Models that a run of the task asks, in their order: of a group, those of its members from the next one on. None where
+   * OpenCode chooses the model.
+   */
+  modelsOf(task: Task, generation = task.run.generation): readonly Model[] {
+    const { store, clock, groupKindOf } = this.#services
+    const { group } = task
+    const kind = groupKindOf(task)
+    const chosen = store.get(chosenIn(group) ?? "")
+    if (!group || !kind || chosen) {
+      // A later run begins with the task's own model, not with one that replaced it.
+      const model = chosen?.model ?? (generation > task.run.generation ? task.model : modelOf(task))
+      return model ? [model] : []
+    }
+    const closed = store.membersOf(task).filter((member) => member.closed)
+    const state = { coming: [], done: [], generation, freeSlots: 1, now: clock.now() }
+    const [next = 0] = kind.next(group, closed, state).begin
+    const numbers = Array.from({ length: plannedIn(group) - next }, (_none, nth) => next + nth)
+    return numbers.flatMap((nth) => kind.member({ ...task, group }, nth).model ?? [])
   }
 
   /** Creates a member and starts or queues it. Rejects where that fails, and leaves no session behind. */

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto"
 import { CallError, candidatesText, listed, messageOf, nearest } from "../../core/errors.ts"
+import type { Pauser } from "../../core/feature.ts"
 import { modelKey } from "../../core/limits.ts"
 import { type AgentInfo, isListed, type OpencodeApi, type Rule, type SessionInfo } from "../../core/ports.ts"
 import { hasEnded } from "../../core/run/active-run.ts"
@@ -290,9 +291,17 @@ export function fingerprint(agent: string, model: Model | undefined, prompt: str
   return createHash("sha256").update(key).digest("base64url").slice(0, 22)
 }
 
-/** Throws where `why` is given: the reason why requests to the model cannot be paid. */
-export function refuseUnpaid({ allowModelOverride }: Options, why: string | undefined): void {
-  if (why === undefined) return
-  const next = allowModelOverride ? "Launch a new task with another model, or tell the user." : "Tell the user."
-  throw new CallError(`Nothing was launched: ${why.replace(/\.$/, "")}. This does not pass by waiting. ${next}`)
+/**
+ * Throws where requests to none of the models that a run would ask can be paid. If only some of them can, a try that
+ * cannot gives way to the next.
+ */
+export function refuseUnpaid(
+  { options, pauser }: Pick<CheckPorts, "options"> & { readonly pauser?: Pauser | undefined },
+  models: readonly Model[],
+): void {
+  const whys = models.flatMap((model) => pauser?.refusesModel(model) ?? [])
+  if (whys.length === 0 || whys.length < models.length) return
+  const why = [...new Set(whys)].map((each) => each.replace(/\.$/, "")).join("; ")
+  const next = options.allowModelOverride ? "Launch a new task with another model, or tell the user." : "Tell the user."
+  throw new CallError(`Nothing was launched: ${why}. This does not pass by waiting. ${next}`)
 }

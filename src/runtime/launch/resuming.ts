@@ -33,7 +33,7 @@ export class TaskResumer {
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
     const { opencode, store, clock, options, toaster } = this.#engine
     this.#refuseToResume(task)
-    refuseUnpaid(options, task.model && this.#engine.pauser?.refusesModel(task.model))
+    refuseUnpaid(this.#engine, this.#engine.groups.modelsOf(task, task.run.generation + 1))
     if (request.merge) refuseUnlessMerging(task)
     kindOf(this.#engine.kinds, task.place?.kind ?? HERE)
     await this.#engine.dispatcher.over(task)

@@ -1,8 +1,11 @@
 import { describe, expect, test } from "vitest"
+import { isPaused } from "../../../src/core/task.ts"
 import { MINUTE_MS } from "../../../src/lib/format.ts"
+import type { Place } from "../../../src/runtime/places/place.ts"
 import { toolsFor } from "../../../src/tools/index.ts"
 import type { Tool } from "../../../src/tools/tool.ts"
 import { flush } from "../../support/fake-clock.ts"
+import { FakeMachine } from "../../support/fake-machine.ts"
 import {
   answerAll,
   isParkedNow,
@@ -12,6 +15,7 @@ import {
   parkedTasks,
   settings,
 } from "../../support/limit-scene.ts"
+import type { Reply } from "../../support/model.ts"
 import { Rig } from "../../support/rig.ts"
 
 /** A provider at its limit for 8 s, whose first task is parked, while a task of another model is at work. */
@@ -435,6 +439,74 @@ describe("a refusal for lack of money", () => {
   })
 })
 
+/** A rig in which tries have places, beside a task of scripted/alpha, the model of the caller. */
+const withTries = async (reply: Reply) => {
+  const machine = new FakeMachine()
+  const rig = new Rig({ options: settings, worktrees: async () => machine as never as Place })
+  rig.opencode.modelList = ["alpha", "beta", "gamma"].map((name) => `scripted/${name}`)
+  rig.onPrompt("ALPHA", reply)
+  const { id } = await rig.launch({ prompt: "ALPHA" })
+  const launch = (...tries: string[]) =>
+    rig.launch({ prompt: "TRY", check: "true", tries: tries.map((name) => `scripted/${name}`) })
+  return { rig, id, launch, machine }
+}
+
+describe("missing money for tries with models of their own", () => {
+  const money = { status: 402, body: { error: { message: "Insufficient credits." } } }
+  const scene = async () => {
+    const found = await withTries(money)
+    const { rig, id } = found
+    await rig.ended(id)
+    const pauper = async (name: string) => {
+      rig.onPrompt(name, money)
+      await rig.ended((await rig.launch({ prompt: name, model: `scripted/${name}` })).id)
+    }
+    return { ...found, pauper }
+  }
+
+  test("missing money refuses no tries of which one has a model with money, whichever is the caller's", async () => {
+    const { rig, launch } = await scene()
+    for (const models of [
+      ["beta", "gamma"],
+      ["alpha", "beta"],
+    ])
+      expect(await rig.ended((await launch(...models)).id)).toMatchObject({ status: "completed" })
+  })
+
+  test("missing money for all models of tries refuses their launch and their resume", async () => {
+    const { rig, launch, pauper } = await scene()
+    rig.onPrompt("TRY", { hang: true })
+    const { id } = await launch("beta", "alpha")
+    await rig.clock.advance(1000)
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    await rig.ended(id)
+    await pauper("beta")
+    const refused =
+      /^Nothing was launched: scripted\/beta refused .*: Insufficient credits; scripted\/alpha refused .*: Insufficient credits\. This does not pass by waiting\. /
+    await expect(rig.manager.resume(id, { prompt: "" }, rig.caller)).rejects.toThrow(refused)
+    await expect(launch("beta", "alpha")).rejects.toThrow(refused)
+  })
+
+  test("missing money for the model of the only try that is left, or of the one that won, refuses the resume", async () => {
+    const { rig, launch, pauper, machine } = await scene()
+    rig.onPrompt("TRY", { text: "done" })
+    const won = await rig.ended((await launch("beta", "gamma")).id)
+    machine.passes = () => false
+    const { id } = await launch("gamma", "beta")
+    const tries = () => rig.manager.list(rig.task(id).sessionID)
+    await rig.clock.until(() => tries()[0]?.task.status === "error")
+    rig.onPrompt("TRY", { hang: true })
+    await rig.clock.until(() => tries().length === 2)
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    await rig.ended(id)
+    await pauper("beta")
+    for (const each of [won.id, id])
+      await expect(rig.manager.resume(each, { prompt: "MORE" }, rig.caller)).rejects.toThrow(
+        /^Nothing was launched: scripted\/beta refused [^;]*$/,
+      )
+  })
+})
+
 describe("texts about a parked task", () => {
   const closed = async () => {
     const provider = new Provider({ shutMs: 30 * MINUTE_MS })
@@ -459,6 +531,35 @@ describe("texts about a parked task", () => {
     expect(launched.output).not.toContain("free slot")
     const { output } = await tool("superagents_list").execute({}, rig.caller)
     expect(output.split("\n").at(-1)).toMatch(/ \| 3 parked until \d\d:\d\d \(scripted\/alpha\)$/)
+  })
+
+  test.each<[string, object, string?]>([
+    ["items", { each: ["a", "b"] }, "items"],
+    ["tries whose first model is at its limit", { tries: ["scripted/alpha", "scripted/beta"] }, "tries"],
+    ["tries whose first model is another one", { tries: ["scripted/beta", "scripted/alpha"] }],
+  ])("a launch and a resume of %s say whether they wait for a limit", async (_what, group, who) => {
+    const { rig } = await withTries(limited(" Try again in 1800s"))
+    rig.onPrompt("TRY", { hang: true })
+    await rig.clock.until(() => rig.manager.list(rig.parent).every(({ task }) => isPaused(task)))
+    const tool = toolsFor(rig.manager, rig.options).superagents_task as Tool
+    const says = who
+      ? expect.stringMatching(
+          `scripted/alpha is at its limit until \\d\\d:\\d\\d \\(in \\S+( \\S+)?\\): its ${who} wait and begin by themselves then\\.`,
+        )
+      : expect.not.stringContaining("limit until")
+    const given = {
+      prompt: "TRY {{item}}",
+      description: "d",
+      agent: "general",
+      ...("tries" in group && { check: "true" }),
+    }
+    const launched = await tool.execute({ ...given, ...group }, rig.caller)
+    expect(launched.output).toEqual(says)
+    await rig.clock.advance(1000)
+    const id = rig.manager.list(rig.parent).at(-1)?.task.id ?? ""
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    expect((await tool.execute({ resume: id }, rig.caller)).output).toEqual(says)
+    await rig.manager.cancel({ type: "all" }, rig.caller)
   })
 
   test("all texts name the next try by the newest known time if there is no reset time", async () => {
