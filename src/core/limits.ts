@@ -14,10 +14,11 @@ export type SlotLimits = {
 
 export const modelKey = (model: Model): string => `${model.provider}/${model.id}`
 
-/** Model of a key, of which only the first slash separates. */
-export function modelOfKey(key: string): Model {
-  const [provider = "", ...id] = key.split("/")
-  return { provider, id: id.join("/") }
+/** Model of a name, `provider/model` or `provider/model#variant`. A model's id may contain `/` and `#`, a variant neither. */
+export function modelOfName(name: string): Model {
+  const [provider = "", ...rest] = name.split("/")
+  const [id = "", variant] = rest.join("/").split(/#(?=[^#/]+$)/)
+  return { provider, id, ...(variant !== undefined && { variant }) }
 }
 
 /** `provider/model` that the task uses now; undefined where OpenCode chooses the model. */

@@ -1,6 +1,6 @@
 import { listed } from "../../core/errors.ts"
 import type { Runtime } from "../../core/feature.ts"
-import { modelKey, modelOfKey } from "../../core/limits.ts"
+import { modelKey, modelOfName } from "../../core/limits.ts"
 import { isActive, isPaused, isQueued, type Model, modelOf, type Task } from "../../core/task.ts"
 
 export type FallbackModelPorts = {
@@ -63,9 +63,8 @@ export class FallbackModels {
   #switch(id: string, known: readonly string[], why: string): void {
     const task = this.#runtime.store.get(id)
     if (!task || !isActive(task) || !(isPaused(task) || isQueued(task))) return
-    const name = this.#openFor(task, known)
-    if (name === undefined) return
-    this.give(task, modelOfKey(name), why)
+    const model = this.#openFor(task, known)
+    if (model) this.give(task, model, why)
   }
 
   #tellUnknown(known: readonly string[]): void {
@@ -80,14 +79,14 @@ export class FallbackModels {
     opencode.toast({ title: "superagents: check your options", message, variant: "warning" })
   }
 
-  #openFor(task: Task, known?: readonly string[]): string | undefined {
+  #openFor(task: Task, known?: readonly string[]): Model | undefined {
     const [own, now] = [task.model, modelOf(task)]
-    const named = this.#namedFor(task)
+    const named = this.#namedFor(task).filter((name) => known === undefined || known.includes(name))
     if (named.length === 0) return undefined
-    return [...(own ? [modelKey(own)] : []), ...named].find(
-      (name) =>
-        (!now || name !== modelKey(now)) && this.#ports.isOpen(name) && (known === undefined || known.includes(name)),
-    )
+    return [...(own ? [own] : []), ...named.map(modelOfName)].find((model) => {
+      const key = modelKey(model)
+      return (!now || key !== modelKey(now)) && this.#ports.isOpen(key)
+    })
   }
 
   /**

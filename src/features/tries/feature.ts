@@ -1,7 +1,7 @@
 import { z } from "zod"
 import type { Feature, GroupKind } from "../../core/feature.ts"
 import { chosenIn } from "../../core/group.ts"
-import { modelKey, modelOfKey } from "../../core/limits.ts"
+import { modelKey, modelOfName } from "../../core/limits.ts"
 import { text } from "../../options/spec.ts"
 import type { GroupRequest } from "../../runtime/launch/request.ts"
 import { HERE } from "../../runtime/places/place.ts"
@@ -20,7 +20,7 @@ const kind: GroupKind<TriesPlan, TriesResult> = {
   next: (plan, members, { coming, generation }) => nextTries(plan, members, coming, generation),
   member({ group: plan, model: own, place }, nth) {
     const rung = plan.ladder?.[nth]
-    const model = rung === undefined ? own : modelOfKey(rung)
+    const model = rung === undefined ? own : modelOfName(rung)
     return {
       name: `try ${nth + 1} of ${plan.count}${model ? `, ${modelKey(model)}` : ""}`,
       ...(model && { model }),

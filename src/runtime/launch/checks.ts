@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto"
 import { CallError, candidatesText, listed, messageOf, nearest } from "../../core/errors.ts"
 import type { Pauser } from "../../core/feature.ts"
-import { modelKey } from "../../core/limits.ts"
+import { modelKey, modelOfName } from "../../core/limits.ts"
 import { type AgentInfo, isListed, type OpencodeApi, type Rule, type SessionInfo } from "../../core/ports.ts"
 import { hasEnded } from "../../core/run/active-run.ts"
 import type { Model, Task } from "../../core/task.ts"
@@ -90,25 +90,15 @@ export async function findModel(
     const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : candidatesText(models)
     throw new CallError(`No model "${wanted}" (${where}, as provider/model or provider/model#variant). ${hint}`)
   }
-  return inParts(wanted, (name) => models.includes(name))
+  const model = modelOfName(wanted)
+  // The id of a model may end like a variant of another.
+  return models.includes(modelKey(model)) ? model : { provider: model.provider, id: `${model.id}#${model.variant}` }
 }
 
 /** Parses a model's name without looking it up: a remote machine has models of its own. */
 export function modelNamed(ports: Pick<CheckPorts, "options">, wanted: string, argument = MODEL): Model {
   refuseOverride(ports, argument)
-  return inParts(wanted, () => true)
-}
-
-/**
- * Splits a model's name at `#`. The name may itself contain `#`: the rest is a variant only if the model before it
- * exists.
- */
-function inParts(wanted: string, isModel: (name: string) => boolean): Model {
-  const slash = wanted.indexOf("/")
-  const provider = wanted.slice(0, slash)
-  const hash = wanted.lastIndexOf("#")
-  if (hash < 0 || !isModel(wanted.slice(0, hash))) return { provider, id: wanted.slice(slash + 1) }
-  return { provider, id: wanted.slice(slash + 1, hash), variant: wanted.slice(hash + 1) }
+  return modelOfName(wanted)
 }
 
 /** User's defaults for an agent. A timeout among them never exceeds the timeout for all tasks. */

@@ -1,7 +1,7 @@
 import { batchFor } from "../../core/dependencies.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { SessionBeginning, SessionRules } from "../../core/feature.ts"
-import { modelOfKey } from "../../core/limits.ts"
+import { modelOfName } from "../../core/limits.ts"
 import { withSchema } from "../../core/outcome.ts"
 import type { Persona } from "../../core/ports.ts"
 import { isActive, NO_FIGURES, newTaskID, type Task, type TaskDraft } from "../../core/task.ts"
@@ -79,7 +79,7 @@ export class Launcher {
     const beginning = this.#beginningOf(request, persona)
     const { agent, model } =
       beginning?.persona ?? (await chosenBy(this.#engine, this.#engine.kinds, request, agents, persona))
-    refuseUnpaid(this.#engine, group?.models?.map(modelOfKey) ?? (model ? [model] : []))
+    refuseUnpaid(this.#engine, group?.models?.map(modelOfName) ?? (model ? [model] : []))
     await refuseUnknownModels(this.#engine, this.#engine.kinds, request, asksForGroup?.name)
     const depth = await depthBelow(this.#engine, caller.sessionID, parent)
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""

@@ -5,6 +5,7 @@ import { MINUTE_MS } from "../../../src/lib/format.ts"
 import { TaskHandle } from "../../../src/runtime/tasks/task-handle.ts"
 import { toolsFor } from "../../../src/tools/index.ts"
 import type { Tool } from "../../../src/tools/tool.ts"
+import { eventually } from "../../support/eventually.ts"
 import { answerAll, isParkedNow, Provider, parkedTask, parkedTasks, settings } from "../../support/limit-scene.ts"
 import type { Reply } from "../../support/model.ts"
 import { Rig, type RigOptions } from "../../support/rig.ts"
@@ -128,7 +129,8 @@ describe("an overloaded model", () => {
     const tool = toolsFor(rig.manager, rig.options).superagents_task as Tool
     const { id } = await rig.launch({ prompt: "MAP {{item}}", each: ["a", "b"] })
     const items = () => rig.manager.list(rig.task(id).sessionID)
-    await rig.clock.until(() => items().some(({ task }) => isPaused(task)))
+    // The fake clock goes on beside the real one: the items' code is loaded, which takes real time.
+    await eventually(() => rig.clock.advance(500).then(() => items().some(({ task }) => isPaused(task))))
     const before = asked.length
     const { output } = await tool.execute({ unpark: id }, rig.caller)
     expect(output).toMatch(/^bg_\w+ \(find it \(item 1 of 2\)\) tries scripted\/alpha now\.$/)

@@ -111,6 +111,15 @@ describe("a resume of won tries", () => {
 })
 
 describe("a ladder of tries", () => {
+  test("a try is asked with the variant that its ladder names", () => {
+    const group = { ...PLAN, ladder: ["mock/one#high", "host/accounts/a/two#accounts/b/three"] }
+    const kind = groupKindOf({ group })
+    expect([0, 1].map((nth) => kind?.member(taskOf({ group }) as never, nth).model)).toEqual([
+      { provider: "mock", id: "one", variant: "high" },
+      { provider: "host", id: "accounts/a/two#accounts/b/three" },
+    ])
+  })
+
   test("a ladder starts the next try only when the one before has failed and is closed", () => {
     expect(nextTries(LADDER, [], [], 0)).toEqual({ begin: [0] })
     expect(nextTries(LADDER, [], [0], 0)).toEqual({ begin: [] })
