@@ -78,7 +78,7 @@ describe("a task over a limit", () => {
       expect(each).toMatch(/running, retrying since [\d:]+ \(attempt \d+: .*the disk of our server is broken/)
     const [notification] = await notified(opencode, session)
     expect(notification?.hidden).toMatch(
-      /Reason: Stopped at its time limit of 10s \(its timeout argument\)\. Since \d\d:\d\d every request to its model has failed \(attempt \d+: .*the disk of our server is broken/,
+      /Reason: Stopped at its time limit of 10s \(its timeout argument\)\. Since (\w{3} )?\d\d:\d\d every request to its model has failed \(attempt \d+: .*the disk of our server is broken/,
     )
   })
 

@@ -129,7 +129,7 @@ describe("a launch", () => {
       (await unwrap(opencode.client.permission.list())).find(({ sessionID }) => sessionID === child),
     )
     const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: id })
-    const [, hour, minute] = /\(refused at (\d\d):(\d\d) if nobody answers/.exec(output ?? "") ?? []
+    const [, hour, minute] = /\(refused at (?:\w{3} )?(\d\d):(\d\d) if nobody answers/.exec(output ?? "") ?? []
     // A minute is shown without its seconds.
     const at = new Date(since + 3_660_000).setHours(Number(hour), Number(minute), 0, 0)
     expect(at - since).toBeGreaterThan(3_500_000)

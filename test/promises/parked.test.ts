@@ -15,7 +15,7 @@ test("a task that is parked when OpenCode is killed continues at its time withou
   await eventually(async () => {
     if (log.refused.length === 0) return false
     const shown = await callTool(opencode, model, sessionID, "superagents_output", { task_id: task?.id })
-    return /parked until \d\d:\d\d/.test(shown.output ?? "")
+    return /parked until (\w{3} )?\d\d:\d\d/.test(shown.output ?? "")
   })
   await opencode.kill()
   await opencode.restart()
