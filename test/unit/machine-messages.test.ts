@@ -355,7 +355,7 @@ describe("a requested last word", () => {
 describe("an answer to be verified", () => {
   const schema = { type: "object" }
   const ending = { type: "completed", proven: true } as const
-  const answered = { ending, messages: found.messages, openTodos: 3 }
+  const answered = { ending, messages: found.messages, openTodos: 3, answers: 0 }
   const value = { valid: true, at: 4, length: 2, asked: 1 } as const
   const check = { command: "npm test", passed: false, runs: 1, how: "exit code 1" }
   const task = { run: { schema, check: "npm test" } }
@@ -368,7 +368,7 @@ describe("an answer to be verified", () => {
     expect(stage).toBe("verifying")
     expect(commands).toEqual([{ do: "verify", by: "schemas", text: "found", earlier: {} }])
     expect(run?.idle).toBe(true)
-    expect(run?.pendingEnding).toEqual({ ending: { ...ending, at: NOW }, messages: found.messages, openTodos: 3 })
+    expect(run?.pendingEnding).toEqual({ ...answered, ending: { ...ending, at: NOW }, answers: 1 })
   })
 
   test("a verified answer goes to the next verifier with the earlier findings", () => {
@@ -391,5 +391,11 @@ describe("an answer to be verified", () => {
     const { stage, does, run } = checking({ idle: false }).takes(by("schemas", passing({ value })))
     expect([stage, does]).toEqual(["working", ["look"]])
     expect(run).toMatchObject({ value, pendingEnding: undefined, lastSignAt: NOW })
+  })
+
+  test("an answer is read again after its check if its user had another turn meanwhile, however short", () => {
+    const observed = { ...NOTHING_OBSERVED, ended: 1 }
+    const { stage, does } = checking({ observed }).takes(by("checks", passing({ check })))
+    expect([stage, does]).toEqual(["working", ["look"]])
   })
 })

@@ -189,7 +189,7 @@ describe("a message that the session ignored", () => {
 
 describe("an agent that is asked again", () => {
   test("an agent is asked again with its verifier's text when its answer does not pass", () => {
-    const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
+    const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0, answers: 0 } as const
     const { takes } = at("verifying", { task: { run: { check: "npm test" } }, run: { pendingEnding: answered } })
     const message = saidTo(takes({ type: "verified", by: "checks", verdict: failing({}, true) }).commands)
     expect(message).toMatchObject({ kind: "check", text: "AGAIN", ...FRESH, id: idOf("check") })

@@ -257,7 +257,12 @@ describe("a run's verifiers", () => {
       task: { run: { check: "npm test" } },
       run: {
         idle: true,
-        pendingEnding: { ending: { type: "completed", proven: true }, messages: [asked(), answer()], openTodos: 2 },
+        pendingEnding: {
+          ending: { type: "completed", proven: true },
+          messages: [asked(), answer()],
+          openTodos: 2,
+          answers: 0,
+        },
         ...more,
       },
     })

@@ -176,6 +176,8 @@ export type ActiveRun = {
     readonly ending: Ending
     readonly messages: readonly Message[]
     readonly openTodos: number
+    /** How many answers had ended by then. */
+    readonly answers: number
   }
   readonly requestedAt?: number
   /** Map items that earlier runs settled as valid. */

@@ -373,7 +373,7 @@ function concluded(
     return { run: todos, commands: run.lastWord ? [{ do: "check idle" }] : [] }
   const [first] = context.verifiers
   if (first === undefined) return ended(todos, ending, messages, openTodos, context)
-  const pendingEnding = { ending, messages, openTodos }
+  const pendingEnding = { ending, messages, openTodos, answers: todos.observed.ended }
   return verifies({ ...moved(todos, "verifying"), idle: true, pendingEnding }, messages, first)
 }
 
@@ -396,8 +396,8 @@ export const verified: Handler<"verified"> = (given, { by, verdict }, context) =
   // After a stopped verifier the session is not read, because a read would start the verifier again.
   if (!verdict || !pendingEnding) return stay(back)
   if (verdict.ok) {
-    // The session works again, for example for its user: its next answer is the run's.
-    if (!given.idle) return readMessages(back, context)
+    // The session has worked again since, for example for its user: its next answer is the run's.
+    if (!given.idle || given.observed.ended !== pendingEnding.answers) return readMessages(back, context)
     const next = context.verifiers[context.verifiers.indexOf(by) + 1]
     return next === undefined
       ? passed(back, pendingEnding, context)
