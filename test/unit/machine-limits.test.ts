@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import type { Message } from "../../src/core/ports.ts"
 import type { ActiveRun } from "../../src/core/run/active-run.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import type { Input } from "../../src/core/run/steps.ts"
@@ -52,6 +53,40 @@ describe("a passed limit", () => {
     // It may have said its last word while nothing was heard of it.
     const both = working({ ...silent, lastWord: { ...lastWord, at: 1000 } }, { options: stall }).takes(tick())
     expect(both.commands).toMatchObject([{ do: "confirm", reason: { code: "silence" }, by: "messages" }])
+  })
+
+  test("a run whose last step may have been its final answer is read before a limit that it passed ends it", () => {
+    const answers = (more: object = {}) => ({
+      ...NOTHING_OBSERVED,
+      ended: 1,
+      answers: new Map([
+        ["msg_answer", { hasOutput: true, called: false, usage: BILLED, finish: "done", ...more } as const],
+      ]),
+    })
+    const over = { task: lasting(1000), options: { lastWord: 0 } }
+    const does = (run: Partial<ActiveRun>, scene: Scene = {}) => working(run, { ...over, ...scene }).takes(tick()).does
+    const doubted = working({ observed: answers() }, over).takes(tick())
+    expect(doubted.commands).toEqual([{ do: "confirm", reason: timeout, by: "messages" }])
+    expect(does({ observed: answers(), looking: true })).toEqual([])
+    // It calls tools, goes on for its children or its todos, or has still to read a message: that is no last step.
+    for (const run of [
+      { observed: answers({ called: true }) },
+      { observed: answers({ finish: "called" }) },
+      { observed: answers({ hasOutput: false }) },
+      { observed: answers({ usage: undefined }) },
+      { observed: answers(), todosSince: NOW },
+      { observed: answers(), sentMessages: [wordOf()] },
+    ])
+      expect(does(run)).toContain("end")
+    expect(does({ observed: answers() }, { context: { ownTasks: true } })).toContain("end")
+    const takes = (messages: readonly Message[]) =>
+      working({ observed: answers(), confirming: true }, over).takes({
+        type: "confirmed",
+        reason: timeout,
+        found: { messages, asks: [] },
+      })
+    expect(takes([asked(), answer()]).does).toEqual(["look"])
+    expect(takes([asked(), answer(), asked("msg_more")]).run?.outcome?.reason).toEqual(timeout)
   })
 
   test("silence is verified without the empty answers before it", () => {
@@ -124,6 +159,21 @@ describe("a run near a limit", () => {
       "check idle",
     ])
   })
+})
+
+test("a run whose turn ended because of the question that its last word refused is asked for it again", () => {
+  const asks = [askOf()]
+  const near = { task: lasting(1100), options: { lastWord: 300, permissionTimeout: 300_000 } }
+  const { run } = working({ asks }, near).takes(tick())
+  expect(run).toMatchObject({ asks: [], refused: { after: 0, asks }, lastWord: { state: "requested" } })
+  const error = { refused: true as const, message: "The user rejected permission to use this specific tool call." }
+  const messages = [
+    asked(),
+    answer({ finish: undefined, error, parts: [{ type: "text", text: "Let me see", synthetic: false }] }),
+  ]
+  const found = { messages, openTodos: 0, gone: false, busy: false }
+  const { does, stage } = working({ ...run, idle: true }, near).takes({ type: "looked", waited: false, found } as never)
+  expect([does, stage]).toEqual([["send"], "working"])
 })
 
 describe("a requested last word", () => {

@@ -13,7 +13,7 @@ import {
 } from "../watchdog.ts"
 import { type ActiveRun, expectsMessage, isUndecided, progressOf, waitsWithSlot } from "./active-run.ts"
 import { fail, isWon, superviseMembers } from "./ending.ts"
-import { callsIn, emptiesIn, withMessages } from "./progress.ts"
+import { callsIn, emptiesIn, mayHaveAnswered, withMessages } from "./progress.ts"
 import { askLastWord, unansweredAskText } from "./prompts.ts"
 import {
   andThen,
@@ -71,15 +71,27 @@ export function checkLimits(run: ActiveRun, context: RunContext): MachineStep {
   const { action, reason } = demand
   if (action === "warn") return warn(run, reason, context)
   if (action === "interrupt") return interrupt(run, context)
-  // Events may be lost, and the last word may be the answer, so OpenCode is asked first.
-  const doubtful = run.lastWord?.state === "done" || reason.code === "silence" || reason.code === "empty"
-  if (!doubtful) return fail(run, reason, context)
-  if (run.confirming) return stay(run)
+  // Events may be lost, and the last answer may be final, so OpenCode is asked first.
+  const isFinal = mayBeOver(run, context)
+  if (!isFinal && !isUnheard(reason)) return fail(run, reason, context)
+  if (run.confirming || (isFinal && run.looking)) return stay(run)
   const by = run.lastWord?.state !== "done" && reason.code === "silence" ? "life" : "messages"
   // A model may send many empty answers a second, so only messages since the first of them are read.
   const [since] = reason.code === "empty" ? emptiesIn(run.observed) : []
   return { run: { ...run, confirming: true }, commands: [{ do: "confirm", reason, by, ...(since && { since }) }] }
 }
+
+/** True where messages that were not heard of could show that the limit is not passed. */
+const isUnheard = ({ code }: Reason): boolean => code === "silence" || code === "empty"
+
+/** True where the step that passed a limit may have been the run's last. Then the run's messages end it. */
+const mayBeOver = (run: ActiveRun, context: RunContext): boolean =>
+  run.lastWord?.state === "done" ||
+  (run.stage === "working" &&
+    mayHaveAnswered(run.observed) &&
+    run.todosSince === undefined &&
+    !expectsMessage(run) &&
+    !waitsForOwn(context))
 
 /** True for a run that waits without a slot: no limit applies, and none of its times counts. */
 const isAtRest = (run: ActiveRun): boolean => run.stage === "waiting" && !waitsWithSlot(run)
@@ -136,7 +148,9 @@ function warn(run: ActiveRun, reason: Reason, context: RunContext): MachineStep 
   }
   const refusals = asks.map((ask) => ({ do: "refuse", ask, text: lastWordRefusal(reason) }) as const)
   const rest: readonly MachineCommand[] = waitsForOwn(context) ? [{ do: "check idle" }] : []
-  return { run: { ...next, asks: [] }, commands: [...commands, ...refusals, ...rest] }
+  // Some refusals end the agent's turn. It is then asked for its last word by a message of its own.
+  const refused = asks.length > 0 ? { after: run.observed.ended, asks } : run.refused
+  return { run: { ...next, asks: [], refused }, commands: [...commands, ...refusals, ...rest] }
 }
 
 /** Stops the turn and asks for the last word again. The agent then has time of its own for the answer. */
@@ -164,8 +178,7 @@ export const request: Handler<"request"> = (given, _input, { now }) => {
 export const confirmed: Handler<"confirmed"> = (given, { reason, found }, context) => {
   const run = { ...given, confirming: false }
   if (!found) return stay(run)
-  // The step of the last word may have been the run's last step: then the run's messages end it.
-  if (run.lastWord?.state === "done")
+  if (run.lastWord?.state === "done" || !isUnheard(reason))
     return classify(found.messages, "working") ? readMessages(run, context) : fail(run, reason, context)
   if (reason.code === "empty") {
     const read = { ...run, observed: withMessages(run.observed, found.messages) }

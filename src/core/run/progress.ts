@@ -135,6 +135,12 @@ function withMessage(
   return finish === undefined ? next : withAnswer(next, { id, usage, finish, summary })
 }
 
+/** Whether the last answer that has ended may be the run's final one: it has text, and calls nothing. */
+export function mayHaveAnswered({ answers }: Observed): boolean {
+  const last = [...answers.values()].findLast(({ usage }) => usage !== undefined)
+  return last !== undefined && last.hasOutput && !last.called && isFinalFinish(last.finish)
+}
+
 /** Ids of the last consecutive answers without a tool call, and without text or an end. */
 export function emptiesIn({ answers }: Observed): readonly string[] {
   const ended = [...answers].filter(([, { usage }]) => usage !== undefined)
