@@ -13,8 +13,10 @@ const HEAD = `# Options
 <!-- Written by \`npm run schema\` from src/options/options.ts and the features. -->
 
 Options are the second element of the plugin's entry in \`opencode.json\`. Times are in milliseconds, money is in US
-dollars, and 0 turns a limit off. The plugin reports a wrong value or an unknown key in a toast and in the log, and uses
-the default in its place; the other options hold. The package has a [JSON schema](options.schema.json) of them.
+dollars, and 0 turns a limit off; \`checkRetries\` and \`schemaRetries\` are no limits of this kind: with 0 an agent is not
+asked again. The plugin reports a wrong value or an unknown key in a toast and in the log, and uses the default in its
+place, or yours where a project's value is wrong; the other options hold. The package has a
+[JSON schema](options.schema.json) of them.
 
 ## Your options and a project's
 

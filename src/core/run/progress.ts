@@ -138,7 +138,7 @@ function withMessage(
 /** Whether the last answer that has ended may be the run's final one: it has text, and calls nothing. */
 export function mayHaveAnswered({ answers }: Observed): boolean {
   const last = [...answers.values()].findLast(({ usage }) => usage !== undefined)
-  return last !== undefined && last.hasOutput && !last.called && isFinalFinish(last.finish)
+  return last?.hasOutput === true && !last.called && isFinalFinish(last.finish)
 }
 
 /** Ids of the last consecutive answers without a tool call, and without text or an end. */

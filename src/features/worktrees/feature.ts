@@ -77,7 +77,7 @@ const options = {
     keepDays: option(
       count,
       30,
-      "How long a task's work is kept under its ref when it is merged or empty, in days. 0: for ever.",
+      "How long the work of a forgotten task is kept under its ref when it is merged or empty, and that of losing tries in any case, in days. 0: for ever.",
       projectWins,
     ),
     dropUnmerged: option(() => z.boolean(), false, "Drop work that was never merged after keepDays, too.", dropping),
