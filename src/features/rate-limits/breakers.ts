@@ -1,9 +1,10 @@
 import type { FeatureBody, Pauser, Runtime } from "../../core/feature.ts"
 import { type Block, modelKey, modelKeyOf } from "../../core/limits.ts"
+import { classify, isFinalFinish } from "../../core/outcome.ts"
 import { conditionOf, type Pause, type PauseView, type Refusal } from "../../core/pause.ts"
 import type { OpencodeEvent } from "../../core/ports.ts"
 import type { Parked } from "../../core/record.ts"
-import { isWithoutAgent } from "../../core/run/active-run.ts"
+import { type ActiveRun, isWithoutAgent } from "../../core/run/active-run.ts"
 import { isActive, isPaused, isQueued, type Model, modelOf, type Reason, type Task } from "../../core/task.ts"
 import { duration, formatTime } from "../../lib/format.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -111,7 +112,8 @@ export class Breakers implements FeatureBody, Pauser {
     const why = oneLine(refusal.message)
     if (kind === "money") {
       this.#unpaid.set(key, { at: now, why })
-      this.#end(task, { code: "provider", text: `${why.replace(/\.$/, "")}. This does not pass by waiting.` })
+      const text = `${why.replace(/\.$/, "")}. This does not pass by waiting.`
+      this.#stopUnlessAnswered(task, () => this.#end(task, { code: "provider", text }))
       return this.#runtime.reschedule()
     }
     if (kind === "other") return
@@ -124,7 +126,7 @@ export class Breakers implements FeatureBody, Pauser {
     const breaker = recordRefusal(before, { kind, why, until }, now, isKnown ? 0 : this.#askedAt(task))
     this.#breakers.set(key, breaker)
     this.#runtime.wakeAt(nextProbe(breaker))
-    this.#park(task, key, breaker)
+    this.#stopUnlessAnswered(task, () => this.#park(task, key, breaker))
     this.#parkUnbegun(key, breaker, now)
     if (breaker !== before) this.#notices.closed(key, before)
   }
@@ -158,8 +160,9 @@ export class Breakers implements FeatureBody, Pauser {
       this.#runtime.wakeAt(nextProbe(sentThrough(breaker, task.id, now)))
       return false
     }
-    this.#park(task, key, breaker)
+    const looks = this.#stopUnlessAnswered(task, () => this.#park(task, key, breaker))
     // A request that cannot be parked, such as a user's turn, goes on: OpenCode retries it.
+    if (looks) return this.#runtime.store.run(task.id)?.prompt !== undefined
     const after = this.#runtime.store.get(task.id)
     return !after || !isActive(after) || isPaused(after)
   }
@@ -287,6 +290,34 @@ export class Breakers implements FeatureBody, Pauser {
     this.#runtime.reschedule()
   }
 
+  /**
+   * Stops a run whose request is refused. A run that has answered already keeps its answer: OpenCode only compacts behind
+   * it, so the session is stopped and the run's messages end the run. True while these messages are read. The answer of a
+   * run with tasks of its own is not final, and its stopped session would not be woken.
+   */
+  #stopUnlessAnswered(task: Task, stop: () => void): boolean {
+    const { background, opencode, store } = this.#runtime
+    const { id, sessionID } = task
+    const run = store.run(id)
+    const mayHaveAnswered = run?.stage === "working" && isFinalFinish(lastFinish(run))
+    if (!run || !mayHaveAnswered || store.active().some(({ parentID }) => parentID === sessionID)) {
+      stop()
+      return false
+    }
+    background.run("look for an answer", async () => {
+      try {
+        const messages = await opencode.messagesSince(sessionID, task.run.promptID)
+        // Also where the run is over by now: nothing else would stop a turn whose request is held.
+        const isOver = store.run(id)?.stageCount !== run.stageCount
+        if (isOver || classify(messages, "idle").type === "completed") return await opencode.abort(sessionID)
+      } catch {
+        // Without its messages, the run is stopped like any other.
+      }
+      stop()
+    })
+    return true
+  }
+
   /** Time at which the task's current request was sent. */
   #askedAt(task: Task): number {
     const { id, run } = task
@@ -404,6 +435,9 @@ export class Breakers implements FeatureBody, Pauser {
     this.#runtime.end(task, { type: "failed", reason })
   }
 }
+
+const lastFinish = ({ observed }: ActiveRun) =>
+  [...observed.answers.values()].findLast(({ finish }) => finish !== undefined)?.finish
 
 const tellingOf = ({ stated, opensAt, kind }: Breaker) => ({
   kind,

@@ -299,6 +299,89 @@ describe("a tripped breaker", () => {
     expect(rig.errors()).toEqual([])
   })
 
+  describe("behind an answer that fills the context", () => {
+    const answering = (refusal: Reply, options: object = {}) => {
+      const rig = new Rig({ options: { ...settings, ...options } })
+      rig.opencode.contextTokens = 1000
+      rig.opencode.compaction = { reply: () => refusal }
+      rig.onPrompt("BIG", { text: "THE ANSWER", usage: { input: 5000 } })
+      return rig
+    }
+    const refused = (message: string, status = 429) => ({ status, body: { error: { message } } })
+
+    test.each([
+      ["refused until later", refused("Rate limit. Try again in 60s")],
+      ["refused for longer than a task may be parked", refused("Rate limit. Try again in 5h")],
+      ["not paid for", refused("Payment required", 402)],
+      ["not paid for and tried again", refused("You exceeded your quota: insufficient_quota")],
+    ])("a compaction that is %s leaves the answer as it is, at once", async (_how, refusal) => {
+      const rig = answering(refusal, { maxParked: 60 * MINUTE_MS })
+      const { id, sessionID } = await rig.launch({ prompt: "BIG" })
+      await rig.clock.advance(3000)
+      expect(rig.task(id)).toMatchObject({ status: "completed" })
+      expect(rig.task(id).run).not.toHaveProperty("parkedTimes")
+      expect((await rig.manager.output(id, rig.caller)).answer).toBe("THE ANSWER")
+      expect(rig.opencode.isWorking(sessionID)).toBe(false)
+      expect(rig.errors()).toEqual([])
+    })
+
+    test("a compaction that is held because its model is at its limit leaves the answer as it is", async () => {
+      const rig = answering({ text: "never asked" })
+      const { id } = await rig.launch({ prompt: "BIG" })
+      rig.onPrompt("FIND", refused("Rate limit. Try again in 60s"))
+      rig.onPrompt("BIG", { text: "THE ANSWER", usage: { input: 5000 }, delay: 5000 })
+      await rig.ended(id)
+      const late = await rig.launch({ prompt: "BIG too" })
+      await rig.clock.advance(100)
+      const first = await rig.launch()
+      await rig.clock.until(() => isParkedNow(rig, first.id))
+      await rig.clock.advance(8000)
+      expect(rig.task(late.id)).toMatchObject({ status: "completed" })
+      expect(rig.task(late.id).run).not.toHaveProperty("parkedTimes")
+      await rig.manager.cancel({ type: "all" }, rig.caller)
+    })
+
+    test("a request to go on behind such a compaction is not parked either", async () => {
+      const rig = answering({ text: "in short" })
+      rig.onPrompt("Continue if you have next steps", refused("Rate limit. Try again in 60s"))
+      const { id } = await rig.launch({ prompt: "BIG" })
+      await rig.clock.advance(3000)
+      expect(rig.task(id)).toMatchObject({ status: "completed" })
+      expect((await rig.manager.output(id, rig.caller)).answer).toBe("THE ANSWER")
+    })
+
+    test("a task that was told more before such a compaction is parked, and goes on", async () => {
+      let isShut = true
+      const rig = answering({ text: "in short" })
+      rig.opencode.compaction = { reply: () => (isShut ? refused("Rate limit. Try again in 60s") : undefined) }
+      rig.onPrompt("BIG", { text: "THE ANSWER", usage: { input: 5000 }, delay: 1000 })
+      rig.script(({ prompt }) => (/MORE|Go on/.test(prompt) ? { text: "ALL OF IT" } : undefined))
+      const { id } = await rig.launch({ prompt: "BIG" })
+      await rig.clock.advance(500)
+      await rig.manager.tell(id, "MORE", rig.caller)
+      await rig.clock.advance(3000)
+      expect(rig.task(id).run.parked).toMatchObject({ model: "scripted/alpha" })
+      isShut = false
+      expect(await rig.ended(id)).toMatchObject({ status: "completed" })
+      expect((await rig.manager.output(id, rig.caller)).answer).toBe("ALL OF IT")
+    })
+
+    test("a task with tasks of its own is parked behind such an answer, and they wake it", async () => {
+      let isShut = true
+      const rig = answering({ text: "in short" }, { maxDepth: 2 })
+      rig.opencode.compaction = { reply: () => (isShut ? refused("Rate limit. Try again in 60s") : undefined) }
+      rig.script(({ prompt }) => (/OWN|Go on/.test(prompt) ? { text: "mine", delay: 20_000 } : undefined))
+      rig.onPrompt("BIG", { text: "THE ANSWER", usage: { input: 5000 }, delay: 1000 })
+      const { id, sessionID } = await rig.launch({ prompt: "BIG" })
+      await rig.launch({ prompt: "OWN" }, sessionID)
+      await rig.clock.advance(5000)
+      expect(rig.task(id).run.parked).toMatchObject({ model: "scripted/alpha" })
+      isShut = false
+      rig.onPrompt("ended", { text: "WITH MINE" })
+      expect(await rig.ended(id)).toMatchObject({ status: "completed" })
+    })
+  })
+
   test("parking a task reads only its last message, and not its history", async () => {
     const { provider, rig } = refusing()
     const calls: string[] = []
