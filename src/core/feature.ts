@@ -244,7 +244,7 @@ export type RequestObserver = {
 export type Pauser = {
   /**
    * Called before each request of a run that works. True where the request must not be sent: the run is paused, or has
-   * ended. `other`: model of a compaction.
+   * ended. `other`: model of a compaction, or of a turn whose user chose another model than the task's.
    */
   blocksRequest(task: Task, other?: Model): boolean
   /**

@@ -1,5 +1,6 @@
 import { CallError } from "../core/errors.ts"
 import type { Feature, RequestObserver } from "../core/feature.ts"
+import { modelKey, modelKeyOf } from "../core/limits.ts"
 import type { PauseView } from "../core/pause.ts"
 import type { OpencodeEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
@@ -177,7 +178,9 @@ export class TaskManager {
     const isNews = model !== undefined && modelOf(task) === undefined
     const asks = isNews ? ({ type: "asks", generation: task.run.generation, model } as const) : undefined
     const change = asks && store.apply(task.id, asks, clock.now())
-    return pauser?.blocksRequest(change?.after ?? task) === true
+    const asking = change?.after ?? task
+    const isOther = model !== undefined && modelKey(model) !== modelKeyOf(asking)
+    return pauser?.blocksRequest(asking, isOther ? model : undefined) === true
   }
 
   /** Resumes a paused task, or of a group a paused member, now. Throws a `CallError` where nothing is paused. */

@@ -31,9 +31,10 @@ type Requests = {
   /** Last refused request of the task. OpenCode reports the same refusal several times. */
   readonly refused?: string
   /**
-   * The session's compaction request, as long as no later request was sent. The compaction agent may use another model.
+   * The session's last request, if it is a compaction, whose agent may use another model, or asks a model that the
+   * session's user chose.
    */
-  readonly compaction?: { readonly model: string; readonly at: number }
+  readonly other?: { readonly model: string; readonly at: number }
   /** Set if the task's model was replaced while the task was parked. */
   readonly isSwitched?: boolean
 }
@@ -87,7 +88,7 @@ export class Breakers implements FeatureBody, Pauser {
   onEvent(event: OpencodeEvent, task: Task | undefined): void {
     if (!this.#runtime.options.gate || !task || !isActive(task) || isQueued(task)) return
     const said = event.type === "answered" ? event.model : undefined
-    const key = said ? modelKey(said) : (this.#requestsOf(task)?.compaction?.model ?? modelKeyOf(task))
+    const key = said ? modelKey(said) : (this.#requestsOf(task)?.other?.model ?? modelKeyOf(task))
     if (key === undefined) return
     if (event.type === "began" || event.type === "answered")
       return this.#heardAnswer(task, key, event.type === "answered")
@@ -151,7 +152,7 @@ export class Breakers implements FeatureBody, Pauser {
   blocksRequest(task: Task, other?: Model): boolean {
     const now = this.#runtime.clock.now()
     const key = other ? modelKey(other) : modelKeyOf(task)
-    this.#note(task, { compaction: other && { model: modelKey(other), at: now } })
+    this.#note(task, { other: other && { model: modelKey(other), at: now } })
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     if (key === undefined || !breaker || !isClosedFor(breaker, task.id)) return false
     // The breaker's time has come and no probe is under way: this request becomes the probe.
@@ -321,7 +322,7 @@ export class Breakers implements FeatureBody, Pauser {
   /** Time at which the task's current request was sent. */
   #askedAt(task: Task): number {
     const { id, run } = task
-    return this.#requestsOf(task)?.compaction?.at ?? this.#runtime.store.run(id)?.requestedAt ?? run.startedAt ?? 0
+    return this.#requestsOf(task)?.other?.at ?? this.#runtime.store.run(id)?.requestedAt ?? run.startedAt ?? 0
   }
 
   #park(task: Task, model: string, breaker: Breaker): void {

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest"
-import { isPaused } from "../../../src/core/task.ts"
+import { isPaused, type Model } from "../../../src/core/task.ts"
 import { Unattended } from "../../../src/features/board/unattended.ts"
 import { MINUTE_MS } from "../../../src/lib/format.ts"
 import { TaskHandle } from "../../../src/runtime/tasks/task-handle.ts"
@@ -394,6 +394,54 @@ describe("a tripped breaker", () => {
     await rig.clock.advance(1000)
     expect(calls).not.toContain("messagesSince")
     expect(calls.filter((method) => method === "lastMessage")).toHaveLength(1)
+  })
+})
+
+describe("a user who asks a task's agent with another model", () => {
+  const beta = { provider: "scripted", id: "beta" }
+  const alpha = { provider: "scripted", id: "alpha" }
+  const asking = async (reply: Reply) => {
+    const rig = new Rig({ options: settings })
+    rig.onPrompt("FIRST", { text: "first", delay: 5000 })
+    rig.onPrompt("SECOND", { text: "second", delay: 30_000 })
+    rig.onPrompt("MORE", reply)
+    const { id, sessionID } = await rig.launch({ prompt: "FIRST" })
+    const second = await rig.launch({ prompt: "SECOND" })
+    await rig.clock.advance(1000)
+    rig.opencode.say(sessionID, "MORE", { agent: "general", model: beta })
+    return { rig, id, second }
+  }
+  const limitOf = (rig: Rig, model: Model) => rig.manager.parts.pauser?.limitOf(model)
+  const refused = { status: 429, body: { error: { message: "Rate limit reached. Try again in 60s" } } }
+
+  test("trips the breaker of that model only", async () => {
+    const { rig, id, second } = await asking(refused)
+    await rig.clock.advance(5000)
+    expect(rig.task(id).run.parked).toMatchObject({ model: "scripted/beta" })
+    expect(rig.view(second.id).phase).toBe("working")
+    expect([limitOf(rig, alpha), limitOf(rig, beta)?.waitsFor]).toEqual([undefined, "scripted/beta"])
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+  })
+
+  test("leaves the task's own model free where the other has no credit", async () => {
+    const { rig, id } = await asking({ status: 402, body: { error: { message: "Payment required" } } })
+    await rig.clock.advance(5000)
+    expect(rig.task(id)).toMatchObject({ status: "error", outcome: { reason: { code: "provider" } } })
+    const { pauser } = rig.manager.parts
+    expect([pauser?.refusesModel(alpha), pauser?.refusesModel(beta)]).toEqual([undefined, expect.any(String)])
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+  })
+
+  test("is answered while the task's own model is at its limit, which stays so", async () => {
+    const { rig, id } = await asking({ text: "by beta", delay: 1000 })
+    rig.onPrompt("FIND", refused)
+    const third = await rig.launch()
+    await rig.clock.until(() => isParkedNow(rig, third.id))
+    await rig.clock.advance(7000)
+    expect(rig.task(id)).toMatchObject({ status: "completed" })
+    expect(rig.task(id).run).not.toHaveProperty("parkedTimes")
+    expect(limitOf(rig, alpha)?.waitsFor).toBe("scripted/alpha")
+    await rig.manager.cancel({ type: "all" }, rig.caller)
   })
 })
 
