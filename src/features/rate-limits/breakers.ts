@@ -1,10 +1,11 @@
 import type { FeatureBody, Pauser, Runtime } from "../../core/feature.ts"
 import { type Block, modelKey, modelKeyOf } from "../../core/limits.ts"
-import { classify, isFinalFinish } from "../../core/outcome.ts"
+import { classify } from "../../core/outcome.ts"
 import { conditionOf, type Pause, type PauseView, type Refusal } from "../../core/pause.ts"
 import type { OpencodeEvent } from "../../core/ports.ts"
 import type { Parked } from "../../core/record.ts"
-import { type ActiveRun, isWithoutAgent } from "../../core/run/active-run.ts"
+import { isWithoutAgent } from "../../core/run/active-run.ts"
+import { mayHaveAnswered } from "../../core/run/progress.ts"
 import { isActive, isPaused, isQueued, type Model, modelOf, type Reason, type Task } from "../../core/task.ts"
 import { duration, formatTime } from "../../lib/format.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -300,8 +301,8 @@ export class Breakers implements FeatureBody, Pauser {
     const { background, opencode, store } = this.#runtime
     const { id, sessionID } = task
     const run = store.run(id)
-    const mayHaveAnswered = run?.stage === "working" && isFinalFinish(lastFinish(run))
-    if (!run || !mayHaveAnswered || store.active().some(({ parentID }) => parentID === sessionID)) {
+    const isAnswered = run?.stage === "working" && mayHaveAnswered(run.observed)
+    if (!run || !isAnswered || store.active().some(({ parentID }) => parentID === sessionID)) {
       stop()
       return false
     }
@@ -436,9 +437,6 @@ export class Breakers implements FeatureBody, Pauser {
     this.#runtime.end(task, { type: "failed", reason })
   }
 }
-
-const lastFinish = ({ observed }: ActiveRun) =>
-  [...observed.answers.values()].findLast(({ finish }) => finish !== undefined)?.finish
 
 const tellingOf = ({ stated, opensAt, kind }: Breaker) => ({
   kind,
