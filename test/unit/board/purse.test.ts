@@ -520,6 +520,69 @@ describe("a purse", () => {
     expect(JSON.stringify([tasks, rig.runs.notes])).not.toContain("EVIL")
   })
 
+  /** Changes the first task in the board's file, or removes it, as anybody may. */
+  const edit = async (change: object | undefined) => {
+    const file = join(rig.folder, ".opencode", "tasks", "tasks.json")
+    const written = JSON.parse(readFileSync(file, "utf8"))
+    const [first, ...others] = written.tasks
+    writeFileSync(
+      file,
+      JSON.stringify({ ...written, tasks: [...(change ? [{ ...first, ...change }] : []), ...others] }),
+    )
+    await rig.settle()
+  }
+  const changeAnything = () => rig.board.update("2", { description: "more" }, USER)
+
+  test.each<[string, () => Promise<unknown>, string]>([
+    ["done in its file", () => edit({ title: "EVIL", status: "done" }), "It was ended outside the board."],
+    ["canceled in its file", () => edit({ title: "EVIL", status: "canceled" }), "It was ended outside the board."],
+    [
+      "changed in its file and cancelled by a person",
+      () => edit({ title: "EVIL" }).then(() => rig.board.cancel("1", USER)),
+      "It was cancelled.",
+    ],
+    [
+      "changed in a file that has gone",
+      async () => {
+        await edit({ title: "EVIL" })
+        await changeAnything()
+        rmSync(join(rig.folder, ".opencode", "tasks", "tasks.json"))
+      },
+      "It is no longer on the board.",
+    ],
+  ])("a purse reports the verified text of a task that was %s, and not as done", async (_how, end, text) => {
+    const [one] = [await task("one"), await task("two")]
+    await open(5, 1)
+    await rig.settle()
+    await end()
+    await rig.settle()
+    rig.runs.end(one.threadId)
+    if (rig.kept.purse) await rig.board.purse.close(USER)
+    await rig.settle()
+    const { tasks } = await report()
+    expect(tasks).toMatchObject([{ id: "1", title: "one", result: "partial", runs: 1, text }, { id: "2" }])
+    expect(JSON.stringify([tasks, rig.runs.notes])).not.toContain("EVIL")
+  })
+
+  test("a purse believes no line of history that somebody else has written for a removed task", async () => {
+    const [one] = [await task("one"), await task("two")]
+    await open(5, 1)
+    await rig.settle()
+    await edit(undefined)
+    await changeAnything()
+    const forged = { id: "1", title: "EVIL", owner: "build", status: "done", archivedAt: "2026-03-02T08:20:00.000Z" }
+    writeFileSync(join(rig.folder, ".opencode", "tasks", "history.jsonl"), `${JSON.stringify(forged)}\n`)
+    rig.runs.end(one.threadId)
+    await rig.board.purse.close(USER)
+    await rig.settle()
+    const { tasks } = await report()
+    expect(tasks).toMatchObject([
+      { id: "1", title: "", result: "partial", text: "It is no longer on the board." },
+      { id: "2" },
+    ])
+    expect(JSON.stringify([tasks, rig.runs.notes])).not.toContain("EVIL")
+  })
+
   test("a purse ends when the board's file has gone, and says so of its tasks", async () => {
     const one = await task("one")
     await open(5, 1)

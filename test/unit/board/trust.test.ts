@@ -2,6 +2,7 @@ import { type Dirent, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import type { BoardCommand } from "../../../src/features/board/rules/command.ts"
 import { verifyBoard } from "../../../src/features/board/rules/verify.ts"
 import { type BoardError, USER } from "../../../src/features/board/service.ts"
 import { type BoardState, EMPTY } from "../../../src/features/board/state.ts"
@@ -184,6 +185,23 @@ describe("unverified tasks", () => {
     expect(board.wake(parent)).toBeUndefined()
     expect(Object.keys(board.state.outside)).toEqual([parent])
   })
+
+  test.each<[string, object, BoardCommand]>([
+    ["an outside edit", { status: "canceled" }, { type: "settle", archived: [] }],
+    ["a person", {}, { type: "cancel", id: "1", by: USER }],
+  ])(
+    "an unverified task that %s ends is archived with its verified text, as are its subtasks",
+    async (_who, more, end) => {
+      const board = new RuledBoard()
+      const parent = board.make("build", { steps: ["review"], threadId: "ses_t" })
+      const subtask = board.give(parent, 0, "tester")
+      const verified = [parent, subtask].map((id) => board.task(id))
+      await changed(board, parent, { title: "evil", ...more })
+      await changed(board, subtask, { description: "evil" })
+      const texts = ({ title, description, steps, threadId }: BoardTask) => ({ title, description, steps, threadId })
+      expect(board.do(end).archived.map(texts)).toEqual(verified.map(texts))
+    },
+  )
 
   test("an ended subtask wakes its verified parent and not one that an outside edit linked", async () => {
     const board = new RuledBoard()

@@ -10,6 +10,7 @@ import { replaceFile } from "../../../lib/atomic-file.ts"
 import { formatTime, spentShort } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
 import type { BoardOptions } from "../options.ts"
+import { OUTSIDE } from "../rules/archive.ts"
 import type { BoardCommand } from "../rules/command.ts"
 import * as rules from "../rules/purse.ts"
 import type { Runs, RunView } from "../runs.ts"
@@ -17,7 +18,7 @@ import { type Actor, BoardError, type Purses, type PurseView, USER } from "../se
 import { type BoardState, findTask, type Purse, type PurseEnd, runStateOf, trustedVersion, waitsFor } from "../state.ts"
 import { beginOf, isInFlight, isUnrecorded, type StatusContext, stateOf, wantsRun } from "../status.ts"
 import { REPORTS_FOLDER, type Store } from "../store/store.ts"
-import type { BoardTask, PurseTerms } from "../task.ts"
+import type { ArchivedTask, BoardTask, PurseTerms } from "../task.ts"
 import {
   countsOf,
   type NamedReport,
@@ -286,9 +287,11 @@ export class PurseManager implements Purses {
   async #rowOf(state: BoardState, purse: Purse, id: string, context: StatusContext): Promise<ReportTask> {
     const { runs, store } = this.#ports
     const open = findTask(state, id)
-    const task = open
-      ? trustedVersion(state, open)
-      : (state.lost.find((lost) => lost.id === id) ?? (await store.find(id)))
+    const known = open ?? state.lost.find((lost) => lost.id === id)
+    const found = known ? undefined : await store.find(id)
+    // A paid task has a thread. A line of the project's history that somebody else has written names none.
+    const ended = found?.threadId === undefined ? undefined : found
+    const task = known ? trustedVersion(state, known) : ended
     const own = Object.entries(purse.threads).filter(([, thread]) => thread.id === id)
     const took = rules.taskUsage(purse, id, (threadId) => usageSince(runs.usageOf(threadId), beforeIn(purse, threadId)))
     const figures = {
@@ -301,8 +304,9 @@ export class PurseManager implements Purses {
     }
     const summary = await runs.account(own.at(-1)?.[0] ?? "")
     if (!open) {
-      const text = task?.status === "done" ? summary.receipt : goneText(task)
-      return { ...figures, result: task?.status === "done" ? "done" : "partial", ...(text && { text }) }
+      const isDone = ended?.status === "done" && ended.archivedBy !== OUTSIDE
+      const text = isDone ? summary.receipt : goneText(ended)
+      return { ...figures, result: isDone ? "done" : "partial", ...(text && { text }) }
     }
     const { state: present, text: rests } = stateOf(state, open, context)
     // Anybody may have written such a task: the report, which a model reads, has none of its text.
@@ -335,8 +339,10 @@ export class PurseManager implements Purses {
 
 const beforeIn = ({ threads }: Purse, threadId: string): Usage => threads[threadId]?.before ?? NO_USAGE
 
-const goneText = (task: Pick<BoardTask, "status"> | undefined): string =>
-  task?.status === "canceled" ? "It was cancelled." : "It is no longer on the board."
+function goneText(ended: ArchivedTask | undefined): string {
+  if (ended?.archivedBy === OUTSIDE) return "It was ended outside the board."
+  return ended ? "It was cancelled." : "It is no longer on the board."
+}
 
 function partialText({ steps }: BoardTask, lastWord = ""): string {
   const done = steps.filter((step) => step.done).length

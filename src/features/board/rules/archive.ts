@@ -5,6 +5,7 @@ import {
   parentOf,
   runStateOf,
   type TaskRunState,
+  trustedVersion,
   type WakeCause,
 } from "../state.ts"
 import type { ArchivedTask, BoardTask } from "../task.ts"
@@ -25,7 +26,7 @@ export const OUTSIDE = "outside"
 
 /** Archives a task and wakes the owner of the parent task. If the task is canceled, its subtasks are canceled, too. */
 export const archive = (state: BoardState, task: BoardTask, end: TaskEnding): StateAfterArchive =>
-  removeArchived(state, [endedAs(task, end)])
+  removeArchived(state, [endedAs(state, task, end)])
 
 /**
  * Removes archived tasks from the board, with the subtasks that are canceled with them. Also called after a crash
@@ -35,21 +36,25 @@ export function removeArchived(state: BoardState, ended: readonly ArchivedTask[]
   if (ended.length === 0) return { state, archived: [] }
   const own = new Map(ended.map((task) => [task.id, task]))
   const open = new Map(state.tasks.map((task) => [task.id, task]))
-  const all = ended.flatMap((task) => [task, ...(task.status === "canceled" ? canceledWith(open, task) : [])])
+  const all = ended.flatMap((task) => [task, ...(task.status === "canceled" ? canceledWith(state, open, task) : [])])
   // A task's own end counts, not that of a task above it.
   const archived = new Map(all.map((task) => [task.id, own.get(task.id) ?? task]))
   return { state: withoutArchived(state, archived), archived: [...archived.values()] }
 }
 
 /** Subtasks at all depths of a canceled task, parents first. `open`: all tasks of the board, by id. */
-function canceledWith(open: ReadonlyMap<string, BoardTask>, ended: ArchivedTask): readonly ArchivedTask[] {
+function canceledWith(
+  state: BoardState,
+  open: ReadonlyMap<string, BoardTask>,
+  ended: ArchivedTask,
+): readonly ArchivedTask[] {
   const { archivedAt: at, archivedBy: by = "user", archivedIn } = ended
   const subtasksOf = ({ steps }: BoardTask) => steps.flatMap(({ taskId = "" }) => open.get(taskId) ?? []).toReversed()
   const found = new Map<string, ArchivedTask>()
   const next = subtasksOf(ended)
   for (let task = next.pop(); task; task = next.pop()) {
     if (task.id === ended.id || found.has(task.id)) continue
-    found.set(task.id, endedAs(task, { status: "canceled", at, by, in: archivedIn }))
+    found.set(task.id, endedAs(state, task, { status: "canceled", at, by, in: archivedIn }))
     next.push(...subtasksOf(task))
   }
   return [...found.values()]
@@ -77,8 +82,14 @@ function wakeParentOf(state: BoardState, { id, status, archivedAt, archivedIn }:
   return isOwnDoing ? state : wake(resetFailures(state, parent.id), parent.id, "subtask", archivedAt)
 }
 
-export const endedAs = (task: BoardTask, { status, at, by, in: session }: TaskEnding): ArchivedTask => ({
+/** History, which models read, gets the trusted text of a task with an outside edit. */
+export const endedAs = (
+  state: BoardState,
+  task: BoardTask,
+  { status, at, by, in: session }: TaskEnding,
+): ArchivedTask => ({
   ...task,
+  ...trustedVersion(state, task),
   status,
   updatedAt: at,
   archivedAt: at,

@@ -129,7 +129,9 @@ const RULES: Rules = {
     )
     const ended = left.state.tasks.flatMap((task) => {
       const { status } = task
-      return status === "done" || status === "canceled" ? endedAs(task, { status, by: OUTSIDE, at: now }) : []
+      return status === "done" || status === "canceled"
+        ? endedAs(left.state, task, { status, by: OUTSIDE, at: now })
+        : []
     })
     const settled = removeArchived(left.state, ended)
     return { ...settled, archived: [...left.archived.filter(({ id }) => !known?.has(id)), ...settled.archived] }
