@@ -318,6 +318,37 @@ test("a user's reply in the terminal is posted to the task's thread and reaches 
   expect(toasts).toEqual(["no such session"])
 })
 
+test("no message goes to a task that its file has changed, that is a draft, has no thread or has ended", async () => {
+  write({})
+  await open()
+  const [verified] = source.tasks()
+  expect(verified && source.hears(verified)).toBe(true)
+  const file = join(folder, ".opencode/tasks/tasks.json")
+  const edited = readFileSync(file, "utf8").replace('"owner": "build"', '"owner": "other"')
+  for (const change of [
+    () => writeFileSync(file, edited),
+    () => write({ status: "draft" }),
+    () => write({ threadId: undefined }),
+    () => rmSync(file),
+  ]) {
+    write({})
+    change()
+    await source.look()
+    prompted.mockClear()
+    toasts.length = 0
+    for (const task of [verified, ...source.tasks()]) {
+      expect(task && source.hears(task)).toBe(false)
+      expect(task && (await source.say(task, "x"))).toBeUndefined()
+    }
+    expect(prompted).not.toHaveBeenCalled()
+    expect(new Set(toasts)).toEqual(
+      new Set([
+        "Task #5 takes no message now: it has ended, is a draft, has no thread or was changed outside the board.",
+      ]),
+    )
+  }
+})
+
 test("a user can open and close a purse, and its spending is what OpenCode counts", async () => {
   write({})
   await open()

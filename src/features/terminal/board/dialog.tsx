@@ -97,7 +97,7 @@ function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly Menu
     description: "with its subtasks; what works on it is stopped",
     run: close(() => board.act({ type: "cancel", id, by })),
   }
-  const words = threadId === undefined ? [] : [say]
+  const words = board.hears(task) ? [say] : []
   return [
     ...answers,
     ...(isAsked ? words : []),

@@ -13,7 +13,7 @@ import { recordDecoder } from "../../../runtime/record/codec.ts"
 import { installationSigner, processLives, processMark } from "../../../runtime/record/identity.ts"
 import type { BoardOptions } from "../../board/options.ts"
 import type { BoardCommand } from "../../board/rules/command.ts"
-import { type BoardState, EMPTY, isUnverified, LOOK_BACK_MS, type Purse } from "../../board/state.ts"
+import { type BoardState, EMPTY, findTask, isUnverified, LOOK_BACK_MS, type Purse } from "../../board/state.ts"
 import { stateOf } from "../../board/status.ts"
 import { Store, type Watch } from "../../board/store/store.ts"
 import { type BoardTask, headOf, type PurseTerms, purseSchema, type TaskState } from "../../board/task.ts"
@@ -53,9 +53,16 @@ function boardActs(ports: BoardActsPorts) {
         await files.carryOut({ type: "restore" }, await factsNow(ports))
         await files.restoreHistory()
       }),
+    /** Whether a task's thread takes a message. */
+    hears: ({ id }: BoardTask) => taskForWords(board(), id) !== undefined,
     /** Writes a message to a board task's thread. True once the message is stored. */
-    say: ({ threadId: sessionID = "", owner: agent }: BoardTask, text: string) =>
+    say: ({ id }: BoardTask, text: string) =>
       attempt("write in its thread", async () => {
+        const { threadId: sessionID, owner: agent } = taskForWords(board(), id) ?? {}
+        if (sessionID === undefined)
+          throw new Error(
+            `Task #${id} takes no message now: it has ended, is a draft, has no thread or was changed outside the board.`,
+          )
         const { error } = await api.client.session.promptAsync({ sessionID, agent, parts: [{ type: "text", text }] })
         if (error !== undefined) throw new Error(toError(error).message)
         void look()
@@ -67,6 +74,12 @@ function boardActs(ports: BoardActsPorts) {
       return purse && spentOf(api.client, purse)
     },
   }
+}
+
+/** The task, where a message may start a turn in its thread: the turn's agent is the owner whom the board names. */
+const taskForWords = (state: BoardState, id: string): BoardTask | undefined => {
+  const task = findTask(state, id)
+  return task?.status === "active" && task.threadId !== undefined && !isUnverified(state, id) ? task : undefined
 }
 
 /** Facts by which the board's rules decide. */
