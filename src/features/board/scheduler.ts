@@ -17,10 +17,12 @@ import { beginOf, dueTasks, isInFlight, isUnrecorded, type StatusContext, wantsR
 import type { Store, Watch } from "./store/store.ts"
 import { type BoardTask, headOf } from "./task.ts"
 
-/** Shows toasts about decisions that only a user can make, each once per process. */
+/** Shows toasts about what only a user can decide or mend, each once per process, or once while it lasts. */
 class BoardToasts {
   readonly #opencode: Pick<OpencodeApi, "toast" | "log">
   readonly #said = new Set<string>()
+  /** Why the last read failed. */
+  #problem?: string
 
   constructor(opencode: Pick<OpencodeApi, "toast" | "log">) {
     this.#opencode = opencode
@@ -30,6 +32,20 @@ class BoardToasts {
   tell(state: BoardState): void {
     this.#tellOutside(state)
     if (state.tasks.length === 0 && state.lost.length > 0) this.#tellLost(state)
+  }
+
+  /** Shows a toast if the board cannot be read, because no task begins and no purse ends before it can be. */
+  async watch(read: Promise<BoardState>): Promise<BoardState> {
+    try {
+      const state = await read
+      this.#problem = undefined
+      return state
+    } catch (error) {
+      const text = messageOf(error)
+      if (text !== this.#problem) this.#say(text)
+      this.#problem = text
+      throw error
+    }
   }
 
   #tellOutside(state: BoardState): void {
@@ -267,7 +283,7 @@ export class BoardScheduler {
     }
     await this.#holdLease()
     if (!this.#lease) return
-    await this.#rounds.beginDue(await store.read(), () => change({ type: "tick" }))
+    await this.#rounds.beginDue(await this.#notices.watch(store.read()), () => change({ type: "tick" }))
     await this.look()
   }
 
@@ -294,7 +310,7 @@ export class BoardScheduler {
 
   async #look(): Promise<void> {
     const { store, options } = this.#ports
-    await this.#recordEnds(await store.read())
+    await this.#recordEnds(await this.#notices.watch(store.read()))
     const state = await store.read()
     this.#notices.tell(state)
     const flights = new Map(this.#flights)

@@ -597,6 +597,25 @@ describe("a purse", () => {
     ])
   })
 
+  test("a toast says once that the board's file cannot be read, and again when it breaks another time", async () => {
+    await task("one")
+    await open(5, 1)
+    await rig.settle()
+    const file = join(rig.folder, ".opencode", "tasks", "tasks.json")
+    const text = readFileSync(file, "utf8")
+    const told = () => rig.surroundings.toasts.filter((each) => each.includes("cannot be read")).length
+    for (const times of [1, 2]) {
+      writeFileSync(file, `<<<<<<< HEAD\n${text}`)
+      await rig.open.beat()
+      await rig.open.beat()
+      expect(told()).toBe(times)
+      writeFileSync(file, text)
+      await rig.settle()
+      expect(told()).toBe(times)
+    }
+    expect(await rig.board.purse.view()).toMatchObject({ atWork: 1 })
+  })
+
   test("a purse's report is sent once the session that opened it is idle", async () => {
     await task("one")
     await open(5, 1)

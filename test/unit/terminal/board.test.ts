@@ -151,6 +151,18 @@ test("a board that is off or missing shows no tasks, and a broken file keeps the
   expect(source.tasks()).toHaveLength(1)
 })
 
+test("the terminal says why the board's file cannot be read until it can be read again", async () => {
+  write({})
+  await open()
+  expect(await source.problem()).toBeUndefined()
+  writeFileSync(join(folder, ".opencode", "tasks", "tasks.json"), "<<<<<<< HEAD")
+  await source.look()
+  expect(await source.problem()).toMatch(/^The board cannot be read: .*tasks\.json: /)
+  write({})
+  await source.look()
+  expect(await source.problem()).toBeUndefined()
+})
+
 test("the terminal reports once when a task begins to need somebody, not for earlier needs", async () => {
   write({}, { 5: { needs: "old" } })
   await open()

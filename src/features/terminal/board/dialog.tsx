@@ -14,9 +14,21 @@ type BoardDialogPorts = Pick<Terminal, "api" | "actions"> & { readonly board: Bo
 export async function boardRows(companion: BoardDialogPorts): Promise<() => readonly MenuRow[]> {
   const { board } = companion
   await board.look()
+  const problem = await board.problem()
+  const broken = problem === undefined ? [] : [problemRow(companion, problem)]
   const purse = await purseChoices(companion)
   // Actions on the whole board come last, so that none is picked by accident.
-  return () => [...board.tasks().map((task) => rowOf(companion, task)), ...purse(), ...boardChoices(companion)]
+  return () => [
+    ...broken,
+    ...board.tasks().map((task) => rowOf(companion, task)),
+    ...purse(),
+    ...boardChoices(companion),
+  ]
+}
+
+function problemRow({ api }: BoardDialogPorts, problem: string): MenuRow {
+  const title = "The board cannot be read"
+  return { title, description: problem, category: "Board", run: () => showText(api, title, problem) }
 }
 
 function boardChoices({ api, board }: BoardDialogPorts): readonly MenuRow[] {

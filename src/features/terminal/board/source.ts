@@ -2,6 +2,7 @@ import { resolve } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import { createEffect, createRoot, createSignal, onCleanup, untrack } from "solid-js"
+import { messageOf } from "../../../core/errors.ts"
 import { pauseOf } from "../../../core/pause.ts"
 import { type Ask, isActive, isQueued } from "../../../core/task.ts"
 import { SerialQueue } from "../../../lib/promises.ts"
@@ -68,6 +69,11 @@ function boardActs(ports: BoardActsPorts) {
         void look()
         return true
       }),
+    /** Why the board cannot be read, or undefined. */
+    problem: async (): Promise<string | undefined> =>
+      files()
+        ?.look()
+        .then(() => undefined, messageOf),
     /** Money spent from the open purse. Undefined without an open purse, or where OpenCode does not answer. */
     async purseSpent(): Promise<number | undefined> {
       const { purse } = board()
