@@ -10,7 +10,7 @@ import type { PurseManager } from "./purse/purses.ts"
 import type { BoardCommand } from "./rules/command.ts"
 import { quietUntil } from "./rules/purse.ts"
 import { textOf } from "./rules/verify.ts"
-import { type Runs, type RunView, resultOf } from "./runs.ts"
+import { type Runs, resultOf } from "./runs.ts"
 import type { Schedule } from "./schedule.ts"
 import { type BoardState, findTask, isUnverified, runStateOf } from "./state.ts"
 import { beginOf, dueTasks, isInFlight, isUnrecorded, type StatusContext, wantsRun } from "./status.ts"
@@ -326,13 +326,10 @@ export class BoardScheduler {
     for (const task of due) if (!this.#stopped) await this.#begin(now, task)
   }
 
-  /**
-   * Number of slots in use. A paused run holds no slot, but a queued run does: otherwise the whole board would start.
-   */
+  /** Number of slots in use. A paused run holds no slot. */
   #busy(): number {
     const { runs } = this.#ports
-    const holds = (run: RunView | undefined) => run?.pause === undefined || run.state === "queued"
-    return [...this.#flights.keys()].filter((sessionID) => holds(runs.of(sessionID))).length
+    return [...this.#flights.keys()].filter((sessionID) => runs.of(sessionID)?.pause === undefined).length
   }
 
   /** Records the end of each run once, including runs of earlier processes. */

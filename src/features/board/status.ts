@@ -85,7 +85,16 @@ export function dueTasks(
   const events = due.filter((task) => !isClock(task)).sort(byWake(state))
   const ticks = slots.clockBusy || isAtWork(state) ? [] : due.filter(isClock).slice(0, 1)
   const others = readyTasks(state, context).filter((task) => !events.includes(task))
-  return [...events, ...ticks, ...others].slice(0, Math.max(0, slots.free))
+  // A run that is paused before it begins holds a slot for tasks of its owner: otherwise all of them would start, while
+  // their model is at its limit. Tasks of other owners may have another model.
+  const unbegun = state.tasks.filter((task) => {
+    const run = context.runOf(task)
+    return run?.state === "queued" && run.pause !== undefined
+  })
+  const held = ({ owner }: BoardTask) => unbegun.filter((task) => task.owner === owner).length
+  const begins: BoardTask[] = []
+  for (const task of [...events, ...ticks, ...others]) if (begins.length + held(task) < slots.free) begins.push(task)
+  return begins
 }
 
 /** Whether a task is due, even if budget or slots allow no run now. */

@@ -302,6 +302,23 @@ describe("a purse", () => {
     expect(rig.runs.titles).toEqual(["#1 one", "#2 two", "#3 three"])
   })
 
+  test("runs that are parked before they begin hold their slots only for tasks of their owner", async () => {
+    const [one, two] = [await task("one"), await task("two")]
+    await task("three")
+    await rig.mine("four", { owner: "tester" })
+    rig.runs.begins = (sessionID) => (sessionID === one.threadId || sessionID === two.threadId ? "queued" : "running")
+    await open()
+    await rig.settle()
+    expect(rig.runs.titles).toEqual(["#1 one", "#2 two"])
+    const until = rig.clock.now() + 20 * HOUR_MS
+    rig.runs.queue(one.threadId, { waitsFor: "mock/one", until })
+    await rig.settle()
+    expect(rig.runs.titles.slice(2)).toEqual(["#4 four"])
+    rig.runs.queue(two.threadId, { waitsFor: "mock/one", until })
+    await rig.settle()
+    expect(rig.runs.titles.slice(3)).toEqual([])
+  })
+
   test("a purse that is closed by hand writes its report and lets the scheduled rounds continue", async () => {
     const one = await task("one", ["write"])
     await task("two")
