@@ -33,16 +33,25 @@ const textOf = ({ parts }: Message): string =>
     .join("\n")
     .trim()
 
+/** Leaves out the user's shell commands, for which no model is asked: they have no finish reason. */
+function withoutShells(messages: readonly Message[]): readonly Message[] {
+  const isShell = ({ parts }: Message) => parts.some((part) => part.type === "text" && part.shell === true)
+  const shells = new Set<string | undefined>(messages.filter(isShell).map(({ id }) => id))
+  return messages.filter(
+    ({ id, parentID, finish }) => !shells.has(id) && !(shells.has(parentID) && finish === undefined),
+  )
+}
+
 /**
- * Leaves out a compaction that followed an answer, and all messages from there to the next prompt. OpenCode then asks
- * the agent to go on, but the reply is not the run's answer.
+ * Leaves out shell commands, a compaction that followed an answer, and all messages from there to the next prompt.
+ * OpenCode then asks the agent to go on, but the reply is not the run's answer.
  */
 export function withoutCompaction(messages: readonly Message[]): readonly Message[] {
   const relevant: Message[] = []
   const asked = new Set<string | undefined>()
   let isAnswered = false
   let isLeftOut = false
-  for (const message of messages) {
+  for (const message of withoutShells(messages)) {
     const { id, role, parentID } = message
     if (role === "user" && !isByOpencode(message)) {
       asked.clear()
@@ -89,10 +98,11 @@ export function classify(
   errorEvent?: AnswerError,
 ): Ending | undefined
 export function classify(
-  messages: readonly Message[],
+  given: readonly Message[],
   session: SessionState,
   errorEvent?: AnswerError,
 ): Ending | undefined {
+  const messages = withoutShells(given)
   const relevant = withoutCompaction(messages)
   // After a compaction of a finished answer, OpenCode still works. Its messages do not change the end of the run.
   if (session === "working" && relevant.length < messages.length && !isAtRest(messages)) return undefined
@@ -226,7 +236,8 @@ export const RECENT_TOOLS = 5
  */
 const MOST_FILES = 100
 
-export function factsOf(messages: readonly Message[]): Facts {
+export function factsOf(given: readonly Message[]): Facts {
+  const messages = withoutShells(given)
   const calls = new Map<string, string>()
   for (const { id, parts } of messages)
     for (const part of parts) if (part.type === "tool") calls.set(`${id} ${part.callID}`, part.tool)

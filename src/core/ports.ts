@@ -50,8 +50,17 @@ export type Message = {
 }
 
 export type MessagePart =
-  /** `continues`: OpenCode wrote the text to make the agent continue after a compaction. */
-  | { readonly type: "text"; readonly text: string; readonly synthetic: boolean; readonly continues?: true }
+  /**
+   * OpenCode itself wrote the text where one of these is set. `continues`: to make the agent continue after a compaction;
+   * `shell`: before a shell command of the user.
+   */
+  | {
+      readonly type: "text"
+      readonly text: string
+      readonly synthetic: boolean
+      readonly continues?: true
+      readonly shell?: true
+    }
   /** Tail of the reasoning. */
   | { readonly type: "reasoning"; readonly text: string }
   /** Request to compact the conversation: a user's, or OpenCode's own where the context is full. */

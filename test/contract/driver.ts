@@ -21,6 +21,8 @@ export type World = {
   redo(sessionID: string): Promise<void>
   /** The session's user has it compacted. */
   compact(sessionID: string): Promise<void>
+  /** The session's user runs a command of the shell in it that takes so long. */
+  shell(sessionID: string, seconds: number): Promise<void>
   /** Lets time pass until `look` gives something truthy. */
   eventually<Value>(look: () => Value | Promise<Value>): Promise<NonNullable<Exclude<Value, false>>>
   /** Long enough for anything that was going to happen by itself. */

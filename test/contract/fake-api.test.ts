@@ -31,6 +31,7 @@ opencodeContract("the fake", async () => {
     setMetadata: async (sessionID, metadata) => opencode.writeMetadata(sessionID, metadata),
     undo: async (sessionID, messageID) => opencode.undo(sessionID, messageID),
     compact: async (sessionID) => opencode.compact(sessionID),
+    shell: async (sessionID, seconds) => opencode.shell(sessionID, "sleep", seconds * 1000),
     redo: async (sessionID) => opencode.redo(sessionID),
     async eventually(look) {
       for (let waited = 0; waited < PATIENCE_MS; waited += STEP_MS) {

@@ -231,6 +231,56 @@ export function workContract(driver: Driver): void {
       expect(classify(since, "working")).toBeUndefined()
     })
 
+    test("a shell command of the user asks no model and leaves a run's end and facts as they were", async () => {
+      driver.world.onPrompt("SHELL", { text: "the answer" })
+      const sessionID = await driver.child()
+      const sent = await driver.send(sessionID, "SHELL")
+      const before = await driver.answered(sent)
+      await driver.world.shell(sessionID, 1)
+      await driver.heard(sessionID, "tool")
+      await driver.world.eventually(() => driver.isIdle(sessionID))
+      const since = await driver.opencode.messagesSince(sessionID, sent.messageID)
+      expect(since.slice(0, 2)).toEqual(before)
+      const [, , asked, ran, ...more] = since
+      expect(asked).toMatchObject({ role: "user", parts: [{ type: "text", synthetic: true, shell: true }] })
+      expect(ran).toMatchObject({ role: "assistant", parentID: asked?.id, completedAt: expect.any(Number) })
+      expect(ran?.parts).toContainEqual(expect.objectContaining({ type: "tool", tool: "bash", state: "completed" }))
+      expect([ran?.finish, ran?.error, more]).toEqual([undefined, undefined, []])
+      for (const state of ["working", "idle"] as const) expect(classify(since, state)).toEqual(classify(before, state))
+      expect(factsOf(since)).toEqual(factsOf(before))
+    })
+
+    test("a prompt that comes while the user runs a shell command is answered after that", async () => {
+      driver.world.onPrompt("MEANWHILE", { text: "another" })
+      const sessionID = await driver.child()
+      const first = await driver.send(sessionID, "the first")
+      await driver.answered(first)
+      await driver.world.shell(sessionID, 1)
+      await driver.heard(sessionID, "tool")
+      const sent = await driver.send(sessionID, "MEANWHILE")
+      expect(answerText(await driver.answered(sent))).toBe("another")
+      const since = await driver.opencode.messagesSince(sessionID, first.messageID)
+      expect(since.map(({ role }) => role)).toEqual(["user", "assistant", "user", "assistant", "user", "assistant"])
+    })
+
+    test("a stop ends a shell command of the user, and a prompt that waits for it is stored and starts no turn", async () => {
+      const sessionID = await driver.child()
+      const first = await driver.send(sessionID, "the first")
+      await driver.answered(first)
+      await driver.world.shell(sessionID, 60)
+      await driver.heard(sessionID, "tool")
+      const sent = await driver.send(sessionID, "waits for it")
+      await driver.world.eventually(() => driver.opencode.hasMessage(sessionID, sent.messageID, 1))
+      await driver.opencode.abort(sessionID)
+      await driver.world.eventually(() => driver.isIdle(sessionID))
+      await driver.world.pause()
+      expect(await driver.isIdle(sessionID)).toBe(true)
+      const since = await driver.opencode.messagesSince(sessionID, first.messageID)
+      expect(since.map(({ role }) => role)).toEqual(["user", "assistant", "user", "assistant", "user"])
+      expect(since[3]?.parts).toContainEqual(expect.objectContaining({ tool: "bash", state: "completed" }))
+      expect([since[3]?.finish, since[3]?.error]).toEqual([undefined, undefined])
+    })
+
     test("a run continues after tool calls, whatever finish reason the provider gives", async () => {
       const call = { tools: [{ name: "glob", args: { pattern: "*" } }], text: "Let me look.", finish: "stop" }
       driver.world.onPrompt("STOPS", call, { text: "seen" })

@@ -76,6 +76,9 @@ async function makeWorld(hears: boolean): Promise<World> {
     // Answered when it is done.
     compact: async (sessionID) =>
       void client.session.summarize({ sessionID, providerID: "scripted", modelID: "alpha" }).catch(() => {}),
+    // Answered when it is done, too.
+    shell: async (sessionID, seconds) =>
+      void client.session.shell({ sessionID, agent: "general", command: `sleep ${seconds}` }).catch(() => {}),
     redo: async (sessionID) => void (await unwrap(client.session.unrevert({ sessionID }))),
     eventually: (look) => eventually(look, { timeout: PATIENCE_MS, message: () => `${look}\n${opencode.logs()}` }),
     pause: () => sleep(PAUSE_MS),

@@ -5,7 +5,7 @@ import { decodeRecord } from "./groups.ts"
 import { SIGNER } from "./records.ts"
 
 export type StoredPart =
-  | { type: "text"; id: string; text: string; synthetic: boolean; continues?: true }
+  | { type: "text"; id: string; text: string; synthetic: boolean; continues?: true; shell?: true }
   | { type: "reasoning"; text: string }
   | { type: "compaction"; auto: boolean }
   | {

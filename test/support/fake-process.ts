@@ -1,6 +1,6 @@
 import type { Activity, OpencodeEvent, Persona, Prompt, Undone } from "../../src/core/ports.ts"
-import type { Ask, Model } from "../../src/core/task.ts"
-import { errorOf } from "../../src/opencode/convert.ts"
+import { type Ask, type Model, NO_USAGE } from "../../src/core/task.ts"
+import { callDigest, errorOf } from "../../src/opencode/convert.ts"
 import { partID } from "../../src/opencode/messages.ts"
 import { decodeRequest } from "../../src/runtime/record/codec.ts"
 import type { FakeTool } from "./fake-calls.ts"
@@ -13,6 +13,7 @@ export type EventFault = "lose" | "double" | { late: number } | undefined
 export type FakeApiOptions = { clock: FakeClock; database?: FakeDatabase; instance?: string }
 
 const BEGIN_MS = 5
+const SHELL_MS = 5
 
 /** One OpenCode process on a database: its sessions' turns, its events, and what a user does in it. */
 export class FakeProcess {
@@ -49,6 +50,8 @@ export class FakeProcess {
   /** Turns that are about to begin, with what takes that back. */
   readonly #beginning = new Map<string, () => void>()
   readonly #turns = new Map<string, Turn>()
+  /** What ends the shell command that a user runs in a session. */
+  readonly #shells = new Map<string, (stopped: boolean) => void>()
   protected readonly startedAt: number
   /** Messages whose events this process has heard. */
   protected readonly storedHere = new Set<string>()
@@ -135,6 +138,8 @@ export class FakeProcess {
   abortByUser(sessionID: string): void {
     // What was accepted comes before the stop: it is stored, and goes with the turn.
     for (const [take, session] of [...this.#accepted]) if (session === sessionID) take()
+    const endShell = this.#shells.get(sessionID)
+    if (endShell) return endShell(true)
     const turn = this.#turns.get(sessionID)
     const isLeftBehind = turn !== undefined && this.#begunIn.get(turn) !== this.folderOf(sessionID)
     if (isLeftBehind) return this.emit({ type: "idle", sessionID })
@@ -190,6 +195,43 @@ export class FakeProcess {
     if (this.working.has(sessionID)) return
     this.working.set(sessionID, { type: "busy" })
     this.#begin(session)
+  }
+
+  /** The user runs a command of the shell, for which no model is asked. A stop ends it, and nobody reads what came meanwhile. */
+  shell(sessionID: string, command: string, ms = SHELL_MS): void {
+    if (this.working.has(sessionID)) throw new Error(`session ${sessionID} is busy`)
+    const session = this.stored(sessionID)
+    this.#deleteUndone(session)
+    const { agent, model } = session.messages.findLast(({ role }) => role === "user") ?? session
+    const [shared, text] = [
+      { createdAt: this.clock.now(), agent, model },
+      "The following tool was executed by the user",
+    ]
+    const part = { type: "text", id: this.database.nextID("prt"), text, synthetic: true, shell: true } as const
+    const asked: StoredMessage = { ...shared, id: this.database.nextID("msg"), role: "user", parts: [part] }
+    const [messageID, callID] = [this.database.nextID("msg"), this.database.nextID("call")]
+    const [tool, args] = ["bash", { command }]
+    const running = { type: "tool", callID, tool, args, state: "running", refused: false } as const
+    const ran = { ...shared, id: messageID, role: "assistant", parentID: asked.id, usage: NO_USAGE } as const
+    const told = { type: "tool", sessionID, callID, tool, messageID } as const
+    const stored: StoredMessage = { ...ran, parts: [running] }
+    session.messages.push(asked, stored)
+    this.working.set(sessionID, { type: "busy" })
+    this.emit({ type: "active", sessionID, activity: { type: "busy" } })
+    for (const _twice of [1, 2]) this.emit({ ...told, state: "running" })
+    const end = (stopped: boolean) => {
+      if (this.#shells.get(sessionID) !== end) return
+      this.#shells.delete(sessionID)
+      const call = { digest: callDigest(tool, args, callID), ms }
+      Object.assign(stored, { completedAt: this.clock.now(), parts: [{ ...running, state: "completed", call }] })
+      this.emit({ ...told, state: "ended", call })
+      const isRead = session.messages.findLast(({ role }) => role === "user") === asked
+      if (!stopped && !isRead) return this.#begin(session)
+      this.working.delete(sessionID)
+      this.emit({ type: "idle", sessionID })
+    }
+    this.#shells.set(sessionID, end)
+    this.clock.after(ms, () => end(false))
   }
 
   redo(sessionID: string): void {

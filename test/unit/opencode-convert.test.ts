@@ -98,6 +98,21 @@ describe("converted values from OpenCode", () => {
     expect(read[2]).toMatchObject({ type: "reasoning", text: expect.stringMatching(/^x{996} end$/) })
   })
 
+  test("a converted message marks the text that OpenCode stores before a user's shell command, and no user's text", () => {
+    const info = { role: "user", time: {} } as unknown as SdkMessage
+    const text = "The following tool was executed by the user"
+    const parts = [
+      { type: "text", text, synthetic: true },
+      { type: "text", text },
+      { type: "text", text: `${text}.`, synthetic: true },
+    ] as unknown as Part[]
+    expect(toMessage({ info, parts }).parts).toEqual([
+      { type: "text", text, synthetic: true, shell: true },
+      { type: "text", text, synthetic: false },
+      { type: "text", text: `${text}.`, synthetic: true },
+    ])
+  })
+
   test("an OpenCode message is converted with its texts, tool calls, refusals and changed files", () => {
     const parts = [
       { type: "text", text: "one" },

@@ -242,6 +242,39 @@ describe("a compaction", () => {
   })
 })
 
+describe("a shell command of the user", () => {
+  const asked: Message = { ...user("s"), parts: [{ type: "text", text: "by the user", synthetic: true, shell: true }] }
+  const command: MessagePart = { type: "command", command: "npm test", shows: true }
+  const ran = answer({ parentID: "s", finish: undefined, parts: [tool(), command] })
+  const open = { ...ran, completedAt: undefined, parts: [tool()] }
+
+  test("a shell command of the user, at work or done, does not change a run's end, answer or facts", () => {
+    const step = answer({ finish: "called", parts: [text("I look"), tool()] })
+    const cut = answer({ finish: undefined, error: aborted })
+    for (const said of [answer(), step, cut])
+      for (const shell of [ran, open]) {
+        const [before, after] = [
+          [user(), said],
+          [user(), said, asked, shell],
+        ]
+        for (const state of EVERY) expect(classify(after, state)).toEqual(classify(before, state))
+        expect([answerText(after), factsOf(after)]).toEqual([answerText(before), factsOf(before)])
+      }
+  })
+
+  test("a shell command of the user leaves a message unanswered that came before it", () => {
+    const messages = [user(), answer(), user("later"), asked, ran]
+    expect(classify(messages, "working")).toBeUndefined()
+    expect(classify(messages, "idle")).toMatchObject({ type: "completed", proven: false })
+  })
+
+  test("what a model answers to the shell command of a user counts", () => {
+    const messages = [user(), answer(), asked, ran, answer({ parentID: "s", parts: [text("I saw it")] })]
+    expect(answerText(messages)).toBe("I saw it")
+    expect(factsOf(messages).toolCalls).toBe(0)
+  })
+})
+
 describe("a last message without a text", () => {
   const thinking: MessagePart = { type: "reasoning", text: "I should stop" }
   const step = answer({ finish: "called", parts: [text("I look"), tool()] })
