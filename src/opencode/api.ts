@@ -297,6 +297,8 @@ export class OpencodeHttpApi implements OpencodeApi {
     const last = isOurs ? await this.lastMessage(sessionID, ({ role }) => role === "assistant") : newest
     // An open answer from before this process is most often that of a process that died.
     if (!last || last.createdAt < this.#startedAt || last.finish || last.error) return false
+    // A shell command of the user ends without a finish reason.
+    if (last.completedAt !== undefined) return false
     const age = this.#clock.now() - last.createdAt
     if (last.role === "user") return age < BEGIN_MS
     return age < ANSWERING_MS && !(await this.activity()).has(sessionID)

@@ -248,6 +248,7 @@ export function workContract(driver: Driver): void {
       expect([ran?.finish, ran?.error, more]).toEqual([undefined, undefined, []])
       for (const state of ["working", "idle"] as const) expect(classify(since, state)).toEqual(classify(before, state))
       expect(factsOf(since)).toEqual(factsOf(before))
+      expect(await driver.opencode.isAnsweredElsewhere(sessionID)).toBe(false)
     })
 
     test("a prompt that comes while the user runs a shell command is answered after that", async () => {

@@ -160,7 +160,7 @@ export class FakeApi extends FakeProcess implements OpencodeApi {
       const newest = messages.at(-1)
       const isOurs = newest?.role === "user" && this.storedHere.has(newest.id)
       const last = isOurs ? messages.findLast(({ role }) => role === "assistant") : newest
-      if (!last || last.createdAt < this.startedAt || last.finish || last.error) return false
+      if (!last || last.createdAt < this.startedAt || last.finish || last.error || last.completedAt) return false
       if (this.working.has(sessionID)) return false
       return this.clock.now() - last.createdAt < (last.role === "user" ? BEGIN_MS : ANSWERING_MS)
     })

@@ -195,6 +195,16 @@ describe("a shell command that the user runs", () => {
     expect(await rig.ended(outer.id)).toMatchObject({ status: "completed", outcome: { toolCalls: 0 } })
     expect(rig.task(inner.id, outer.sessionID).status).toBe("completed")
   })
+
+  test.each([5, 3000])("a shell command of %i ms does not delay the wake of the session that it ran in", async (ms) => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "the answer", delay: 1000 })
+    const { id } = await rig.launch()
+    rig.opencode.shell(rig.parent, "ls", ms)
+    await rig.clock.advance(5000)
+    expect(rig.task(id).delivery.state).toBe("confirmed")
+    expect(rig.answers().filter(({ finish }) => finish === "stop")).toHaveLength(1)
+  })
 })
 
 describe("a failed run", () => {

@@ -373,4 +373,7 @@ test("another process's open answer counts also behind a message that this proce
   const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
   opencode.handleEvent({ type: "message.updated", properties: { info: own.info } } as never)
   expect(await opencode.isAnsweredElsewhere("ses_parent")).toBe(true)
+  // As a shell command of the user ends: without a finish reason.
+  Object.assign(answer.info.time, { completed: clock.now() })
+  expect(await opencode.isAnsweredElsewhere("ses_parent")).toBe(false)
 })
