@@ -227,6 +227,24 @@ describe("a purse", () => {
     expect(rig.runs.started).toHaveLength(before + 1)
   })
 
+  test("no round of a purse's time is made up for after the purse was closed by hand", async () => {
+    await task("one")
+    await open(5, 8)
+    await rig.settle()
+    await rig.clock.advance(2 * HOUR_MS)
+    await rig.settle()
+    const before = rig.runs.started.length
+    await rig.board.purse.close(USER)
+    await rig.settle()
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(before)
+    expect(rig.surroundings.toasts.join()).not.toContain("missed")
+    // 08:20 and two hours: the next round is that of 11:00.
+    await rig.clock.advance(40 * 60_000)
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(before + 1)
+  })
+
   test("a purse whose clock was days ahead ends when the clock is set back, and the rounds continue", async () => {
     const one = await task("one")
     await open()

@@ -96,9 +96,10 @@ export const purseRules = {
   },
 
   /**
-   * Removes a purse and stores its report. Rounds stay off until the purse's time is over, unless the purse was closed.
+   * Removes a purse and stores its report. Rounds stay off until the purse's time is over. After a closed purse they go on
+   * at once, but those of its time are not made up for.
    */
-  "purse ended"(state, { report }) {
+  "purse ended"(state, { report }, { now }) {
     const { purse, purseReports = [], ...rest } = state
     if (!purse?.ending) return changeTo(state)
     const { why } = purse.ending
@@ -106,7 +107,7 @@ export const purseRules = {
     return changeTo({
       ...rest,
       purseReports: newestOf([...purseReports, report]),
-      ...(why !== "closed" && { quiet: { until: purse.until, spent: why === "money" } }),
+      ...(why === "closed" ? { tick: now } : { quiet: { until: purse.until, spent: why === "money" } }),
       ...(owed.length > 0 && { owed: [...(state.owed ?? []), ...owed] }),
     })
   },
