@@ -100,8 +100,9 @@ class RoundTimer {
   async beginDue(state: BoardState, begin: () => Promise<unknown>): Promise<void> {
     const { clock, schedule } = this.#ports
     const now = clock.now()
-    // A purse starts tasks by itself: rounds during its time are skipped, not made up for.
-    if (quietUntil(state, now) !== undefined) return
+    // A purse starts tasks by itself: rounds during its time are skipped, not made up for. A purse whose time is over is
+    // there until the look that follows.
+    if (state.purse || quietUntil(state, now) !== undefined) return
     const ended = Date.parse(state.quiet?.until ?? "")
     const due = schedule.next(Math.max(ended <= now ? ended : 0, this.#last(state.tick, now)))
     if (due === undefined || due > now) return

@@ -245,6 +245,22 @@ describe("a purse", () => {
     expect(rig.runs.started).toHaveLength(before + 1)
   })
 
+  test("no round of a purse's time is made up for at the look that ends the purse at its deadline", async () => {
+    for (const title of ["one", "two", "three"]) await task(title)
+    await open(5, 3)
+    await rig.settle()
+    const before = rig.runs.started.length
+    await rig.clock.sleep(3 * HOUR_MS)
+    await rig.settle()
+    expect((await report()).why).toBe("time")
+    expect(rig.runs.started).toHaveLength(before)
+    expect(rig.surroundings.toasts.join()).not.toContain("missed")
+    // 08:20 and three hours: the next round is that of 12:00.
+    await rig.clock.advance(40 * 60_000)
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(before + 1)
+  })
+
   test("a purse whose clock was days ahead ends when the clock is set back, and the rounds continue", async () => {
     const one = await task("one")
     await open()
