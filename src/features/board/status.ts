@@ -51,7 +51,7 @@ export function stateOf(state: BoardState, task: BoardTask, context: StatusConte
   if (!context.agents.includes(task.owner)) return withReason("rests", `no agent "${task.owner}"`)
   if (failures >= MOST_FAILURES)
     return withReason("rests", `${failures} runs failed, the last one: ${failure ?? "no reason given"}`)
-  if ((wake || isReady(state, task)) && budget !== undefined) return withReason("rests", `budget: ${budget}`)
+  if (budget !== undefined) return withReason("rests", `budget: ${budget}`)
   const after = failure === undefined ? "" : ` (the last run failed: ${clipped(failure)})`
   if (isIdle(state, task.id)) return withReason("rests", `no progress${after}`)
   if (isUsedUp(state, context.now) && wake?.cause !== "hand")

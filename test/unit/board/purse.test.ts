@@ -545,6 +545,16 @@ describe("a purse", () => {
     expect(await report()).toMatchObject({ why: "nothing left", tasks: [row] })
   })
 
+  test("a purse reports that a budget lets no task go on", async () => {
+    await task("one", ["first"])
+    rig.runs.broke = "the day's budget is spent"
+    await open()
+    await rig.settle()
+    const row = { result: "not begun", next: "rests: budget: the day's budget is spent" }
+    expect(await report()).toMatchObject({ why: "nothing left", tasks: [row] })
+    expect(rig.board.state(await rig.board.get("1")).text).toMatch(/^next run/)
+  })
+
   test("a purse's report puts nothing before a model that somebody wrote into the board's file", async () => {
     const [one] = [await task("one", ["first"]), await task("two")]
     await open(5, 1)
