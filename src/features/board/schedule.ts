@@ -21,7 +21,7 @@ export function scheduleOf(pattern: string, refused: (why: string) => void = () 
  */
 export class Schedule {
   readonly #cron: Cron
-  #round = { minute: Number.NaN, at: 0, text: "" }
+  #round = { minute: Number.NaN, quietUntil: undefined as number | undefined, at: 0, text: "" }
 
   /** Throws for an invalid pattern. */
   constructor(pattern: string, timezone?: string) {
@@ -34,15 +34,16 @@ export class Schedule {
   }
 
   /**
-   * Text about the next round after `now`; empty for none. The text is cached for a minute: each of a thousand tasks
-   * needs it, and a search without a result takes milliseconds.
+   * Text about the next round after `now`, or after `quietUntil`, if rounds are off until then; empty for none. The text
+   * is cached for a minute: each of a thousand tasks needs it, and a search without a result takes milliseconds.
    */
-  round(now: number): string {
+  round(now: number, quietUntil?: number): string {
     const minute = Math.floor(now / MINUTE_MS)
-    if (this.#round.minute !== minute || this.#round.at <= now) {
-      const at = this.next(now)
-      this.#round = { minute, at: at ?? Number.POSITIVE_INFINITY, text: at === undefined ? "" : formatTime(at, now) }
-    }
-    return this.#round.text
+    const known = this.#round
+    if (known.minute === minute && known.quietUntil === quietUntil && known.at > now) return known.text
+    const at = this.next(quietUntil ?? now)
+    const text = at === undefined ? "" : formatTime(at, now)
+    this.#round = { minute, quietUntil, at: at ?? Number.POSITIVE_INFINITY, text }
+    return text
   }
 }

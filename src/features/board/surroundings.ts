@@ -1,6 +1,7 @@
 import { listed } from "../../core/errors.ts"
 import type { Clock, OpencodeApi } from "../../core/ports.ts"
 import { type BoardOptions, DEFAULT_SCHEDULE } from "./options.ts"
+import { quietUntil } from "./rules/purse.ts"
 import type { Runs } from "./runs.ts"
 import { type Schedule, scheduleOf } from "./schedule.ts"
 import { type BoardAgent, BoardError } from "./service.ts"
@@ -64,12 +65,13 @@ export class BoardContext {
   }
 
   statusContext(): StatusContext {
-    const { clock, runs } = this.#ports
+    const { clock, runs, store } = this.#ports
+    const now = clock.now()
     return {
       runOf: ({ threadId }) => (threadId === undefined ? undefined : runs.of(threadId)),
       agents: this.#agents.map(({ name }) => name),
       now: this.#now(),
-      nextTick: this.schedule.round(clock.now()),
+      nextTick: this.schedule.round(now, quietUntil(store.latest, now)),
     }
   }
 

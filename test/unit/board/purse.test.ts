@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { USER } from "../../../src/features/board/service.ts"
-import { HOUR_MS } from "../../../src/lib/format.ts"
+import { formatTime, HOUR_MS } from "../../../src/lib/format.ts"
 import { agentIn, BoardRig } from "../../support/board-rig.ts"
 
 const by = agentIn("build", "ses_opener")
@@ -215,6 +215,8 @@ describe("a purse", () => {
       text: expect.stringMatching(/: no task could go on\./),
     })
     const before = rig.runs.started.length
+    const noon = formatTime(Date.parse("2026-03-02T12:00:00Z"), rig.clock.now())
+    expect(rig.board.state(await rig.board.get("1")).text).toBe(`next run ${noon}`)
     await rig.clock.advance(2 * HOUR_MS)
     await rig.settle()
     expect(rig.runs.started).toHaveLength(before)

@@ -5,10 +5,12 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createSignal } from "solid-js"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { NO_USAGE, type Task } from "../../../src/core/task.ts"
+import { scheduleOf } from "../../../src/features/board/schedule.ts"
 import { type BoardState, EMPTY } from "../../../src/features/board/state.ts"
 import { Store } from "../../../src/features/board/store/store.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
 import { type BoardSource, createBoardSource, purseIn } from "../../../src/features/terminal/board/source.ts"
+import { clockTime, HOUR_MS } from "../../../src/lib/format.ts"
 import { stateFolder } from "../../../src/lib/repository.ts"
 import { encodeRecord, RECORD_KEY } from "../../../src/runtime/record/codec.ts"
 import { keepBoard } from "../../support/board-rig.ts"
@@ -74,9 +76,9 @@ const stateText = () => {
 }
 
 /** The board as this installation writes it. */
-const write = (more: Partial<BoardTask>, pulses: BoardState["pulses"] = {}) => {
+const write = (more: Partial<BoardTask>, pulses: BoardState["pulses"] = {}, quiet?: BoardState["quiet"]) => {
   const tasks = [boardTaskOf("5", "", { title: "Migrate", threadId: "ses_t", ...more })]
-  keepBoard(stateFolder(), join(folder, ".opencode", "tasks"), { ...EMPTY, tasks, nextId: 6, pulses })
+  keepBoard(stateFolder(), join(folder, ".opencode", "tasks"), { ...EMPTY, tasks, nextId: 6, pulses, quiet })
 }
 
 const open = (options: typeof OPTIONS | undefined | (() => typeof OPTIONS | undefined) = OPTIONS, enabled = true) => {
@@ -130,6 +132,14 @@ test("the terminal shows the rounds of the schedule option when a task has no sc
   await open({ ...OPTIONS, schedule: "every hour" })
   const [task] = source.tasks()
   expect(task && source.state(task).text).toMatch(/^next run (.+ )?\d\d:00$/)
+})
+
+test("the terminal shows the first round after the time in which a purse turned rounds off", async () => {
+  const until = Date.now() + 10 * HOUR_MS
+  write({}, {}, { until: new Date(until).toISOString(), spent: false })
+  await open({ ...OPTIONS, schedule: "0 * * * *" })
+  const round = scheduleOf("0 * * * *").next(until) ?? 0
+  expect(stateText()).toMatch(new RegExp(`^next run (.+ )?${clockTime(round)}$`))
 })
 
 test("a board that is off or missing shows no tasks, and a broken file keeps the last ones", async () => {

@@ -14,6 +14,7 @@ import { recordDecoder } from "../../../runtime/record/codec.ts"
 import { installationSigner, processLives, processMark } from "../../../runtime/record/identity.ts"
 import type { BoardOptions } from "../../board/options.ts"
 import type { BoardCommand } from "../../board/rules/command.ts"
+import { quietUntil } from "../../board/rules/purse.ts"
 import { type BoardState, EMPTY, findTask, isUnverified, LOOK_BACK_MS, type Purse } from "../../board/state.ts"
 import { stateOf } from "../../board/status.ts"
 import { Store, type Watch } from "../../board/store/store.ts"
@@ -183,7 +184,7 @@ export function createBoardSource(
     tellNeeds(state)
     setBoard(state)
     const { scheduleOf } = await import("../../board/schedule.ts")
-    setNextTick(scheduleOf(given.schedule).round(Date.now()))
+    setNextTick(scheduleOf(given.schedule).round(Date.now(), quietUntil(state, Date.now())))
     await threads.read(board().tasks)
   }
   let reader: Reader | undefined
