@@ -492,6 +492,22 @@ test("a resumed task takes over the folder queued for cleanup, and nobody remove
   expect(existsSync(folder())).toBe(true)
 })
 
+test("a task resumed by another process takes over the folder that its earlier one has queued for cleanup", async () => {
+  await enter()
+  // All of it is committed, so that the folder's HEAD is what is fetched.
+  there().write("a", "ONE\n").commit()
+  fails = "remove"
+  await place.archive(ID, user.top)
+  const debt = { ...remote }
+  fails = undefined
+  // Another process knows the task by its record alone.
+  remote.home = undefined
+  await enter({ again: true })
+  expect([owed, there().read("a")]).toEqual([[], "ONE\n"])
+  await place.cleanUp(debt)
+  expect(existsSync(folder())).toBe(true)
+})
+
 test("stashed work on a host is not fetched, the agent is warned, and the stash stays there", async () => {
   const { preface } = await enter()
   expect(preface).toContain("Do not use git stash: what is in it is not brought back.")

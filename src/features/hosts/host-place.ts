@@ -295,19 +295,15 @@ export class HostPlace implements Place {
     const from = await requireCheckout(folder)
     const { copy } = this.#machine.settings
     if (again) {
-      let inPlace = false
       // Work left by an earlier run is fetched before the folder is made anew.
       const remote = this.#remoteSessionOf(taskID)
-      if (remote.home === undefined) {
-        const sent = await this.#fetch(repositoryHost, from, taskID)
-        // Keep the folder if it has files that no commit can hold.
-        inPlace = sent !== undefined && sent.unsaved.length > 0
-      } else {
-        // Removing the folder also removes its work ref on the host, by which another process would remove the new
-        // folder.
-        await removeRemoteFolder(repositoryHost, taskID)
-        await this.#hosts.cleanup.cancel(remote)
-      }
+      const sent = remote.home === undefined ? await this.#fetch(repositoryHost, from, taskID) : undefined
+      // Keep the folder if it has files that no commit can hold.
+      const inPlace = sent !== undefined && sent.unsaved.length > 0
+      // Removing the folder also removes its work ref on the host, by which another process would remove the new folder.
+      if (!inPlace) await removeRemoteFolder(repositoryHost, taskID)
+      // Another process may have queued the removal, which this one has not read.
+      await this.#hosts.cleanup.cancel(remote)
       const next = await this.#worktrees.next(taskID, folder, bringIn)
       await send(repositoryHost, from, { taskID, commit: next.commit, copy, inPlace })
       await next.settle()
