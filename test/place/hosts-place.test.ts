@@ -355,6 +355,52 @@ test("a host folder with work that no commit can hold stays, and a resume contin
   ])
 })
 
+/** A tracked file in which git refuses what the agent writes: the work keeps its earlier content. */
+const refusedFile = async () => {
+  const utf16 = (text: string) => Buffer.from(`\ufeff${text}`, "utf16le")
+  user.write(".gitattributes", "wide working-tree-encoding=UTF-16\n").write("wide", utf16("old\n")).commit()
+  await enter()
+  there().write("wide", "no UTF-16").write("a", "ONE\ntwo\nthree\n")
+  return utf16
+}
+
+test("a file that git refuses keeps what the agent wrote on a host, at a check before the merge and at a resume", async () => {
+  await refusedFile()
+  user.write("b", "changed since\n")
+  expect(await place.bringIn(ID, user.top)).toMatchObject({ kind: "merged", files: ["b"] })
+  expect([there().read("wide"), there().read("b")]).toEqual(["no UTF-16", "changed since\n"])
+  expect((await place.archive(ID, user.top)).unsaved).toEqual(["wide"])
+  Object.assign(remote, { live: true })
+  await enter({ again: true, bringIn: true })
+  expect([there().read("wide"), there().read("a")]).toEqual(["no UTF-16", "ONE\ntwo\nthree\n"])
+})
+
+test("a parent's change of a file that only the host has is refused, and the work there is still merged", async () => {
+  const utf16 = await refusedFile()
+  user.write("wide", utf16("users\n")).write("b", "users\n")
+  await expect(place.bringIn(ID, user.top)).rejects.toThrow("wide")
+  expect([there().read("wide"), there().read("b")]).toEqual(["no UTF-16", "b\n"])
+  expect(await place.archive(ID, user.top)).toMatchObject({ files: ["a"], unsaved: ["wide"] })
+  // Work that descends from the parent's state would have taken its changes back.
+  expect(user.git("log", "--format=%s", `refs/superagents/${ID}`)).not.toContain("the parent's state")
+  expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+  expect(user.read("b")).toBe("users\n")
+})
+
+test("the parent's changes reach a host folder in which the agent left a merge with conflicts", async () => {
+  await enter()
+  const own = there()
+  own.git("checkout", "-q", "-b", "own")
+  own.write("a", "own\n").commit()
+  own.git("checkout", "-q", "--detach", "HEAD~1")
+  own.write("a", "other\n").commit()
+  expect(() => own.git("-c", "user.name=x", "-c", "user.email=x@x", "merge", "own")).toThrow()
+  user.write("b", "changed since\n")
+  expect(await place.bringIn(ID, user.top)).toMatchObject({ kind: "merged", files: ["b"] })
+  expect(own.read("b")).toBe("changed since\n")
+  expect(own.git("show", "own:a")).toBe("own\n")
+})
+
 test("a resume finds its session although the host's server does not list it, and reports a deleted one", async () => {
   await enter()
   await place.archive(ID, user.top)

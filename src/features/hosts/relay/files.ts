@@ -99,7 +99,12 @@ async function receive(order: Receive, call: Call, processes: Processes): Promis
   if (ref === undefined) await git(["update-ref", haveRef(taskID), wanted], sharedGitOptions(store))
   await git(["cat-file", "-e", `${wanted}^{tree}`], sharedGitOptions(store))
   const folder = folderIn(folders, taskID)
-  if (inPlace) await updateFolder(folders, taskID, wanted)
+  if (inPlace)
+    await updateFolder(folders, taskID, wanted).catch(async (error) => {
+      // Later work must not descend from what the folder lacks: a merge would take the parent's changes back.
+      await git(["update-ref", haveRef(taskID), workRef(taskID)], sharedGitOptions(store))
+      throw error
+    })
   else {
     await takeAway(folders, taskID, processes)
     const made = await addWorktree({ processes }, store, folder, wanted)
@@ -140,12 +145,13 @@ async function updateFolder(folders: HostRepositoryFolders, taskID: string, want
   const run = { ...gitOptions(checkout), timeLimit: LONG_MS }
   // No run is at work here: what still locks the checkout is the agent's git, killed with its last run.
   for (const name of ["index.lock", "HEAD.lock"]) await rm(join(checkout.gitDir, name), { force: true })
-  // Detach HEAD first, so that branches of the agent stay unchanged.
-  await git(["checkout", "--quiet", "--detach"], run)
+  // Detach HEAD first, so that branches of the agent stay unchanged. Git's checkout refuses while a merge is unsolved.
+  await git(["update-ref", "--no-deref", "HEAD", workRef(taskID)], run)
   // Clear the flags: files that are marked as unchanged would keep their old content.
   await clearIndexFlags(checkout, join(checkout.gitDir, "index"))
-  await git(["reset", "--quiet", "--mixed", workRef(taskID)], run)
-  await git(["checkout", "--quiet", "--detach", "--force", wanted], run)
+  await git(["reset", "--quiet", "--mixed"], run)
+  // Without `--force`: what no commit holds differs from the index, and must not be overwritten.
+  await git(["checkout", "--quiet", "--detach", wanted], run)
 }
 
 /** Unpacks the archive that follows. Existing files of any kind stay. */
