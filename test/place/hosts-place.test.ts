@@ -554,6 +554,22 @@ test("a task resumed by another process takes over the folder that its earlier o
   expect(existsSync(folder())).toBe(true)
 })
 
+test("work of a task that was cleared without contact can be merged once it is fetched, and empty work is dropped", async () => {
+  for (const isEmpty of [false, true]) {
+    await enter()
+    if (!isEmpty) there().write("a", "ONE\n")
+    reaches = false
+    expect([await place.clear(user.top, [ID]), owed]).toEqual([[ID], [ID]])
+    reaches = true
+    await place.cleanUp(remote)
+    expect(await bench.unmerged()).toEqual(isEmpty ? [] : [ID])
+    if (isEmpty) expect(user.ours()).toEqual([])
+    else expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+    Object.assign(remote, { live: true })
+    owed = []
+  }
+})
+
 test("stashed work on a host is not fetched, the agent is warned, and the stash stays there", async () => {
   const { preface } = await enter()
   expect(preface).toContain("Do not use git stash: what is in it is not brought back.")

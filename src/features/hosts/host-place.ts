@@ -230,12 +230,14 @@ export class HostPlace implements Place {
   }
 
   /**
-   * Archives the work of a task in the cleanup queue. A folder whose work was fetched is removed if its state is still
+   * Archives the work of a cleared task in the cleanup queue, and completes the clearing. A folder whose work was fetched is removed if its state is still
    * the fetched one: otherwise a later run may use the folder.
    */
   async cleanUp({ taskID, parentFolder, home }: RemoteSession): Promise<void> {
-    if (home === undefined) await this.archive(taskID, parentFolder)
-    else {
+    if (home === undefined) {
+      await this.archive(taskID, parentFolder)
+      await this.#worktrees.clear(parentFolder, [taskID])
+    } else {
       const repositoryHost = await this.#repositoryHost(parentFolder)
       await this.#machine.inTurn(() => removeRemoteFolder(repositoryHost, taskID, home || undefined))
     }
@@ -249,13 +251,20 @@ export class HostPlace implements Place {
     return this.#worktrees.merge(taskID, folder)
   }
 
-  /** Clears tasks. Work that is still on the host gets an entry in the cleanup queue, which survives a restart. */
+  /**
+   * Clears tasks. Work that is still on the host gets an entry in the cleanup queue, which survives a restart; its refs
+   * stay until it is fetched, because it is counted and merged from them.
+   */
   async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
+    const queued: string[] = []
     for (const id of taskIDs) {
       const remote = this.#hosts.remoteSessionOf(id)
-      if (hasRemoteWork(remote)) await this.#hosts.cleanup.schedule(remote)
+      if (!hasRemoteWork(remote)) continue
+      await this.#hosts.cleanup.schedule(remote)
+      queued.push(id)
     }
-    return this.#worktrees.clear(folder, taskIDs)
+    const cleared = taskIDs.filter((id) => !queued.includes(id))
+    return [...queued, ...(await this.#worktrees.clear(folder, cleared))]
   }
 
   readonly sweep = async (): Promise<readonly SweptLeftover[]> => []
