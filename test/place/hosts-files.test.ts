@@ -14,13 +14,7 @@ import type { Readable } from "node:stream"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { NoContact } from "../../src/features/hosts/connection.ts"
 import type { OrderResult, RunOptions } from "../../src/features/hosts/fetching.ts"
-import {
-  dropIncomingRef,
-  fetchWork,
-  type RepositoryHost,
-  removeRemoteFolder,
-  send,
-} from "../../src/features/hosts/files.ts"
+import { fetchWork, type RepositoryHost, removeRemoteFolder, send } from "../../src/features/hosts/files.ts"
 import type { Machine } from "../../src/features/hosts/hosts.ts"
 import {
   completeMarkerPath,
@@ -98,8 +92,8 @@ const saying = (commit: string) =>
 const home = async (from: RepositoryHost) => {
   const to = await requireCheckout(user.top)
   const found = await fetchWork(from, to, ID)
-  if (found) await writeRefs(to, ID, { state: found.commit, ...(found.ignored && { ignored: found.ignored }) })
-  await dropIncomingRef(to, ID)
+  const { commit: state, ignored } = found ?? {}
+  await writeRefs(to, ID, { ...(state && { state }), ...(ignored && { ignored }), incoming: undefined })
   return found
 }
 
@@ -115,6 +109,20 @@ describe("files on a host", () => {
     mkdirSync(join(folders.root, `${ID}.copy`, "sub"), { recursive: true })
     await removeRemoteFolder(there(), ID)
     expect(readdirSync(folders.root)).toEqual(before)
+  })
+
+  test("what a killed process left of sent and fetched files, here and on the host, is removed with the task", async () => {
+    user.write("a", "a\n").commit()
+    const child = await began()
+    for (const way of ["outgoing", "incoming"]) user.git("update-ref", `refs/superagents-${way}/${ID}`, "HEAD")
+    const worktree = await bench.ready({ again: true })
+    for (const { top } of [child, worktree]) mkdirSync(`${top}.ignored/sub`, { recursive: true })
+    await removeRemoteFolder(there(), ID)
+    await bench.places.archive(ID, user.top)
+    expect(readdirSync(join(there().folders.root, "work"))).toEqual([])
+    expect(bench.leftovers()).toEqual([])
+    expect(await bench.places.clear(user.top, [ID])).toEqual([])
+    expect(user.ours()).toEqual([])
   })
 
   test("files are sent to a host as they are and come back as the agent left them, committed or not", async () => {

@@ -7,7 +7,7 @@ import { messageOf } from "../../core/errors.ts"
 import { formatInteger, oneLine } from "../../lib/text.ts"
 import { PlaceError } from "../../runtime/places/place.ts"
 import { GitError, git, gitLine, isNewEnough, LONG_MS, WANTED_VERSION } from "../worktrees/git.ts"
-import { type Checkout, gitOptions, readRef, refOf, sharedGitOptions } from "../worktrees/repository.ts"
+import { type Checkout, gitOptions, readRef, refOf, sharedGitOptions, writeRefs } from "../worktrees/repository.ts"
 import { specOf } from "../worktrees/shared-state.ts"
 import { inTemporaryFolder } from "../worktrees/snapshot.ts"
 import { ignoredIn } from "../worktrees/worktree.ts"
@@ -221,14 +221,14 @@ export async function send(
   else
     await inTemporaryFolder("bundle", async (folder) => {
       const bundle = join(folder, "there.bundle")
-      const ref = isThere ? undefined : `refs/superagents-outgoing/${taskID}`
-      if (ref) await git(["update-ref", ref, commit], sharedGitOptions(from))
+      const ref = isThere ? undefined : refOf("outgoing", taskID)
+      if (ref) await writeRefs(from, taskID, { outgoing: commit })
       try {
         const refs = [...(ref ? [ref] : []), ...(ignored ? [refOf("ignored", taskID)] : [])]
         const range = [...refs, ...haves.map((have) => `^${have}`)]
         await git(["bundle", "create", "-q", bundle, ...range], { ...gitOptions(from), timeLimit: LONG_MS })
       } finally {
-        if (ref) await git(["update-ref", "-d", ref], sharedGitOptions(from))
+        if (ref) await writeRefs(from, taskID, { outgoing: undefined })
       }
       const input = createReadStream(bundle, { highWaterMark: 65_536 })
       await receive({ input }, ref).finally(() => input.destroy())
@@ -298,12 +298,9 @@ async function shallowOf(from: Checkout): Promise<readonly string[]> {
   return text.split("\n").filter((line) => line !== "")
 }
 
-/** Temporary ref that keeps fetched work until the task's own ref does. */
-const incoming = (taskID: string): string => `refs/superagents-incoming/${taskID}`
-
 /**
  * Fetches the state of a task's folder and verifies each object; undefined without a folder. Removes nothing on the
- * host.
+ * host. The ref `incoming` keeps the work until the caller has set the task's own refs.
  */
 export async function fetchWork(
   repositoryHost: RepositoryHost,
@@ -333,7 +330,7 @@ export async function fetchWork(
     await runOrder(repositoryHost, { do: "bundle", folders, taskID }, { take: bundle.take }).finally(bundle.end)
     await importBundle(to, { name, file, heads })
   })
-  await git(["update-ref", incoming(taskID), commit], sharedGitOptions(to))
+  await writeRefs(to, taskID, { incoming: commit })
   return sent
 }
 
@@ -356,10 +353,6 @@ function committedBy(name: string, out: Uint8Array): CommitResult | null {
     throw new Error(`what came from ${name} ${messageOf(error)}`)
   }
 }
-
-/** Removes the temporary ref. */
-export const dropIncomingRef = (to: Checkout, taskID: string): Promise<unknown> =>
-  git(["update-ref", "-d", incoming(taskID)], sharedGitOptions(to))
 
 /** Removes a task's remote folder; with `commit`, only if this is the folder's last committed state. */
 export async function removeRemoteFolder(

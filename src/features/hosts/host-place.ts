@@ -19,7 +19,7 @@ import { type Checkout, readRef, requireCheckout, treeOf, writeRefs } from "../w
 import { changedBetween } from "../worktrees/shared-state.ts"
 import type { Worktrees } from "../worktrees/worktrees.ts"
 import { NoContact } from "./connection.ts"
-import { dropIncomingRef, fetchWork, hiddenOnHost, type RepositoryHost, removeRemoteFolder, send } from "./files.ts"
+import { fetchWork, hiddenOnHost, type RepositoryHost, removeRemoteFolder, send } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
 import { type CommitResult, completeMarkerPath, folderIn, hostRepositoryFolders } from "./orders.ts"
 import {
@@ -288,8 +288,8 @@ export class HostPlace implements Place {
   async #fetch(repositoryHost: RepositoryHost, to: Checkout, taskID: string): Promise<CommitResult | undefined> {
     const sent = await fetchWork(repositoryHost, to, taskID)
     if (!sent) return undefined
-    await writeRefs(to, taskID, { state: sent.commit, ...(sent.ignored && { ignored: sent.ignored }) })
-    await dropIncomingRef(to, taskID)
+    const { commit: state, ignored } = sent
+    await writeRefs(to, taskID, { state, ...(ignored && { ignored }), incoming: undefined })
     return sent
   }
 

@@ -19,7 +19,7 @@ import {
   writeRefs,
 } from "./repository.ts"
 import { treeWith, withEntries, withIndex } from "./snapshot.ts"
-import type { Ignored } from "./worktree.ts"
+import { type Ignored, ignoredFolder } from "./worktree.ts"
 
 /**
  * Finds files that a check reads but no state contains: newly ignored files, and those of nested repositories. A run
@@ -191,7 +191,7 @@ export async function ignoredBeside(from: Checkout, target: string): Promise<Ign
 export async function bringIgnored(from: Checkout, taskID: string, worktree: Checkout): Promise<void> {
   const old = await readRef(from, "ignored", taskID)
   if (old === undefined) return
-  const folder = `${worktree.top}.ignored`
+  const folder = ignoredFolder(worktree.top)
   await rm(folder, { recursive: true, force: true })
   await mkdir(folder, { recursive: true })
   try {

@@ -215,9 +215,11 @@ export async function isAncestor(checkout: Checkout, older: string, newer: strin
  * - `merge`: a merge that is in progress, as a commit with both states as parents and the result as tree;
  * - `conflict`: the parent's state at the last conflict, or the commit with the conflicts that the agent was given;
  * - `ignored`: ignored files of the task's runs;
- * - `stash`: git's stash at the run's start, and, after the run's end, what became of the entries.
+ * - `stash`: git's stash at the run's start, and, after the run's end, what became of the entries;
+ * - `outgoing`: the state that is being sent to a host;
+ * - `incoming`: work that was fetched from a host, until `state` is set.
  */
-export type RefKind = "state" | "base" | "start" | "merge" | "conflict" | "ignored" | "stash"
+export type RefKind = "state" | "base" | "start" | "merge" | "conflict" | "ignored" | "stash" | "outgoing" | "incoming"
 
 const PREFIXES: Record<RefKind, string> = {
   state: "refs/superagents/",
@@ -227,6 +229,8 @@ const PREFIXES: Record<RefKind, string> = {
   conflict: "refs/superagents-conflict/",
   ignored: "refs/superagents-ignored/",
   stash: "refs/superagents-stash/",
+  outgoing: "refs/superagents-outgoing/",
+  incoming: "refs/superagents-incoming/",
 }
 const KINDS = Object.keys(PREFIXES) as RefKind[]
 

@@ -105,6 +105,9 @@ async function ownTop(folder: string): Promise<Checkout> {
   )
 }
 
+/** Folder beside a new worktree from which ignored files are moved into it. A killed process leaves it behind. */
+export const ignoredFolder = (folder: string): string => `${folder}.ignored`
+
 /**
  * Removes a worktree's folder and git's entry for it, as far as they exist. Called when the state is archived or not
  * needed.
@@ -113,6 +116,7 @@ export async function removeWorktree(ports: Ports, from: Repository, folder: str
   // The folder goes first, because git always drops the entry of a missing folder.
   try {
     await removeFolder(folder)
+    await removeFolder(ignoredFolder(folder))
   } catch (error) {
     await alone(ports, from, () => forget(from, folder))
     throw error
