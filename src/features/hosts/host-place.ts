@@ -230,8 +230,8 @@ export class HostPlace implements Place {
   }
 
   /**
-   * Archives the work of a cleared task in the cleanup queue, and completes the clearing. A folder whose work was fetched is removed if its state is still
-   * the fetched one: otherwise a later run may use the folder.
+   * Archives the work of a cleared task in the cleanup queue, and completes the clearing. A folder whose work was fetched
+   * is removed if its state is still the fetched one: otherwise a later run may use the folder.
    */
   async cleanUp({ taskID, parentFolder, home }: RemoteSession): Promise<void> {
     if (home === undefined) {
@@ -256,15 +256,13 @@ export class HostPlace implements Place {
    * stay until it is fetched, because it is counted and merged from them.
    */
   async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
-    const queued: string[] = []
+    const here: string[] = []
     for (const id of taskIDs) {
       const remote = this.#hosts.remoteSessionOf(id)
-      if (!hasRemoteWork(remote)) continue
-      await this.#hosts.cleanup.schedule(remote)
-      queued.push(id)
+      if (hasRemoteWork(remote)) await this.#hosts.cleanup.schedule(remote)
+      else here.push(id)
     }
-    const cleared = taskIDs.filter((id) => !queued.includes(id))
-    return [...queued, ...(await this.#worktrees.clear(folder, cleared))]
+    return this.#worktrees.clear(folder, here)
   }
 
   readonly sweep = async (): Promise<readonly SweptLeftover[]> => []
