@@ -321,6 +321,8 @@ export type Runtime = {
     /** Whether the run's model was not asked yet. */
     isUnbegun(task: Task): boolean
     active(): readonly Task[]
+    /** Whether a task of the session is active, or its end is still to be told. */
+    hasOpen(sessionID: string): boolean
     /** Tasks whose sessions are still being created. */
     making(): readonly Task[]
     apply(id: string, event: Extract<TaskEvent, { type: "switched" }>, now: number): { after: Task } | undefined

@@ -44,10 +44,13 @@ export class Archive {
 
   /** Archives the work that ended tasks left in a place, at the start or when contact with it is back. Never rejects. */
   async settleOwed(name: string): Promise<void> {
-    const { store, opencode } = this.#engine
-    const owed = [...store.entries()]
-      .map(({ task }) => task)
-      .filter((task) => task.place?.kind === name && holdsPlace(task))
+    const { store, opencode, recovery } = this.#engine
+    const owedNow = () =>
+      [...store.entries()].map(({ task }) => task).filter((task) => task.place?.kind === name && holdsPlace(task))
+    // The death of the process that owns a task is written nowhere: who is dead is seen when its record is read.
+    const others = owedNow().filter(({ id }) => store.isOthers(id))
+    if (others.length > 0) await recovery.discover(Math.min(...others.map(({ run }) => run.endedAt ?? run.createdAt)))
+    const owed = owedNow()
     const groupIDs = new Set(
       owed.flatMap(({ member }) => (member && store.get(member.of)?.outcome?.work ? [member.of] : [])),
     )

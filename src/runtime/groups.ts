@@ -88,7 +88,9 @@ export class Groups {
     const closed = store.membersOf(task).filter((member) => member.closed)
     const state = { coming: [], done: [], generation, freeSlots: 1, now: clock.now() }
     const [next = 0] = kind.next(group, closed, state).begin
-    const numbers = Array.from({ length: plannedIn(group) - next }, (_none, nth) => next + nth)
+    // All items have the task's own model.
+    const many = kind.picksOne ? plannedIn(group) - next : 1
+    const numbers = Array.from({ length: many }, (_none, nth) => next + nth)
     return numbers.flatMap((nth) => kind.member({ ...task, group }, nth).model ?? [])
   }
 

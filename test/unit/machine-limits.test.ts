@@ -87,6 +87,11 @@ describe("a passed limit", () => {
       })
     expect(takes([asked(), answer()]).does).toEqual(["look"])
     expect(takes([asked(), answer(), asked("msg_more")]).run?.outcome?.reason).toEqual(timeout)
+    // Where nobody can be asked, the limit holds.
+    const away = { host: "big", since: NOW, most: 0 }
+    expect(does({ observed: answers(), away })).toContain("end")
+    const unread = { type: "confirmed", reason: timeout, found: undefined } as const
+    expect(working({ observed: answers(), confirming: true }, over).takes(unread).does).toContain("end")
   })
 
   test("silence is verified without the empty answers before it", () => {

@@ -88,6 +88,7 @@ const isUnheard = ({ code }: Reason): boolean => code === "silence" || code === 
 const mayBeOver = (run: ActiveRun, context: RunContext): boolean =>
   run.lastWord?.state === "done" ||
   (run.stage === "working" &&
+    run.away === undefined &&
     mayHaveAnswered(run.observed) &&
     run.todosSince === undefined &&
     !expectsMessage(run) &&
@@ -177,8 +178,9 @@ export const request: Handler<"request"> = (given, _input, { now }) => {
 /** Decides by OpenCode's state whether a limit that seemed passed ends the run. */
 export const confirmed: Handler<"confirmed"> = (given, { reason, found }, context) => {
   const run = { ...given, confirming: false }
-  if (!found) return stay(run)
-  if (run.lastWord?.state === "done" || !isUnheard(reason))
+  const hasSpoken = run.lastWord?.state === "done"
+  if (!found) return hasSpoken || isUnheard(reason) ? stay(run) : fail(run, reason, context)
+  if (hasSpoken || !isUnheard(reason))
     return classify(found.messages, "working") ? readMessages(run, context) : fail(run, reason, context)
   if (reason.code === "empty") {
     const read = { ...run, observed: withMessages(run.observed, found.messages) }

@@ -319,7 +319,8 @@ export class BoardScheduler {
     const context = await this.#ports.statusContext()
     const present = await this.#recordRefusals(state, context)
     const most = options.maxConcurrentRuns || Number.POSITIVE_INFINITY
-    const clockBusy = [...this.#flights.values()].some(({ byClock }) => byClock)
+    const isPaused = (sessionID: string) => this.#ports.runs.of(sessionID)?.pause !== undefined
+    const clockBusy = [...this.#flights].some(([sessionID, { byClock }]) => byClock && !isPaused(sessionID))
     const { state: now, mayBegin } = await this.#ports.purse.look(present, context, flights)
     this.#purseDue = this.#ports.purse.nextLook(now, this.#ports.clock.now())
     if (!mayBegin) return

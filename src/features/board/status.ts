@@ -83,7 +83,6 @@ export function dueTasks(
   })
   const isClock = (task: BoardTask) => causeOf(task) === "clock"
   const events = due.filter((task) => !isClock(task)).sort(byWake(state))
-  const ticks = slots.clockBusy || isAtWork(state) ? [] : due.filter(isClock).slice(0, 1)
   const others = readyTasks(state, context).filter((task) => !events.includes(task))
   // A run that is paused before it begins holds a slot for tasks of its owner: otherwise all of them would start, while
   // their model is at its limit. Tasks of other owners may have another model.
@@ -92,6 +91,8 @@ export function dueTasks(
     return run?.state === "queued" && run.pause !== undefined
   })
   const held = ({ owner }: BoardTask) => unbegun.filter((task) => task.owner === owner).length
+  const ticked = due.filter((task) => isClock(task) && held(task) < slots.free)
+  const ticks = slots.clockBusy || isAtWork(state) ? [] : ticked.slice(0, 1)
   const begins: BoardTask[] = []
   for (const task of [...events, ...ticks, ...others]) if (begins.length + held(task) < slots.free) begins.push(task)
   return begins

@@ -302,7 +302,7 @@ export class Breakers implements FeatureBody, Pauser {
     const { id, sessionID } = task
     const run = store.run(id)
     const isAnswered = run?.stage === "working" && mayHaveAnswered(run.observed)
-    if (!run || !isAnswered || store.active().some(({ parentID }) => parentID === sessionID)) {
+    if (!run || !isAnswered || store.hasOpen(sessionID)) {
       stop()
       return false
     }
@@ -310,7 +310,9 @@ export class Breakers implements FeatureBody, Pauser {
       try {
         const messages = await opencode.messagesSince(sessionID, task.run.promptID)
         // Also where the run is over by now: nothing else would stop a turn whose request is held.
-        const isOver = store.run(id)?.stageCount !== run.stageCount
+        const now = store.run(id)
+        if (now && now.generation !== run.generation) return
+        const isOver = now?.stageCount !== run.stageCount
         if (isOver || classify(messages, "idle").type === "completed") return await opencode.abort(sessionID)
       } catch {
         // Without its messages, the run is stopped like any other.

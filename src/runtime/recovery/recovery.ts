@@ -65,15 +65,18 @@ export class Recovery {
     this.#ports.watch()
   }
 
-  /** Reads tasks that other processes launched or ended after `since`. Never rejects. */
-  async discover(since: number): Promise<void> {
+  /** Reads tasks that other processes launched or ended after `since`. Resolves to whether that was possible. */
+  async discover(since: number): Promise<boolean> {
     const { opencode } = this.#services
     try {
       this.#takeIn(await opencode.recordsSince(since))
+      return true
     } catch (error) {
       opencode.log("warn", "could not look for other processes' tasks", { error: String(error) })
+      return false
+    } finally {
+      this.#ports.watch()
     }
-    this.#ports.watch()
   }
 
   /**
@@ -85,7 +88,12 @@ export class Recovery {
     const { loaded } = parentState
     const at = this.#services.clock.now()
     if (!loaded) parentState.loaded = { at, tasks: this.#load(parentID) }
-    else if (at - loaded.at >= LOADED_MS) parentState.loaded = { at, tasks: this.discover(loaded.at - LOADED_MS) }
+    else if (Math.abs(at - loaded.at) >= LOADED_MS) {
+      const tasks = this.discover(loaded.at - LOADED_MS).then((isRead) => {
+        if (!isRead) parentState.loaded = loaded
+      })
+      parentState.loaded = { at, tasks }
+    }
     await parentState.loaded?.tasks
     await this.look(parentID)
   }

@@ -171,6 +171,9 @@ function isKnown({ store }: Services, task: Task, isOrphan: boolean): boolean {
   // end.
   const isFound = shown && isActive(task) && !isActive(shown) && shown.run.generation >= task.run.generation
   if (isFound && (!isOrphan || shown.delivery.state === "confirmed")) return true
+  // Of a run that ended and was told in another process, only this one's own reads and merges are news.
+  const isTold = shown && !isActive(shown) && !store.isForeign(task.id) && shown.run.generation === task.run.generation
+  if (isTold && !isOrphan) return true
   const known = store.isOthers(task.id) ? undefined : shown
   // A task that ended here may have been resumed by another process that is gone, too.
   return known !== undefined && (isActive(known) || (isOrphan && known.run.generation >= task.run.generation))
