@@ -167,3 +167,21 @@ test("a call that waits for another process's task returns when that process has
   await clock.advance(60_000)
   expect(hasReturned).toBe(true)
 })
+
+test("what this process has read of another's ended task stays read when that process writes the record again", async () => {
+  const clock = new FakeClock()
+  const database = new FakeDatabase()
+  const options = { notifyAnswerChars: 0 }
+  const first = new Rig({ options, share: { clock, database } })
+  const second = new Rig({ options, share: { clock, database } })
+  const { id } = await first.launch()
+  await first.ended(id)
+  await clock.advance(20_000)
+  await second.manager.ready(first.parent)
+  await second.manager.output(id, second.callerIn(first.parent))
+  expect(second.task(id, first.parent).retrievedAt).toBeDefined()
+  await clock.advance(20_000)
+  await first.manager.parts.journal.save(first.task(id))
+  await second.manager.ready(first.parent)
+  expect(second.task(id, first.parent).retrievedAt).toBeDefined()
+})

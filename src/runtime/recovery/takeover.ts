@@ -171,15 +171,25 @@ function isKnown({ store }: Services, task: Task, isOrphan: boolean): boolean {
   // end.
   const isFound = shown && isActive(task) && !isActive(shown) && shown.run.generation >= task.run.generation
   if (isFound && (!isOrphan || shown.delivery.state === "confirmed")) return true
-  // Of a run that ended and was told in another process, only this one's own reads and merges are news.
-  const isTold = shown && !isActive(shown) && !store.isForeign(task.id) && shown.run.generation === task.run.generation
-  if (isTold && !isOrphan) return true
   const known = store.isOthers(task.id) ? undefined : shown
   // A task that ended here may have been resumed by another process that is gone, too.
   return known !== undefined && (isActive(known) || (isOrphan && known.run.generation >= task.run.generation))
 }
 
-function show({ store, clock }: Services, task: Task, isOrphan: boolean): void {
+/** Adds what this process has read or merged of another's ended task, which that task's record does not say. */
+function withOwnNews(task: Task, known: Task | undefined): Task {
+  if (isActive(task) || known?.run.generation !== task.run.generation) return task
+  const { outcome, retrievedAt = known.retrievedAt } = task
+  const merge = outcome?.work?.merge ?? known.outcome?.work?.merge
+  return {
+    ...task,
+    ...(retrievedAt !== undefined && { retrievedAt }),
+    ...(outcome?.work && merge && { outcome: { ...outcome, work: { ...outcome.work, merge } } }),
+  }
+}
+
+function show({ store, clock }: Services, read: Task, isOrphan: boolean): void {
+  const task = withOwnNews(read, store.get(read.id))
   // An orphan that is not settled yet counts as foreign, so that a failed attempt is repeated.
   if (isOrphan && !isActive(task) && !hasPendingNotification(task)) store.add(task, clock.now())
   else store.addForeign(task)
