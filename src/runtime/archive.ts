@@ -48,7 +48,7 @@ export class Archive {
     const owedNow = () =>
       [...store.entries()].map(({ task }) => task).filter((task) => task.place?.kind === name && holdsPlace(task))
     // The death of the process that owns a task is written nowhere: who is dead is seen when its record is read.
-    const others = owedNow().filter(({ id }) => store.isOthers(id))
+    const others = owedNow().filter(({ id }) => !store.isOwn(id))
     if (others.length > 0) await recovery.discover(Math.min(...others.map(({ run }) => run.endedAt ?? run.createdAt)))
     const owed = owedNow()
     const groupIDs = new Set(
@@ -58,7 +58,7 @@ export class Archive {
       await this.#engine.dispatcher.closed(id)
       const task = store.get(id)
       // Another process may resume a task of its own just now, and its agent would work in what is removed here.
-      if (!task || isActive(task) || store.isOthers(id)) continue
+      if (!task || isActive(task) || !store.isOwn(id)) continue
       await this.settle(task)
         .catch((error) => this.#stillLeft(task, error))
         .catch((error) => opencode.log("warn", "work could not be merged", { task: id, error: messageOf(error) }))
@@ -80,7 +80,7 @@ export class Archive {
     const task = store.get(groupID)
     const { group, work } = task?.outcome ?? {}
     const picksOne = task && group && groupKindOf(task)?.picksOne
-    if (!picksOne || !task.outcome || !work || isActive(task) || store.isOthers(groupID)) return
+    if (!picksOne || !task.outcome || !work || isActive(task) || !store.isOwn(groupID)) return
     try {
       const kept = await this.#archive(task)
       await this.#record(task, { ...task.outcome, group: kept.group })

@@ -242,7 +242,7 @@ function outboxOf(
     opencode,
     clock,
     stopped,
-    isKnown: (id) => store.get(id) !== undefined && !store.handle(id)?.isForeign,
+    isKnown: (id) => store.isOwn(id),
     isLast: (task) => isLastNotification(task, store),
     gatherMs: (task) => gatherMs(task, store),
     mayWake: (task) => mayWake(task, store),

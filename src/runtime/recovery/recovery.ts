@@ -187,13 +187,13 @@ export class Recovery {
 
   #takeIn(records: readonly TaskRecord[]): void {
     const { store } = this.#services
-    const isOurs = ({ task: { id } }: TaskRecord) => store.get(id) !== undefined && !store.isOthers(id)
-    const others = records.filter((record) => !isOurs(record))
+    const isOwn = ({ task: { id } }: TaskRecord) => store.isOwn(id)
+    const others = records.filter((record) => !isOwn(record))
     const orphans = importRecords(this.#services, this.#ports.ledger, records)
     for (const { task } of orphans) if (task.run.parentStopped) store.stopped(task.parentID, true)
     this.#adopt(orphans)
     // What an ended task of a dead process has left on another machine is fetched by this one.
-    for (const { task } of others.filter(isOurs))
+    for (const { task } of others.filter(isOwn))
       if (!isActive(task) && this.#ports.places.isAway(task)) this.#ports.places.rejoin(task)
     if (records.length > 0) this.#ports.changed()
   }

@@ -171,7 +171,7 @@ function isKnown({ store }: Services, task: Task, isOrphan: boolean): boolean {
   // end.
   const isFound = shown && isActive(task) && !isActive(shown) && shown.run.generation >= task.run.generation
   if (isFound && (!isOrphan || shown.delivery.state === "confirmed")) return true
-  const known = store.isOthers(task.id) ? undefined : shown
+  const known = store.isOwn(task.id) ? shown : undefined
   // A task that ended here may have been resumed by another process that is gone, too.
   return known !== undefined && (isActive(known) || (isOrphan && known.run.generation >= task.run.generation))
 }

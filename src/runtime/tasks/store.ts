@@ -187,9 +187,9 @@ export class TaskStore {
     return this.#foreign.has(id)
   }
 
-  /** Whether another process owned the task when its record was last read, also if the task has ended since. */
-  isOthers(id: string): boolean {
-    return this.handle(id)?.isForeign === true
+  /** Whether this process writes the task's record. Another process may do so even after the task has ended. */
+  isOwn(id: string): boolean {
+    return this.#entries.get(id)?.isForeign === false
   }
 
   get foreignCount(): number {
