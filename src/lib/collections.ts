@@ -10,6 +10,18 @@ export function grouped<Item, Key>(items: readonly Item[], keyOf: (item: Item) =
   return groups
 }
 
+/** Returns a function that adds up the values of a row and of the rows `below` it, at all depths. */
+export function totalOver<Row extends { readonly id: string; readonly parentID?: string }, Value>(
+  below: readonly Row[],
+  ownOf: (row: Row) => Value,
+  add: (sum: Value, value: Value) => Value,
+): (row: Row) => Value {
+  const children = grouped(below, ({ parentID }) => parentID)
+  const total = (row: Row): Value =>
+    (children.get(row.id) ?? []).reduce((sum, child) => add(sum, total(child)), ownOf(row))
+  return total
+}
+
 /** Adds an entry and drops the oldest above `most`. */
 export function addBounded<Value>(map: Map<string, Value>, key: string, value: Value, most: number): void {
   map.delete(key)

@@ -3,7 +3,7 @@ import type { Session } from "@opencode-ai/sdk/v2/types"
 import { type Clock, LEASE_MS, OpencodeError, type TaskRecord, type UnverifiedRecord } from "../core/ports.ts"
 import { hasPendingNotification, isActive, parentSessionOf, type Task, type TaskDraft } from "../core/task.ts"
 import { sliced } from "../lib/clock.ts"
-import { addBounded, grouped } from "../lib/collections.ts"
+import { addBounded, grouped, totalOver } from "../lib/collections.ts"
 import { SerialQueue } from "../lib/promises.ts"
 import {
   decodeRequest,
@@ -228,16 +228,17 @@ const isLookedAfter = (task: Task): boolean => isActive(task) || hasPendingNotif
  * Cost of a session and of those below it that have no record of their own: OpenCode's own `task` tool made them, and
  * each row has only its own cost.
  */
-export function costWithBelow<
+export const costWithBelow = <
   Row extends { readonly id: string; readonly parentID?: string; readonly metadata?: unknown },
->(rows: readonly Row[], costOf: (row: Row) => number): (row: Row) => number {
-  const children = grouped(
+>(
+  rows: readonly Row[],
+  costOf: (row: Row) => number,
+): ((row: Row) => number) =>
+  totalOver(
     rows.filter(({ metadata }) => !hasRecord(metadata)),
-    ({ parentID }) => parentID,
+    costOf,
+    (sum, cost) => sum + cost,
   )
-  const whole = (row: Row): number => (children.get(row.id) ?? []).reduce((sum, each) => sum + whole(each), costOf(row))
-  return whole
-}
 
 /** A session's row and its verified record. */
 type Recorded<Row> = { readonly row: Row; readonly record: TaskRecord }

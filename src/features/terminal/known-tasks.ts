@@ -5,7 +5,7 @@ import { type GroupKind, groupKindAmong } from "../../core/feature.ts"
 import type { OpencodeEvent } from "../../core/ports.ts"
 import { callState, NOTHING_OBSERVED, type Observed, withTool } from "../../core/run/progress.ts"
 import { type Ask, addUsage, isActive, type Progress, type Task, type Usage } from "../../core/task.ts"
-import { grouped } from "../../lib/collections.ts"
+import { grouped, totalOver } from "../../lib/collections.ts"
 import { toMessage, toUsage } from "../../opencode/convert.ts"
 import { permissionAsk, questionAsk, type RawEvent } from "../../opencode/events.ts"
 import { decodeUiMetadata, type RecordDecoder, recordDecoder, type UiMetadata } from "../../runtime/record/codec.ts"
@@ -163,18 +163,18 @@ export class KnownTasks {
   /** All tasks. A component that calls a reading method of this class is updated when the tasks change. */
   all(): readonly ObservedTask[] {
     this.#read()
-    return this.entries().map((entry) => this.#seen(entry))
+    return this.entries().map(this.#toDisplay())
   }
 
   tasksOf(parentID: string): readonly ObservedTask[] {
     this.#read()
-    return this.#of(parentID).map((entry) => this.#seen(entry))
+    return this.#of(parentID).map(this.#toDisplay())
   }
 
   taskIn(sessionID: string): ObservedTask | undefined {
     this.#read()
     const found = this.#entries.get(sessionID)
-    return found && this.#seen(found)
+    return found && this.#toDisplay()(found)
   }
 
   /** Cleared tasks, for their cost. */
@@ -211,7 +211,7 @@ export class KnownTasks {
     const entry = { task, live, session, uiMetadata, groupKind: groupKindAmong(this.#kinds, task) }
     this.#entries.set(session.id, entry)
     if (isEvent) {
-      const change = { seen: this.#seen(entry), before: known?.task }
+      const change = { seen: this.#toDisplay()(entry), before: known?.task }
       this.#audible.add(session.id)
       this.#listeners.onChange?.(change)
       const asked = earlier ? known?.uiMetadata.asks : []
@@ -241,7 +241,8 @@ export class KnownTasks {
     if (!known?.live) return
     this.#audible.add(sessionID)
     if (!apply(known.task, known.live, event)) return
-    if (event.type === "asked") this.#listeners.onAsk?.(event.ask, { seen: this.#seen(known), before: known.task })
+    if (event.type === "asked")
+      this.#listeners.onAsk?.(event.ask, { seen: this.#toDisplay()(known), before: known.task })
     this.tell()
   }
 
@@ -274,34 +275,37 @@ export class KnownTasks {
     this.#version[0]()
   }
 
-  #seen(entry: TrackedTask): ObservedTask {
-    return seenOf(entry, entry.live && this.#usageOf(entry.session))
-  }
-
-  /** Usage of the whole session, even from before the first event, and of those below it that are no tasks. */
-  #usageOf({ id, tokens, cost }: Session): Usage {
-    const below = [...this.#native.values()].filter(({ parentID }) => parentID === id)
-    return below.map((each) => this.#usageOf(each)).reduce(addUsage, toUsage(tokens, cost))
+  /** Returns a function for many entries, since the sessions below them are grouped once. */
+  #toDisplay(): (entry: TrackedTask) => ObservedTask {
+    const usageOf = totalOver<Session, Usage>([...this.#native.values()], usageIn, addUsage)
+    return (entry) => seenOf(entry, usageOf)
   }
 }
 
-/** A task as the display shows it. `usage`: of a task at work. */
-function seenOf({ task, live, uiMetadata, groupKind }: TrackedTask, usage?: Usage): ObservedTask {
+const usageIn = ({ tokens, cost }: Session): Usage => toUsage(tokens, cost)
+
+/**
+ * A task as the display shows it. `usageOf`: usage of a whole session, even from before the first event, and of those
+ * below it that are no tasks.
+ */
+function seenOf(
+  { task, live, session, uiMetadata, groupKind }: TrackedTask,
+  usageOf: (session: Session) => Usage,
+): ObservedTask {
   const { away, preparing, fetches, asks } = uiMetadata
   return {
     task,
     groupKind,
-    progress: live &&
-      usage && {
-        toolCalls: live.observed.calls.size,
-        recentTools: live.observed.recentTools,
-        usage,
-        retry: live.retry,
-        asks: [...live.asks.values(), ...asks],
-        ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),
-        ...(preparing !== undefined && { preparing }),
-        ...(live.begun && { begun: true }),
-      },
+    progress: live && {
+      toolCalls: live.observed.calls.size,
+      recentTools: live.observed.recentTools,
+      usage: usageOf(session),
+      retry: live.retry,
+      asks: [...live.asks.values(), ...asks],
+      ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),
+      ...(preparing !== undefined && { preparing }),
+      ...(live.begun && { begun: true }),
+    },
     ...(fetches && { fetches }),
   }
 }
