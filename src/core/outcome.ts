@@ -35,7 +35,8 @@ const textOf = ({ parts }: Message): string =>
 
 /** Leaves out the user's shell commands, for which no model is asked: they have no finish reason. */
 function withoutShells(messages: readonly Message[]): readonly Message[] {
-  const isShell = ({ parts }: Message) => parts.some((part) => part.type === "text" && part.shell === true)
+  const isShell = ({ role, parts }: Message) =>
+    role === "user" && parts.some((part) => part.type === "text" && part.shell === true)
   const shells = new Set<string | undefined>(messages.filter(isShell).map(({ id }) => id))
   return messages.filter(
     ({ id, parentID, finish }) => !shells.has(id) && !(shells.has(parentID) && finish === undefined),

@@ -216,7 +216,8 @@ function membersLines({ task, groupKind: kind }: TaskView, rows: string, members
   const { id, outcome } = task
   if (!outcome?.group || !kind) return []
   const lines = kind.texts.members?.(outcome.group, id, members) ?? []
-  const first = outcome.group.rows?.findIndex((row) => row.task) ?? (rows === "" && members.length === 0 ? -1 : 0)
+  const hasBegun = rows !== "" || members.length > 0
+  const first = outcome.group.rows?.findIndex((row) => row.task) ?? (hasBegun ? 0 : -1)
   if (first < 0) return [...lines]
   const opens = `superagents_output(task_id="${memberName(id, first)}") opens the first`
   return [...lines, `${opens}${kind.rows ? ", which has index 0" : ""}.`]

@@ -1,7 +1,7 @@
 import { z } from "zod"
 import { CallError, UnknownTaskError } from "../core/errors.ts"
 import { needsBill, type SpendingLimits } from "../core/spending.ts"
-import { isActive, STATUSES } from "../core/task.ts"
+import { STATUSES } from "../core/task.ts"
 import { oneLine } from "../lib/text.ts"
 import type { Options } from "../options/options.ts"
 import { renderCancelled, renderCleared, renderList, renderNone, renderOutputs } from "../present/list.ts"
@@ -25,11 +25,10 @@ function cancelTool(manager: TaskManager): Tool {
       const selector = selectorOf(args)
       const cancelled = await manager.cancel(selector, context)
       const batch = selector.type === "batch" ? selector.name : undefined
-      const runningIn = (filter: { batch?: string }) =>
-        manager.list(context.sessionID, filter).filter(({ task }) => isActive(task))
-      const foreign = runningIn({ batch }).filter(({ task }) => manager.overview.isForeign(task.id))
-      const left = selector.type === "task" ? 0 : foreign.length
-      return renderCancelled(cancelled, { batch, running: runningIn({}), left })
+      const running = manager.list(context.sessionID, { status: "running" })
+      const selected = batch === undefined ? running : manager.list(context.sessionID, { status: "running", batch })
+      const foreign = selected.filter(({ task }) => manager.overview.isForeign(task.id))
+      return renderCancelled(cancelled, { batch, running, left: selector.type === "task" ? 0 : foreign.length })
     },
   })
 }

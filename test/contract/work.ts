@@ -3,6 +3,16 @@ import { answerText, classify, factsOf, isCutByCompaction } from "../../src/core
 import { emptiesIn, NOTHING_OBSERVED, withMessages } from "../../src/core/run/progress.ts"
 import { CONTEXT, type Driver } from "./driver.ts"
 
+/** A session that has answered, and in which its user runs a shell command of so many seconds. */
+async function inShell(driver: Driver, seconds: number) {
+  const sessionID = await driver.child()
+  const first = await driver.send(sessionID, "the first")
+  await driver.answered(first)
+  await driver.world.shell(sessionID, seconds)
+  await driver.heard(sessionID, "tool")
+  return { sessionID, first }
+}
+
 export function workContract(driver: Driver): void {
   describe("a working model", () => {
     test("a session is reported as active while its model works; a session without an activity is idle", async () => {
@@ -253,11 +263,7 @@ export function workContract(driver: Driver): void {
 
     test("a prompt that comes while the user runs a shell command is answered after that", async () => {
       driver.world.onPrompt("MEANWHILE", { text: "another" })
-      const sessionID = await driver.child()
-      const first = await driver.send(sessionID, "the first")
-      await driver.answered(first)
-      await driver.world.shell(sessionID, 1)
-      await driver.heard(sessionID, "tool")
+      const { sessionID, first } = await inShell(driver, 1)
       const sent = await driver.send(sessionID, "MEANWHILE")
       expect(answerText(await driver.answered(sent))).toBe("another")
       const since = await driver.opencode.messagesSince(sessionID, first.messageID)
@@ -265,11 +271,7 @@ export function workContract(driver: Driver): void {
     })
 
     test("a stop ends a shell command of the user, and a prompt that waits for it is stored and starts no turn", async () => {
-      const sessionID = await driver.child()
-      const first = await driver.send(sessionID, "the first")
-      await driver.answered(first)
-      await driver.world.shell(sessionID, 60)
-      await driver.heard(sessionID, "tool")
+      const { sessionID, first } = await inShell(driver, 60)
       const sent = await driver.send(sessionID, "waits for it")
       await driver.world.eventually(() => driver.opencode.hasMessage(sessionID, sent.messageID, 1))
       await driver.opencode.abort(sessionID)

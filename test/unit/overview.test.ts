@@ -2,7 +2,13 @@ import { expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { FakeDatabase } from "../support/fake-database.ts"
-import { Rig } from "../support/rig.ts"
+import { Rig, type RigOptions } from "../support/rig.ts"
+
+/** Two OpenCode processes on one project. */
+const twoProcesses = (options: RigOptions["options"] = {}) => {
+  const share = { clock: new FakeClock(), database: new FakeDatabase() }
+  return { clock: share.clock, first: new Rig({ options, share }), second: new Rig({ options, share }) }
+}
 
 test("the overview lists the tasks of all sessions, oldest first", async () => {
   const rig = new Rig()
@@ -61,10 +67,7 @@ test("the overview notifies its subscribers when tasks are added, change, work o
 })
 
 test("the overview shows another process's running task but cannot cancel it", async () => {
-  const clock = new FakeClock()
-  const database = new FakeDatabase()
-  const first = new Rig({ share: { clock, database } })
-  const second = new Rig({ share: { clock, database } })
+  const { clock, first, second } = twoProcesses()
   first.onPrompt("FIND", { hang: true })
   const { id } = await first.launch()
   await clock.advance(10)
@@ -76,10 +79,7 @@ test("the overview shows another process's running task but cannot cancel it", a
 })
 
 test("the overview reads messages of another process's tasks only on refresh, and only new ones", async () => {
-  const clock = new FakeClock()
-  const database = new FakeDatabase()
-  const first = new Rig({ share: { clock, database } })
-  const second = new Rig({ share: { clock, database } })
+  const { clock, first, second } = twoProcesses()
   first.onPrompt("FIND", { hang: true })
   const { id, sessionID } = await first.launch()
   await clock.advance(10)
@@ -106,10 +106,7 @@ test("the overview reads messages of another process's tasks only on refresh, an
 })
 
 test("a refresh of the overview finds tasks that another process launched later", async () => {
-  const clock = new FakeClock()
-  const database = new FakeDatabase()
-  const first = new Rig({ share: { clock, database } })
-  const second = new Rig({ share: { clock, database } })
+  const { clock, first, second } = twoProcesses()
   await second.manager.recover()
   await clock.advance(60_000)
   first.onPrompt("FIND", { hang: true })
@@ -125,10 +122,7 @@ test("a refresh of the overview finds tasks that another process launched later"
 })
 
 test("a session that is used again shows what another process has launched and ended there meanwhile", async () => {
-  const clock = new FakeClock()
-  const database = new FakeDatabase()
-  const first = new Rig({ share: { clock, database } })
-  const second = new Rig({ share: { clock, database } })
+  const { clock, first, second } = twoProcesses()
   await second.manager.ready(first.parent)
   first.onPrompt("FIND", { hang: true })
   const { id, sessionID } = await first.launch()
@@ -148,10 +142,7 @@ test("a session that is used again shows what another process has launched and e
 })
 
 test("a call that waits for another process's task returns when that process has ended the task and died", async () => {
-  const clock = new FakeClock()
-  const database = new FakeDatabase()
-  const first = new Rig({ share: { clock, database } })
-  const second = new Rig({ share: { clock, database } })
+  const { clock, first, second } = twoProcesses()
   first.onPrompt("FIND", { hang: true })
   const { id, sessionID } = await first.launch()
   await clock.advance(10)
@@ -169,11 +160,7 @@ test("a call that waits for another process's task returns when that process has
 })
 
 test("what this process has read of another's ended task stays read when that process writes the record again", async () => {
-  const clock = new FakeClock()
-  const database = new FakeDatabase()
-  const options = { notifyAnswerChars: 0 }
-  const first = new Rig({ options, share: { clock, database } })
-  const second = new Rig({ options, share: { clock, database } })
+  const { clock, first, second } = twoProcesses({ notifyAnswerChars: 0 })
   const { id } = await first.launch()
   await first.ended(id)
   await clock.advance(20_000)
@@ -184,4 +171,19 @@ test("what this process has read of another's ended task stays read when that pr
   await first.manager.parts.journal.save(first.task(id))
   await second.manager.ready(first.parent)
   expect(second.task(id, first.parent).retrievedAt).toBeDefined()
+})
+
+test("what another process launched is found at the next use where a look for it has failed", async () => {
+  const { clock, first, second } = twoProcesses()
+  await second.manager.ready(first.parent)
+  first.onPrompt("FIND", { hang: true })
+  const { id } = await first.launch()
+  second.opencode.onCall = (method) => (method === "recordsSince" ? { fail: new OpencodeError("gone") } : undefined)
+  await clock.advance(60_000)
+  await second.manager.ready(first.parent)
+  expect(second.manager.list(first.parent)).toEqual([])
+  second.opencode.onCall = () => undefined
+  await clock.advance(60_000)
+  await second.manager.ready(first.parent)
+  expect(second.task(id, first.parent).status).toBe("running")
 })
