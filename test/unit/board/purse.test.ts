@@ -34,6 +34,18 @@ const goesOn = async ({ id, threadId }: { id: string; threadId: string }, cost =
   rig.runs.end(threadId)
   await rig.settle()
 }
+/** Ends a purse: no round of its time begins then or is said to be missed, and the next one begins within 40 minutes. */
+const endsWithoutRounds = async (end: () => Promise<void>) => {
+  const before = rig.runs.started.length
+  await end()
+  await rig.settle()
+  expect(rig.runs.started).toHaveLength(before)
+  expect(rig.surroundings.toasts.join()).not.toContain("missed")
+  await rig.clock.advance(40 * 60_000)
+  await rig.settle()
+  expect(rig.runs.started).toHaveLength(before + 1)
+}
+
 const reports = () => join(rig.folder, ".opencode", "tasks", "reports")
 const report = async () => {
   const [head] = await rig.board.purse.reports()
@@ -235,32 +247,23 @@ describe("a purse", () => {
     await rig.settle()
     await rig.clock.advance(2 * HOUR_MS)
     await rig.settle()
-    const before = rig.runs.started.length
-    await rig.board.purse.close(USER)
-    await rig.settle()
-    await rig.settle()
-    expect(rig.runs.started).toHaveLength(before)
-    expect(rig.surroundings.toasts.join()).not.toContain("missed")
     // 08:20 and two hours: the next round is that of 11:00.
-    await rig.clock.advance(40 * 60_000)
-    await rig.settle()
-    expect(rig.runs.started).toHaveLength(before + 1)
+    await endsWithoutRounds(async () => {
+      await rig.board.purse.close(USER)
+      await rig.settle()
+    })
   })
 
   test("no round of a purse's time is made up for at the look that ends the purse at its deadline", async () => {
     for (const title of ["one", "two", "three"]) await task(title)
     await open(5, 3)
     await rig.settle()
-    const before = rig.runs.started.length
-    await rig.clock.sleep(3 * HOUR_MS)
-    await rig.settle()
-    expect((await report()).why).toBe("time")
-    expect(rig.runs.started).toHaveLength(before)
-    expect(rig.surroundings.toasts.join()).not.toContain("missed")
     // 08:20 and three hours: the next round is that of 12:00.
-    await rig.clock.advance(40 * 60_000)
-    await rig.settle()
-    expect(rig.runs.started).toHaveLength(before + 1)
+    await endsWithoutRounds(async () => {
+      await rig.clock.sleep(3 * HOUR_MS)
+      await rig.settle()
+      expect((await report()).why).toBe("time")
+    })
   })
 
   test("a purse whose clock was days ahead ends when the clock is set back, and the rounds continue", async () => {
@@ -353,6 +356,21 @@ describe("a purse", () => {
     rig.runs.queue(two.threadId, { waitsFor: "mock/one", until })
     await rig.settle()
     expect(rig.runs.titles.slice(3)).toEqual([])
+  })
+
+  test("a task of a round that is parked before it begins holds up no task of another owner", async () => {
+    rig.close()
+    await start({ maxConcurrentRuns: 1 })
+    const one = await task("one")
+    await task("two")
+    await rig.mine("three", { owner: "tester" })
+    rig.runs.begins = (sessionID) => (sessionID === one.threadId ? "queued" : "running")
+    await rig.clock.advance(HOUR_MS)
+    await rig.settle()
+    expect(rig.runs.titles).toEqual(["#1 one"])
+    rig.runs.queue(one.threadId, { waitsFor: "mock/one", until: rig.clock.now() + 20 * HOUR_MS })
+    await rig.settle()
+    expect(rig.runs.titles.slice(1)).toEqual(["#3 three"])
   })
 
   test("a purse that is closed by hand writes its report and lets the scheduled rounds continue", async () => {

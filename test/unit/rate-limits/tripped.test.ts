@@ -366,6 +366,31 @@ describe("a tripped breaker", () => {
       expect((await rig.manager.output(id, rig.caller)).answer).toBe("ALL OF IT")
     })
 
+    test("a task that was resumed while its answer was looked for is not stopped again", async () => {
+      const rig = answering({ text: "never asked" }, { resumable: ["cancelled"] })
+      rig.onPrompt("FIND", refused("Rate limit. Try again in 60s"))
+      rig.onPrompt("BIG", { text: "THE ANSWER", usage: { input: 5000 }, delay: 5000 })
+      const { id, sessionID } = await rig.launch({ prompt: "BIG" })
+      await rig.clock.advance(100)
+      const first = await rig.launch()
+      await rig.clock.until(() => isParkedNow(rig, first.id))
+      let reads = 0
+      const stops: string[] = []
+      rig.opencode.onCall = (method, session) => {
+        if (method === "abort" && session === sessionID) stops.push(method)
+        return method === "messagesSince" && session === sessionID && ++reads === 1 ? { slow: 20_000 } : undefined
+      }
+      await rig.clock.advance(8000)
+      expect([reads, rig.task(id).status]).toEqual([1, "running"])
+      const reference = { type: "task", reference: id } as const
+      await Promise.all([rig.manager.cancel(reference, rig.caller), rig.clock.advance(5000)])
+      await rig.manager.resume(id, { prompt: "OTHER" }, rig.caller)
+      stops.length = 0
+      await rig.clock.advance(20_000)
+      expect([rig.task(id).status, stops]).toEqual(["resumed", []])
+      await rig.manager.cancel({ type: "all" }, rig.caller)
+    })
+
     test("a task with tasks of its own is parked behind such an answer, and they wake it", async () => {
       let isShut = true
       const rig = answering({ text: "in short" }, { maxDepth: 2 })
