@@ -49,14 +49,16 @@ export type RigOptions = {
 
 let processes = 0
 let projects = 0
-let lastParsed: { readonly given: object; readonly options: Options } | undefined
+const parsed = new Map<string, Options>()
 
-/** Two processes of one project have the same options. */
+/** Two processes of one project have the same options, and so have many lives of a simulation. */
 function parsedOnce(given: NonNullable<RigOptions["options"]>, more: readonly Feature[]): Options {
-  if (lastParsed?.given === given) return lastParsed.options
+  const written = JSON.stringify([given, more.map(({ name }) => name)])
+  const known = parsed.get(written)
+  if (known) return known
   const { options, problems } = parseOptions(given, optionsOf([...FEATURES, ...more]))
   if (problems.length > 0) throw new Error(problems.join("\n"))
-  lastParsed = { given, options }
+  parsed.set(written, options)
   return options
 }
 

@@ -61,7 +61,8 @@ export function watchedAs(run: ActiveRun, context: RunContext): Watched {
   return { task, progress: progressOf(run), limits, spent: bill, ownTasks, presence, now }
 }
 
-const limitsOf = ({ options, purse }: RunContext): RunLimits => ({ ...options, purse })
+/** Asked at each event of a run, so the options are copied only where a purse pays. */
+const limitsOf = ({ options, purse }: RunContext): RunLimits => (purse ? { ...options, purse } : options)
 
 export function checkLimits(run: ActiveRun, context: RunContext): MachineStep {
   // A group with a winner does not end by a limit that its members may have used up.
