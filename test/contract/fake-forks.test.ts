@@ -27,6 +27,7 @@ const worldWith = (replays: boolean): ForkWorld => {
     },
     metadata: async (sessionID) => (await unwrap(client.session.get({ sessionID }))).metadata ?? {},
     setMetadata: async (sessionID, metadata) => void (await unwrap(client.session.update({ sessionID, metadata }))),
+    undo: async (sessionID, messageID) => void (await unwrap(client.session.revert({ sessionID, messageID }))),
     stored: (sessionID) => unwrap(client.session.messages({ sessionID })),
     ask: async (sessionID) => opencode.ask(sessionID, "THE PROMPT"),
     sessionIDs: async () => [...opencode.sessions.keys()],

@@ -13,6 +13,8 @@ export type ForkWorld = {
   session(sessionID: string): Promise<(SessionInfo & { title: string; usage: Usage }) | undefined>
   metadata(sessionID: string): Promise<Record<string, unknown>>
   setMetadata(sessionID: string, metadata: Record<string, unknown>): Promise<void>
+  /** Undoes the messages from this one on, as a user does. */
+  undo(sessionID: string, messageID: string): Promise<void>
   /** All that is stored of a session's messages. */
   stored(sessionID: string): Promise<readonly unknown[]>
   /** What the model is shown when the session is asked `THE PROMPT`, as `role: text`, and which tools it is offered. */
@@ -101,6 +103,20 @@ export function forkContract(name: string, make: () => Promise<ForkWorld>, seen:
       expect(Object.keys(await world.metadata(sessionID))).toEqual(["superagents"])
       expect((await world.ask(sessionID)).tools).not.toContain("bash")
       expect((await world.session(sessionID))?.usage).toMatchObject({ input: 100, output: 20 })
+    })
+
+    test("a fork by a user takes over no message that the user has undone", async () => {
+      const { id: parentID, messageIDs } = await world.openWithPast(PAST)
+      await world.undo(parentID, String(messageIDs[2]))
+      const draft = draftBelow(parentID, "")
+      const forked = await forkContext(world.ports, { draft, title: "the fork", rules: [], limits: LIMITS })
+      const said = await viewOf("undone", forked)
+      expect(said.map((line) => line.slice(0, 24))).toEqual([
+        "user: the word is tulip",
+        "assistant: I remember tulip".slice(0, 24),
+        `tool: ${"z".repeat(18)}`,
+        "user: [Forked context] You are".slice(0, 24),
+      ])
     })
 
     test("making a fork does not change the parent session", async () => {

@@ -64,6 +64,7 @@ const worldWith = (client: OpencodeClient): ForkWorld => {
     },
     metadata: async (sessionID) => (await unwrap(client.session.get({ sessionID }))).metadata ?? {},
     setMetadata: async (sessionID, metadata) => void (await unwrap(client.session.update({ sessionID, metadata }))),
+    undo: async (sessionID, messageID) => void (await unwrap(client.session.revert({ sessionID, messageID }))),
     stored: (sessionID) => messages(opencode, sessionID),
     async ask(sessionID) {
       await ask(opencode, sessionID, "THE PROMPT", { agent: "general", model: "scripted/alpha" })

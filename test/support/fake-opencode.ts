@@ -10,6 +10,8 @@ type FakeSession = {
   permission: Rule[]
   metadata: Record<string, unknown>
   messages: Map<string, StoredMessage>
+  /** From this message on, the user has undone them. */
+  revert?: { messageID: string }
 }
 type Event = { aggregateID: string; seq: number; type: string; data: { info?: StoredMessage["info"]; part?: Part } }
 type Answer = { data?: unknown; error?: unknown; response: Response }
@@ -48,6 +50,10 @@ export class FakeOpencode {
         ),
         delete: this.#of(({ id }) => ok(this.sessions.delete(id))),
         abort: this.#of(() => ok(true)),
+        revert: this.#of((session, { messageID }: { messageID: string }) => {
+          session.revert = { messageID }
+          return ok(this.#row(session))
+        }),
         messages: this.#of((session) => ok(ordered(session))),
         fork: this.#of((session, { messageID }: { messageID?: string }) =>
           ok(this.#row(this.#fork(session, messageID))),

@@ -47,7 +47,8 @@ export class OpencodeForks implements ForkApi {
   }
 
   async history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]> {
-    return history(await this.#before(sessionID, messageID), this.#parts.usual)
+    const end = await this.#endOf(sessionID, messageID)
+    return history(await this.#before(sessionID, end), this.#parts.usual)
   }
 
   async beginsAlike(session: TaskSession, history: WeighedMessages, briefed: boolean): Promise<boolean | undefined> {
@@ -126,11 +127,11 @@ export class OpencodeForks implements ForkApi {
 
   /** Copy of the parent by `session.fork`, rewritten to the same content. */
   async #copied({ messages, draft, parentID, title, model, rules }: NewFork): Promise<string> {
-    const messageID = draft.parentMessageID
-    const sources = await this.#before(parentID, messageID)
+    const end = await this.#endOf(parentID, draft.parentMessageID)
+    const sources = await this.#before(parentID, end)
     const { id: sessionID } = await call(
       "copy the session",
-      this.#parts.client.session.fork({ sessionID: parentID, messageID: messageID || undefined }),
+      this.#parts.client.session.fork({ sessionID: parentID, messageID: end }),
     )
     try {
       const own = { title, permission: [...rules], metadata: {} }
@@ -148,10 +149,20 @@ export class OpencodeForks implements ForkApi {
     }
   }
 
-  /** Messages before this one. A fork by a user has no calling message, so it gets all messages. */
-  async #before(sessionID: string, messageID: string): Promise<readonly StoredMessage[]> {
+  /**
+   * Message before which a fork's history ends. A fork by a user has no calling message: it gets all messages that the
+   * user has not undone.
+   */
+  async #endOf(sessionID: string, callingMessageID: string): Promise<string | undefined> {
+    if (callingMessageID !== "") return callingMessageID
+    const { revert } = await call("read a session", this.#parts.client.session.get({ sessionID }))
+    return revert?.messageID
+  }
+
+  /** All messages, or those before this one. */
+  async #before(sessionID: string, messageID: string | undefined): Promise<readonly StoredMessage[]> {
     const stored = await storedMessages(this.#parts.client, sessionID)
-    if (messageID === "") return stored
+    if (messageID === undefined) return stored
     const end = stored.findIndex(({ info }) => info.id === messageID)
     if (end < 0)
       throw new OpencodeError(`read the history: session ${sessionID} has no message ${messageID}`, { notFound: true })
