@@ -43,7 +43,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.locator(".needs-panel").textContent()).toContain("CC BY or CC BY-SA?")
     expect(await page.locator(".work-card").count()).toBe(3)
     expect(await page.locator(".day-bar").count()).toBe(11)
-    expect(await page.locator(".head-figures").textContent()).toContain("$0.88 of $5.00 today")
+    expect(await page.locator(".head-figures").textContent()).toContain("$0.88 of $5.00 in 24 h")
     expect(await page.title()).toBe("(3) beans · superagents")
     await page.getByRole("link", { name: /^Board/ }).click()
     await page.locator("[data-column=waiting] .task-card").first().waitFor()
@@ -609,6 +609,29 @@ describe.skipIf(!browser)("the page", () => {
     await page.locator(".sheet", { hasText: "There it is." }).waitFor()
     await page.keyboard.press("Escape")
     await unread.waitFor({ state: "detached" })
+  })
+
+  test("an open sheet counts as read only once its tab is in front again", async () => {
+    const { agents } = workingDay()
+    agents.set(viewOf({ task: { id: "bg_fresh000", description: "Fresh" } }))
+    const web = await serve({ agents })
+    const { page } = await open(web.link, { hash: "#/agent/bg_fresh000" })
+    await page.locator(".sheet", { hasText: "Fresh" }).waitFor()
+    const tab = page.locator(".tab", { hasText: "Answers" })
+    const show = (hidden: boolean) =>
+      page.evaluate((value) => {
+        Object.defineProperty(document, "hidden", { value, configurable: true })
+        document.dispatchEvent(new Event("visibilitychange"))
+      }, hidden)
+    await show(true)
+    agents.alter(
+      "bg_fresh000",
+      {},
+      { status: "completed", run: { ...agents.get("bg_fresh000")?.task.run, endedAt: Date.now() + 60_000 } as never },
+    )
+    await tab.locator(".tab-count").waitFor()
+    await show(false)
+    await tab.locator(".tab-count").waitFor({ state: "detached" })
   })
 
   test("the page can be used with the keyboard alone", async () => {

@@ -141,9 +141,11 @@ export class Feed {
   }
 
   async #flush(): Promise<void> {
+    // The bill is the sum over all tasks, so it is not read at each change of one.
+    const spent = this.#all ? this.#spentChange() : {}
     const agents = this.#agentChanges()
     const others = await Promise.all(this.#parts.map((part) => part.changes()))
-    const changes: Partial<Delta> = Object.assign(agents, ...others, this.#spentChange())
+    const changes: Partial<Delta> = Object.assign(agents, ...others, spent)
     const on = this.#parts.map((part) => part.isOn()).join()
     if (on !== this.#on) {
       // A part appeared or disappeared with its source, which is no change of a row.

@@ -14,8 +14,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number, parts: r
   const { run, outcome, model } = task
   // The cost of a group includes its members, because they have no rows of their own.
   const day = costOfDay(task, task.group ? view.whole.usage : view.thisRun.usage, now)
-  return {
-    ...(Object.assign({}, ...parts.map((part) => part.row(task))) as object),
+  const row = {
     id: task.id,
     sessionID: task.sessionID,
     parentID: task.parentID,
@@ -68,6 +67,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number, parts: r
     timeLimit: run.timeout || undefined,
     costLimit: run.budget && run.budget.max + run.budget.before,
   }
+  return Object.assign(row, ...parts.map((part) => part.row(task))) as typeof row
 }
 
 /** Facts about a single task that lists do not need. */

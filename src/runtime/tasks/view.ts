@@ -39,7 +39,7 @@ export function viewOf(
   const members = task.group ? store.membersOf(task).map(({ task: member }) => member) : undefined
   const asks = asksOf(seen, members, store)
   const progress = seen && { ...seen, asks }
-  const pause = pauseAmong(task, store.active())
+  const pause = isPaused(task) ? pauseAmong(task, store.active()) : undefined
   const counts = countsOf(task, members, store)
   return Object.freeze({
     task: Object.freeze({ ...task }),

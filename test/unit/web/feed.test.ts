@@ -1,10 +1,11 @@
 import { Hono } from "hono"
 import { beforeEach, describe, expect, test } from "vitest"
+import { NO_USAGE } from "../../../src/core/task.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
 import { eventsRoute } from "../../../src/features/web/app.ts"
 import type { Env, PageCaller } from "../../../src/features/web/auth.ts"
 import { Feed } from "../../../src/features/web/feed.ts"
-import type { Source } from "../../../src/features/web/ports.ts"
+import type { PageUserActions, Source } from "../../../src/features/web/ports.ts"
 import { eventReader } from "../../../src/lib/http.ts"
 import { FakeAgents, viewOf } from "../../support/fake-agents.ts"
 import { FakeBoard } from "../../support/fake-board.ts"
@@ -60,6 +61,22 @@ test("a reader that arrives while the last one leaves is still sent changes", as
   agents.set(viewOf({ task: { id: "bg_a" } }))
   await clock.advance(1000)
   expect(heard.map(({ event }) => event)).toEqual(["state", "change"])
+})
+
+test("the bill of the day is not added up at each change of one task", async () => {
+  let sums = 0
+  const spentToday = () => ({ ...NO_USAGE, cost: ++sums })
+  source = { agents, person: { spentToday } as PageUserActions }
+  const { changes } = await join()
+  const before = sums
+  for (let at = 0; at < 5; at++) {
+    agents.set(viewOf({ task: { id: "bg_a", description: `word ${at}` } }))
+    await clock.advance(1000)
+  }
+  expect([changes().length, sums]).toEqual([5, before])
+  await clock.advance(10_000)
+  expect(sums).toBeGreaterThan(before)
+  expect(changes().at(-1)?.data.spent).toEqual({ cost: sums, atLeast: false })
 })
 
 test("a new reader first receives the whole state", async () => {

@@ -1,4 +1,4 @@
-import { createEffect, createMemo, createResource, For, on, Show } from "solid-js"
+import { createEffect, createMemo, createResource, createSignal, For, on, onCleanup, Show } from "solid-js"
 import { ago, dayTime, ticking } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
 import { costText, tokensText } from "../../../present/words.ts"
@@ -14,8 +14,10 @@ import { threadLink } from "./route.ts"
 import { adviceFor, agentState, isActive, ranFor } from "./select.ts"
 import { markAsRead, now, state } from "./state.ts"
 
-/** Interval for reading a running agent's steps, in ms. */
+/** Shortest interval for reading a running agent's steps, in ms. */
 const STEPS_MS = 3000
+/** OpenCode reads the whole session for that, so a read that takes longer comes less often. */
+const TIMES_ITS_DURATION = 20
 
 export function AgentView(props: { id: string }) {
   const agent = createMemo(() => state.agents[props.id])
@@ -32,13 +34,28 @@ export function AgentView(props: { id: string }) {
 function Agent(props: { agent: AgentRow }) {
   // The details are read again when a run begins or ends, and periodically while the agent calls tools. Its text
   // arrives by events.
-  const version = createMemo(versionOf(props.agent), undefined, { equals: (a, b) => a?.text === b?.text })
+  let took = 0
+  const version = createMemo(
+    versionOf(props.agent, () => Math.max(STEPS_MS, took * TIMES_ITS_DURATION)),
+    undefined,
+    { equals: (a, b) => a?.text === b?.text },
+  )
   const [detail, { refetch }] = createResource(
     () => version()?.text,
-    () => api.agent(props.agent.id),
+    async () => {
+      const begun = performance.now()
+      const read = await api.agent(props.agent.id)
+      took = performance.now() - begun
+      return read
+    },
   )
   const known = () => (detail.error ? undefined : detail.latest)
-  createEffect(on([() => props.agent.status, () => props.agent.generation], () => markAsRead([{ ...props.agent }])))
+  const isSeen = visibility()
+  createEffect(
+    on([() => props.agent.status, () => props.agent.generation, isSeen], () => {
+      if (isSeen()) markAsRead([{ ...props.agent }])
+    }),
+  )
   return (
     <article>
       <p class="sheet-over">
@@ -85,13 +102,22 @@ type Version = { readonly text: string; readonly run: string; readonly at: numbe
 
 /** Makes a value that changes when a run begins or ends, and every few seconds while the agent calls tools. */
 const versionOf =
-  (agent: AgentRow) =>
+  (agent: AgentRow, intervalMs: () => number) =>
   (before?: Version): Version => {
     const run = `${agent.id} ${agent.generation} ${agent.status}`
     const text = `${run} ${agent.toolCalls}`
-    const isDue = before?.run !== run || (before.text !== text && now() - before.at >= STEPS_MS)
+    const isDue = before?.run !== run || (before.text !== text && now() - before.at >= intervalMs())
     return before === undefined || isDue ? { text, run, at: now() } : before
   }
+
+/** Whether the tab is in front: nobody reads in a hidden one. */
+function visibility(): () => boolean {
+  const [isSeen, setSeen] = createSignal(!document.hidden)
+  const look = () => setSeen(!document.hidden)
+  document.addEventListener("visibilitychange", look)
+  onCleanup(() => document.removeEventListener("visibilitychange", look))
+  return isSeen
+}
 
 function Conversation(props: { parent: AgentDetail["parent"] }) {
   return (

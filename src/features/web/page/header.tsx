@@ -126,7 +126,7 @@ export function Header() {
           </Show>
           <Figure
             value={dayCostText(spentOfDay().cost, spentOfDay().atLeast, state.limits?.maxCostPerDay)}
-            name={(state.limits?.maxCostPerDay ?? 0) > 0 ? "today" : "in 24 h"}
+            name="in 24 h"
           />
         </ul>
         <div class="button-row">
