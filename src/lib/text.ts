@@ -87,7 +87,10 @@ const OWN_TEXT = "[the agent's own text] "
 const marked = (text: string): string =>
   text.replaceAll(FORGED_LINE, `$1${OWN_TEXT}`).replaceAll(FORGED_TAG, `${OWN_TEXT}&lt;`)
 
-/** Characters that are invisible or combine with the letter before. */
+/**
+ * Characters that are invisible or combine with the letter before. The patterns repeat such sets by `*?`: for `*`, the
+ * engine of OpenCode takes quadratic time, as the characters may have one or two code units.
+ */
 const UNSEEN = "\\p{DI}\\p{Cf}\\p{Mn}"
 
 /**
@@ -96,7 +99,7 @@ const UNSEEN = "\\p{DI}\\p{Cf}\\p{Mn}"
  */
 const spelled = (word: string): string =>
   Array.from(word, (letter) => `[${LOOKALIKES[letter] ?? letter}${wide(letter)}]`).join(
-    `[${UNSEEN}\\p{Cc}\\p{Zl}\\p{Zp}]*`,
+    `[${UNSEEN}\\p{Cc}\\p{Zl}\\p{Zp}]*?`,
   )
 
 /** Characters that look like a hyphen or a low line. */
@@ -108,7 +111,7 @@ const SLASHES = "[/／\\u2044\\u2215]"
 
 /** Start of an opening or closing tag. Each pattern is made once, because that takes 6 ms. */
 const tagStart = (tag: string): RegExp => {
-  const space = `[\\s${UNSEEN}\\p{Cc}]*`
+  const space = `[\\s${UNSEEN}\\p{Cc}]*?`
   const pattern = tagStarts.get(tag) ?? new RegExp(`[<＜﹤](?=${space}(?:${SLASHES}${space})?${spelled(tag)})`, "giu")
   tagStarts.set(tag, pattern)
   return pattern
@@ -118,6 +121,6 @@ const tagStarts = new Map<string, RegExp>()
 
 const FORGED_TAG = tagStart("system-reminder")
 const FORGED_LINE = new RegExp(
-  `((?:^|[\\v\\f\\x85])[\\p{P}\\p{S}\\t\\p{Zs}${UNSEEN}]*)(?=${spelled("Automatic")}[\\s${UNSEEN}]+${spelled("message")})`,
+  `((?:^|[\\v\\f\\x85])[\\p{P}\\p{S}\\t\\p{Zs}${UNSEEN}]*?)(?=${spelled("Automatic")}[\\s${UNSEEN}]+?${spelled("message")})`,
   "gimu",
 )

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest"
+import { describe, expect, test, vi } from "vitest"
 import { pipelinesOf, ranOf, UNKNOWN } from "../../src/core/receipts/command.ts"
 
 const REPORT = "Tests:       1 failed, 2 passed, 3 total\n"
@@ -7,6 +7,23 @@ const character = (command: string) => {
   const { shows = false, masked = false, tests } = ranOf(command, 0, REPORT)
   return [tests ? "reports" : "", shows ? "shows" : "", masked ? "masked" : ""].filter(Boolean).join(" ")
 }
+
+test("a shell within a shell is read once at each level", () => {
+  const quoted = (text: string) =>
+    [`'${text.replaceAll("'", "'\\''")}'`, `"${text.replace(/[\\"$`]/g, "\\$&")}"`].toSorted(
+      (one, other) => one.length - other.length,
+    )[0]
+  const readings = (depth: number) => {
+    let command = "npm test"
+    for (let level = 0; level < depth; level++) command = `sh -c ${quoted(command)}`
+    const stages = vi.spyOn(String.prototype, "lastIndexOf")
+    expect(reads(command)).toBe(true)
+    const { length } = stages.mock.calls
+    stages.mockRestore()
+    return length
+  }
+  expect(readings(12)).toBeLessThan(3 * readings(6))
+})
 
 describe("a test report in the output", () => {
   test.each([

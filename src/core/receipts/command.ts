@@ -253,8 +253,10 @@ function characterOf(command: string): Character {
   const settings = pipelines.flatMap(({ stages }) => stages.filter(({ words: [name] }) => name === "set"))
   const stops = settings.some(({ words: [, ...flags] }) => flags.some((flag) => /^-\w*e/.test(flag)))
   const pipefail = settings.some(({ words: flags }) => flags.includes("pipefail"))
-  const written = filesOf(pipelines)
-  const all = pipelines.map(({ stages }) => characterOfPipeline(stages, written, pipefail))
+  // Each stage is read once: a shell within a shell would else be read twice as often at each level.
+  const read = pipelines.map(({ stages }) => stages.map((stage) => ({ ...stage, character: characterOfStage(stage) })))
+  const written = filesOf(read)
+  const all = read.map((stages) => characterOfPipeline(stages, written, pipefail))
   // An earlier pipeline may have failed although the last pipeline passed.
   const last = pipelines.slice(0, -1).findLastIndex(({ next }) => next !== "&&" && !(stops && next === ";"))
   return {
@@ -264,11 +266,13 @@ function characterOf(command: string): Character {
   }
 }
 
+type ReadStage = PipeStage & { readonly character: Character }
+
 /** Files written only by programs that run something. */
-function filesOf(pipelines: readonly Pipeline[]): ReadonlySet<string> {
+function filesOf(pipelines: readonly (readonly ReadStage[])[]): ReadonlySet<string> {
   const files = new Map<string, boolean>()
-  for (const { stages } of pipelines) {
-    const runs = stages.some((stage) => characterOfStage(stage, new Set()).runs)
+  for (const stages of pipelines) {
+    const runs = stages.some(({ character }) => character.runs)
     for (const {
       words: [name, ...rest],
       into,
@@ -279,8 +283,8 @@ function filesOf(pipelines: readonly Pipeline[]): ReadonlySet<string> {
   return new Set([...files].flatMap(([file, runs]) => (runs ? [file] : [])))
 }
 
-function characterOfPipeline(stages: readonly PipeStage[], written: ReadonlySet<string>, pipefail: boolean): Character {
-  const all = stages.map((stage) => characterOfStage(stage, written))
+function characterOfPipeline(stages: readonly ReadStage[], written: ReadonlySet<string>, pipefail: boolean): Character {
+  const all = stages.map((stage) => (showsOnly(stage, written) ? SILENT : stage.character))
   const at = all.findLastIndex(({ runs }) => runs)
   const hidden = stages.slice(Math.max(at, 0)).some(({ into }) => into !== undefined)
   const { shows = false, masked = false } = all[Math.max(at, 0)] ?? {}
@@ -290,9 +294,18 @@ function characterOfPipeline(stages: readonly PipeStage[], written: ReadonlySet<
   return { runs: true, shows: !hidden && (shows || changed), masked: masked || drowned }
 }
 
-function characterOfStage({ words: given, fed }: PipeStage, written: ReadonlySet<string>): Character {
+/** Whether a stage prints nothing but these files. */
+function showsOnly({ words: given }: PipeStage, written: ReadonlySet<string>): boolean {
   const [path = "", ...rest] = started(given)
-  const name = path.slice(path.lastIndexOf("/") + 1)
+  const files = LETTING_THROUGH.has(nameIn(path)) ? filesIn(rest) : []
+  return files.length > 0 && files.every((file) => written.has(file))
+}
+
+const nameIn = (path: string): string => path.slice(path.lastIndexOf("/") + 1)
+
+function characterOfStage({ words: given, fed }: PipeStage): Character {
+  const [path = "", ...rest] = started(given)
+  const name = nameIn(path)
   if (name.includes(UNKNOWN)) return OPAQUE
   if (name === "" || SILENT_PROGRAMS.has(name)) return SILENT
   if (SHELLS.has(name)) return characterOfShell(rest, fed)
@@ -300,9 +313,7 @@ function characterOfStage({ words: given, fed }: PipeStage, written: ReadonlySet
   if (name === "git") return SHOWING_GIT.has(subcommandOf(rest)) ? SHOWS : RUNS
   if (CONTAINERS.has(name)) return rest.includes("logs") ? SHOWS : RUNS
   if (name === "echo" || name === "printf") return isHarmless(rest) ? SILENT : SHOWS
-  if (!SHOWING.has(name)) return RUNS
-  const files = LETTING_THROUGH.has(name) ? filesIn(rest) : []
-  return files.length > 0 && files.every((file) => written.has(file)) ? SILENT : SHOWS
+  return SHOWING.has(name) ? SHOWS : RUNS
 }
 
 /** Programs and scripts that a command runs, without files that it only reads. Undefined where they are not known. */
@@ -312,12 +323,12 @@ export const runIn = (command: string): readonly string[] | undefined =>
 function runInStage(stage: PipeStage): readonly string[] {
   const given = started(stage.words)
   const [path = "", ...rest] = given
-  const name = path.slice(path.lastIndexOf("/") + 1)
+  const name = nameIn(path)
   if (name === "." || name === "source") return rest.slice(0, 1)
   const inline = SHELLS.has(name) ? rest.findIndex((word) => /^-\w*c$/.test(word)) : -1
   if (inline >= 0) return runIn(rest[inline + 1] ?? "") ?? rest
   if (SHELLS.has(name) || INTERPRETERS.has(name)) return [path, ...scriptsIn(name, rest)]
-  return characterOfStage(stage, new Set()).runs ? given : []
+  return characterOfStage(stage).runs ? given : []
 }
 
 /** Interpreter options whose argument is a script that runs, too. */
