@@ -4,7 +4,7 @@ import { retry, sleepFor } from "../../lib/clock.ts"
 import { DAY_MS } from "../../lib/format.ts"
 import type { CostLedger } from "../budgets.ts"
 import type { Services } from "../services.ts"
-import { importRecords, OrphanSettler, rank, remove, type SettlingPorts } from "./takeover.ts"
+import { importRecords, OrphanSettler, remove, type SettlingPorts } from "./takeover.ts"
 
 /** How far back the search at startup goes, in ms. Older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * DAY_MS
@@ -199,27 +199,21 @@ export class Recovery {
   }
 
   /**
-   * Takes over orphans: ended ones in the order of their ends, and members before their groups. Called once all records
-   * are read, so that all parents are known.
+   * Takes over orphans, ended ones in the order of their ends. Called once all records are read, so that all parents are
+   * known.
    */
   #adopt(orphans: readonly TaskRecord[]): void {
     const { store, background } = this.#services
-    const adopted = new Map<string, Promise<void>[]>()
-    const adopt = async (orphan: TaskRecord) => {
-      // A group's state is derived from its members, so they must be settled first.
-      await Promise.all(orphan.task.group ? (adopted.get(orphan.task.id) ?? []) : [])
-      await this.#settling.adopt(orphan)
-    }
-    for (const orphan of orphans.toSorted((a, b) => rank(a) - rank(b))) {
-      const { id, member } = orphan.task
+    for (const orphan of orphans.toSorted((a, b) => endedAt(a) - endedAt(b))) {
+      const { id } = orphan.task
       const handle = store.handle(id)
       const work = background.run("recover a task", async () => {
-        const done = adopt(orphan)
-        if (member) adopted.set(member.of, [...(adopted.get(member.of) ?? []), done])
-        await done
+        await this.#settling.adopt(orphan)
         await this.#ports.dispatcher.closed(id)
       })
       if (handle) handle.recovering = Promise.resolve(handle.recovering).then(() => work)
     }
   }
 }
+
+const endedAt = ({ task }: TaskRecord): number => task.run.endedAt ?? 0

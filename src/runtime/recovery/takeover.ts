@@ -152,10 +152,6 @@ export function importRecords(
   })
 }
 
-/** Sort key: ended tasks in the order of their ends, and the members of a group before the group. */
-export const rank = ({ task }: TaskRecord): number =>
-  isActive(task) ? (task.group ? Number.MAX_VALUE : 0) : (task.run.endedAt ?? 0)
-
 /** Drops a task whose session or record is gone. */
 export function remove({ store }: Services, taskID: string): void {
   store.remove(taskID)?.releaseWaiters()
@@ -239,8 +235,11 @@ export class OrphanSettler {
     handle.run = { ...handle.run, heldBy: "orphan", orphaned: { seenAt, settling: true } }
     try {
       const isMine = await this.#claimInOrder(task)
-      // Tasks that this task's agent launched are settled with it.
-      if (isMine && mayLaunch(task, this.#services.options)) this.#takeIn(await opencode.recordsOf(task.sessionID))
+      // Tasks that this task's agent launched are settled with it. A group's state is derived from its members, so they
+      // are settled first.
+      if (isMine && (task.group || mayLaunch(task, this.#services.options)))
+        this.#takeIn(await opencode.recordsOf(task.sessionID))
+      if (isMine && task.group) await this.#membersSettled(task)
       if (isMine && isActive(task)) await this.#settle(task, seenAt)
       else if (isMine) this.#tell(task, seenAt)
       // Other tasks may have waited for it.
@@ -251,6 +250,11 @@ export class OrphanSettler {
     } finally {
       if (handle.run?.orphaned) handle.run = { ...handle.run, orphaned: { seenAt, settling: false } }
     }
+  }
+
+  async #membersSettled(group: Task): Promise<void> {
+    const { store } = this.#services
+    await Promise.all(store.membersOf(group).map(({ task }) => store.handle(task.id)?.recovering))
   }
 
   /** Like `#claim`. For a task that has ended, resolves after all earlier calls for its parent's ended tasks. */

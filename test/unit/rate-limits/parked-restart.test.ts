@@ -299,6 +299,23 @@ describe("a launch at a model's limit", () => {
     })
   })
 
+  test("the parked items of a large map survive a restart after which the session is used at once", async () => {
+    const provider = new Provider({ shutMs: 30 * MINUTE_MS }, { ...settings, each: { ask: 0 } })
+    const { rig } = provider
+    const { id } = await rig.launch({ prompt: "FIND {{item}}", each: Array.from({ length: 26 }, (_none, nth) => nth) })
+    const members = () => rig.manager.list(rig.task(id).sessionID)
+    await rig.clock.until(() => members().some(({ phase }) => phase?.startsWith("parked")))
+    rig.restart()
+    await rig.manager.ready(rig.parent)
+    await rig.clock.advance(1000)
+    expect([rig.task(id).status, members()[0]?.phase?.slice(0, 6)]).toEqual(["running", "parked"])
+    provider.left = 1000
+    expect(await rig.endedBeside(id, 20_000)).toMatchObject({
+      status: "completed",
+      outcome: { group: { valid: 26, total: 26 } },
+    })
+  })
+
   test("a queued task is parked as soon as its model's breaker trips", async () => {
     const provider = new Provider({ shutMs: 30 * MINUTE_MS }, { ...settings, maxConcurrentTasks: 1 })
     const { rig } = provider
