@@ -1,7 +1,7 @@
 import { allPausedSince } from "../core/dependencies.ts"
 import type { GroupStep } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
-import { answerText } from "../core/outcome.ts"
+import { answerText, valueIn } from "../core/outcome.ts"
 import type { OpencodeEvent } from "../core/ports.ts"
 import { type ActiveRun, type EndOptions, isBeingStopped, isClosing, isFinished } from "../core/run/active-run.ts"
 import { reopened } from "../core/run/ending.ts"
@@ -271,7 +271,7 @@ export class Dispatcher {
     handle.endIndex = ++this.#ends
     const change = this.#services.store.apply(handle.task.id, event, this.#services.clock.now())
     if (change && options.messages && ending.proven && !options.silent)
-      this.#ports.answers.keep(change.after, { text: answerText(options.messages), gone: false })
+      this.#ports.answers.keep(change.after, { text: valueIn(change.after, answerText(options.messages)), gone: false })
   }
 
   #ended({ task, run }: TaskHandle, silent: boolean): void {

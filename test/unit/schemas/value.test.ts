@@ -4,6 +4,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { describe, expect, test } from "vitest"
 import type { Feature } from "../../../src/core/feature.ts"
+import { isActive } from "../../../src/core/task.ts"
 import { renderOutput } from "../../../src/present/output.ts"
 import { Rig } from "../../support/rig.ts"
 
@@ -38,6 +39,24 @@ describe("a task with a schema", () => {
     expect((await rig.manager.output(id, rig.caller, 0)).answer).toBe(VALID)
     expect(rig.notices()[0]?.hidden).toContain(`<task_output>\n${VALID}\n</task_output>`)
     expect(rig.notices()[0]?.hidden).not.toContain("Here it is")
+  })
+
+  test("a task with a schema shows only its value where its process died before it recorded the end", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: `Here it is: ${VALID}` })
+    const { id, sessionID } = await rig.launch({ schema: SCHEMA })
+    let isDead = false
+    rig.opencode.onCall = (method, session) => {
+      if (method !== "saveRecord" || session !== sessionID || isActive(rig.task(id))) return undefined
+      isDead = true
+      return "crash"
+    }
+    await rig.clock.until(() => isDead)
+    rig.restart()
+    await rig.manager.recover()
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { value: { valid: true } } })
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe(VALID)
+    expect(rig.notices()[0]?.hidden).toContain(`<task_output>\n${VALID}\n</task_output>`)
   })
 
   test("a conversation in the task's session after its end changes neither its answer nor its value", async () => {
