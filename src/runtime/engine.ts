@@ -284,10 +284,12 @@ function outboxOf(
   })
 }
 
-/** Answer for the notification; undefined where it cannot be read now. */
+/** Answer for the notification; undefined where it cannot be read now, or not any more. */
 async function answerTo(task: Task, { store, opencode }: Services, answers: Answers): Promise<Answer | undefined> {
   const current = store.get(task.id)
   const next = current && current.run.generation > task.run.generation ? current.run.promptID : undefined
+  // A group's answer is that of its latest run.
+  if (task.group && next !== undefined) return undefined
   try {
     return await answers.ofClosed(task, next)
   } catch (error) {

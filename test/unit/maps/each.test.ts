@@ -521,6 +521,29 @@ describe("a map", () => {
     expect(asked.size).toBeLessThanOrEqual(failed)
   })
 
+  test("a late notification of a map's run shows no rows of the run that followed it", async () => {
+    let isBetter = false
+    agents((item) => (item === "0" || isBetter ? `{"n": ${item}}` : "no"))
+    const { id } = await rig.launch(request({ each: numbers(2), schema: SCHEMA }))
+    // The parent's user has undone something: nothing is told until that is over.
+    rig.opencode.stored(rig.parent).undoneFrom = "msg_zzz"
+    const over = async (status: Task["status"]) =>
+      eventually(async () => {
+        await rig.clock.advance(50)
+        return rig.task(id).status === status
+      })
+    await over("error")
+    isBetter = true
+    await rig.manager.resume(id, { prompt: "" }, rig.caller)
+    await over("completed")
+    rig.opencode.stored(rig.parent).undoneFrom = undefined
+    await rig.endedBeside(id)
+    const [first, second] = rig.notices().map(({ hidden }) => hidden)
+    expect(first).toContain("Items: 1 valid, 1 failed")
+    expect(first).not.toContain('"value"')
+    expect(second).toContain('{"index":1,"item":1,"state":"valid","value":{"n":1}}')
+  })
+
   test("a task that waits for a map reads whole rows, and the file's path if some are missing", async () => {
     const prompts: string[] = []
     rig.script(({ sessionID, prompt }) => {
