@@ -154,6 +154,7 @@ export class Breakers implements FeatureBody, Pauser {
     const now = this.#runtime.clock.now()
     const key = other ? modelKey(other) : modelKeyOf(task)
     this.#note(task, { other: other && { model: modelKey(other), at: now } })
+    if (!other) this.#leaveOthers(task)
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     if (key === undefined || !breaker || !isClosedFor(breaker, task.id)) return false
     // The breaker's time has come and no probe is under way: this request becomes the probe.
@@ -264,10 +265,17 @@ export class Breakers implements FeatureBody, Pauser {
   }
 
   #switched(task: Task): void {
-    for (const [key, breaker] of this.#breakers)
-      if (key !== modelKeyOf(task)) this.#breakers.set(key, withdraw(breaker, task.id))
     this.#note(task, { isSwitched: isPaused(task) })
+    this.#leaveOthers(task)
     this.#runtime.reschedule()
+  }
+
+  /** Lets other runs probe the models that are not the task's own: it does not ask them now. */
+  #leaveOthers(task: Task): void {
+    const own = modelKeyOf(task)
+    const others = [...this.#breakers].filter(([key, breaker]) => key !== own && underWay(breaker).includes(task.id))
+    for (const [key, breaker] of others) this.#breakers.set(key, withdraw(breaker, task.id))
+    if (others.length > 0) this.#runtime.reschedule()
   }
 
   /** Returns the task's requests, also while its session is still being created. */

@@ -448,6 +448,19 @@ describe("a user who asks a task's agent with another model", () => {
     await rig.manager.cancel({ type: "all" }, rig.caller)
   })
 
+  test("does not make the task that model's probe, since the task goes on with its own", async () => {
+    const { rig, id } = await asking(refused)
+    await rig.clock.until(() => isParkedNow(rig, id))
+    const beside = await rig.launch({ prompt: "BESIDE", model: "scripted/beta" })
+    expect(isParkedNow(rig, beside.id)).toBe(true)
+    rig.onPrompt("Go on", { text: "by alpha", delay: 30_000 })
+    await rig.clock.until(() => !isParkedNow(rig, id), MINUTE_MS + 5000)
+    await rig.clock.advance(3000)
+    expect([rig.view(id).phase, rig.task(beside.id).status]).toEqual(["working", "completed"])
+    expect(limitOf(rig, beta)).toBeUndefined()
+    await rig.manager.cancel({ type: "all" }, rig.caller)
+  })
+
   test("leaves the task's own model free where the other has no credit", async () => {
     const { rig, id } = await asking({ status: 402, body: { error: { message: "Payment required" } } })
     await rig.clock.advance(5000)
