@@ -128,7 +128,10 @@ export class Breakers implements FeatureBody, Pauser {
     const breaker = recordRefusal(before, { kind, why, until }, now, isKnown ? 0 : this.#askedAt(task))
     this.#breakers.set(key, breaker)
     this.#runtime.wakeAt(nextProbe(breaker))
-    this.#stopUnlessAnswered(task, () => this.#park(task, key, breaker))
+    this.#stopUnlessAnswered(task, () => {
+      // The model may have answered while the run's messages were read.
+      if (breaker.recovery || isClosedFor(this.#breakers.get(key), undefined)) this.#park(task, key, breaker)
+    })
     this.#parkUnbegun(key, breaker, now)
     if (breaker !== before) this.#notices.closed(key, before)
   }
@@ -336,16 +339,20 @@ export class Breakers implements FeatureBody, Pauser {
     return this.#requestsOf(task)?.other?.at ?? this.#runtime.store.run(id)?.requestedAt ?? run.startedAt ?? 0
   }
 
-  #park(task: Task, model: string, breaker: Breaker): void {
+  /** `seen`: the breaker for which the run is parked. An answer may have reset it since: the run then goes on at once. */
+  #park(task: Task, model: string, seen: Breaker): void {
     const { clock, options } = this.#runtime
     const now = clock.now()
-    const parked = { at: now, model, why: breaker.why, ...tellingOf(breaker) }
+    const breaker = this.#breakers.get(model)
+    const parked = { at: now, model, why: seen.why, ...tellingOf(breaker ?? { ...seen, opensAt: now }) }
     const patience = options.maxParked - (task.run.parkedMs ?? 0)
-    if (options.maxParked > 0 && breaker.stated && breaker.opensAt - now > patience && !this.#isGoneRound(task, model))
+    const isTooLong = breaker?.stated && !breaker.recovery && breaker.opensAt - now > patience
+    if (options.maxParked > 0 && isTooLong && !this.#isGoneRound(task, model))
       return this.#end(task, { code: "limit", text: notParkedText(model, breaker, now) })
     this.#note(task, { isSwitched: false })
     this.#runtime.pause(task, parked)
     if (options.maxParked > 0) this.#runtime.wakeAt(now + patience)
+    if (!breaker) return
     if (this.#fallbackModels.has(task) && modelKeyOf(task) === model) {
       this.#runtime.wakeAt(now + LONG_CLOSED_MS)
       this.#goRound(model, breaker, now)

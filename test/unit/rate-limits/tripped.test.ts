@@ -366,6 +366,54 @@ describe("a tripped breaker", () => {
       expect((await rig.manager.output(id, rig.caller)).answer).toBe("ALL OF IT")
     })
 
+    const slowRead = (rig: Rig, about: string) => {
+      let reads = 0
+      rig.opencode.onCall = (method, session) =>
+        method === "messagesSince" && session === about && ++reads === 1 ? { slow: 20_000 } : undefined
+    }
+
+    test("a task is not parked whose model answers others again while its answer is looked for", async () => {
+      let isShut = true
+      const rig = answering({ text: "in short" })
+      rig.opencode.compaction = { reply: () => (isShut ? refused("Rate limit. Try again in 10m") : undefined) }
+      rig.onPrompt("BIG", { text: "THE ANSWER", usage: { input: 5000 }, delay: 1000 })
+      rig.script(({ prompt }) => (/MORE|Continue/.test(prompt) ? { text: "ALL OF IT", delay: 30_000 } : undefined))
+      const { id, sessionID } = await rig.launch({ prompt: "BIG" })
+      await rig.clock.advance(500)
+      await rig.manager.tell(id, "MORE", rig.caller)
+      slowRead(rig, sessionID)
+      await rig.clock.advance(600)
+      const other = await rig.launch({ prompt: "OTHER" })
+      await rig.clock.until(() => isParkedNow(rig, other.id))
+      isShut = false
+      await rig.manager.unpark(other.id, rig.parent)
+      expect((await rig.ended(other.id)).status).toBe("completed")
+      expect(await rig.ended(id)).toMatchObject({ status: "completed" })
+      expect(rig.task(id).run).not.toHaveProperty("parkedTimes")
+      expect((await rig.manager.output(id, rig.caller)).answer).toBe("ALL OF IT")
+    })
+
+    test("a task that was held while its answer was looked for closes no model that answers again", async () => {
+      const rig = answering({ text: "in short" })
+      rig.onPrompt("FIND", refused("Rate limit. Try again in 10m"))
+      rig.onPrompt("BIG", { text: "THE ANSWER", usage: { input: 5000 }, delay: 5000 })
+      rig.script(({ prompt }) => (/MORE|Go on/.test(prompt) ? { text: "ALL OF IT" } : undefined))
+      const { id, sessionID } = await rig.launch({ prompt: "BIG" })
+      await rig.clock.advance(100)
+      const first = await rig.launch()
+      await rig.clock.until(() => isParkedNow(rig, first.id))
+      await rig.manager.tell(id, "MORE", rig.caller)
+      slowRead(rig, sessionID)
+      await rig.clock.advance(6000)
+      rig.onPrompt("FIND", { text: "done" })
+      await rig.manager.unpark(first.id, rig.parent)
+      await rig.ended(first.id)
+      const began = rig.clock.now()
+      expect(await rig.ended(id)).toMatchObject({ status: "completed" })
+      expect(rig.clock.now() - began).toBeLessThan(MINUTE_MS)
+      expect((await rig.manager.output(id, rig.caller)).answer).toBe("ALL OF IT")
+    })
+
     test("a task that was resumed while its answer was looked for is not stopped again", async () => {
       const rig = answering({ text: "never asked" }, { resumable: ["cancelled"] })
       rig.onPrompt("FIND", refused("Rate limit. Try again in 60s"))
