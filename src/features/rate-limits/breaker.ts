@@ -83,6 +83,12 @@ export function inPresent(breaker: Breaker, now: number): Breaker {
   }
 }
 
+/** The breaker of a limit that is over: runs that work may ask, and those that wait are sent in waves, first one alone. */
+export const resetting = (breaker: Breaker, now: number): Breaker => ({
+  ...breaker,
+  recovery: { wave: 1, gone: [], at: now },
+})
+
 /** Counts a run as sent: as the probe, or in the current wave. */
 export function sentThrough(breaker: Breaker, taskID: string, now: number): Breaker {
   const { recovery } = breaker

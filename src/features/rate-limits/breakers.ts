@@ -18,6 +18,7 @@ import {
   mustWaitForBreaker,
   nextProbe,
   recordRefusal,
+  resetting,
   sentThrough,
   underWay,
   withdraw,
@@ -57,8 +58,11 @@ export class Breakers implements FeatureBody, Pauser {
   readonly pauser = this
   readonly #runtime: Runtime
   readonly #breakers = new Map<string, Breaker>()
-  /** Models that have answered in this process. If a connection to such a model fails, its address is not wrong. */
-  readonly #answering = new Set<string>()
+  /**
+   * When the last request was sent that a model has answered in this process. If a connection to such a model fails, its
+   * address is not wrong.
+   */
+  readonly #answering = new Map<string, number>()
   /**
    * Last refusal of models for lack of credit, which waiting does not change. One refusal counts for all runs.
    */
@@ -226,7 +230,10 @@ export class Breakers implements FeatureBody, Pauser {
     if (modelKeyOf(task) !== model) return this.#switched(task)
     const before = this.#breakers.get(model)
     // The runs of one breaker were parked one after the other: that is no series of refusals.
-    const breaker = recordRefusal(before && at <= before.closedAt ? before : undefined, { kind, why, until }, at, at)
+    const found = recordRefusal(before && at <= before.closedAt ? before : undefined, { kind, why, until }, at, at)
+    const now = this.#runtime.clock.now()
+    const isOver = found.opensAt <= now || (this.#answering.get(model) ?? 0) > at
+    const breaker = isOver ? (before ?? resetting(found, now)) : found
     this.#breakers.set(model, breaker)
     this.#notices.recordReport(model, { at, opensAt: breaker.opensAt })
     this.#runtime.wakeAt(breaker.opensAt)
@@ -295,11 +302,12 @@ export class Breakers implements FeatureBody, Pauser {
   }
 
   #heardAnswer(task: Task, key: string, isWhole: boolean): void {
-    this.#answering.add(key)
+    const sentAt = this.#askedAt(task)
+    this.#answering.set(key, Math.max(sentAt, this.#answering.get(key) ?? 0))
     this.#unpaid.delete(key)
     const breaker = this.#breakerOf(key)
     if (!breaker) return
-    this.#breakers.set(key, answered(breaker, { taskID: task.id, sentAt: this.#askedAt(task), isWhole }))
+    this.#breakers.set(key, answered(breaker, { taskID: task.id, sentAt, isWhole }))
     this.#runtime.reschedule()
   }
 

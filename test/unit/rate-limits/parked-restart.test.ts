@@ -421,6 +421,46 @@ describe("parked tasks and a second process", () => {
   })
 })
 
+describe("a limit that a process met before it died", () => {
+  /** A process whose task is parked until then, and another one, whose task works at a call for ten minutes. */
+  const twoProcesses = async (limit: string) => {
+    const rig = new Rig({ options: settings })
+    rig.onPrompt("FIND", limited(` Try again in ${limit}`))
+    const share = { clock: rig.clock, database: rig.opencode.database }
+    const other = new Rig({ options: rig.options as never, share })
+    other.onPrompt("FIND", { text: "found", delay: MINUTE_MS })
+    other.script(({ lastUser, toolResults }) => {
+      if (!lastUser.includes("WORK")) return undefined
+      return toolResults.length > 0 ? { text: "done" } : { tools: [{ name: "read", args: { ms: 10 * MINUTE_MS } }] }
+    })
+    const { id: working } = await other.launch({ prompt: "WORK" })
+    await rig.clock.advance(1000)
+    const { id } = await rig.launch()
+    await rig.clock.until(() => isParkedNow(rig, id))
+    rig.crash()
+    return { rig, other, id, working }
+  }
+
+  test("holds no request of a task that works where its task is taken over after its time", async () => {
+    const { rig, other, id, working } = await twoProcesses("4m")
+    await rig.clock.advance(10 * MINUTE_MS - 5000)
+    await other.manager.ready(rig.parent)
+    expect((await other.ended(working)).run).not.toHaveProperty("parkedTimes")
+    expect((await other.ended(id, rig.parent)).status).toBe("completed")
+  })
+
+  test("holds no launch of a process that the model has answered since", async () => {
+    const { rig, other, id } = await twoProcesses("5h")
+    await rig.clock.advance(MINUTE_MS)
+    await other.ended((await other.launch({ prompt: "EARLY" })).id)
+    await other.manager.ready(rig.parent)
+    await rig.clock.advance(1000)
+    expect((await other.ended((await other.launch({ prompt: "LATE" })).id)).run).not.toHaveProperty("parkedTimes")
+    await rig.clock.advance(2 * MINUTE_MS)
+    expect(other.task(id, rig.parent).status).toBe("completed")
+  })
+})
+
 describe("parked worktree tasks after a restart", () => {
   test("a parked worktree task is archived at a restart, and continues in a new worktree with its prompt", async () => {
     const calls: string[] = []
