@@ -65,6 +65,20 @@ describe("a crash and a restart", () => {
       expect(await asked(all)).toBe(1)
     })
 
+    test("after a crash, a stopped parent is woken if its user has written since in another process", async () => {
+      const { rig, id } = await stopped()
+      await rig.clock.advance(2000)
+      const other = new Rig({ share: { clock: rig.clock, database: rig.opencode.database } })
+      await other.manager.ready(rig.parent)
+      other.opencode.say(rig.parent, "go on")
+      await rig.clock.advance(2000)
+      rig.crash()
+      await other.ended(id, rig.parent)
+      await rig.clock.advance(10_000)
+      expect(other.notices(rig.parent)).toHaveLength(1)
+      expect(other.answers(rig.parent).at(-1)?.parentID).toBe(other.notices(rig.parent)[0]?.id)
+    })
+
     test("after a crash, a parent that was stopped only by OpenCode's own end is woken", async () => {
       const all = await stopped()
       await all.rig.clock.advance(100)

@@ -190,7 +190,6 @@ export class Recovery {
     const isOwn = ({ task: { id } }: TaskRecord) => store.isOwn(id)
     const others = records.filter((record) => !isOwn(record))
     const orphans = importRecords(this.#services, this.#ports.ledger, records)
-    for (const { task } of orphans) if (task.run.parentStopped) store.stopped(task.parentID, true)
     this.#adopt(orphans)
     // What an ended task of a dead process has left on another machine is fetched by this one.
     for (const { task } of others.filter(isOwn))

@@ -28,7 +28,7 @@ import type { Groups } from "../groups.ts"
 import type { Outbox } from "../mailbox/outbox.ts"
 import type { Places } from "../places/places.ts"
 import type { Services } from "../services.ts"
-import { deleteRefusedStep, parentFolderOf, replacingPrompt, unfinishedAnswer } from "../sessions.ts"
+import { deleteRefusedStep, isByOthers, parentFolderOf, replacingPrompt, unfinishedAnswer } from "../sessions.ts"
 import type { TaskStore } from "../tasks/store.ts"
 import type { Verifiers } from "../verifiers.ts"
 
@@ -227,14 +227,16 @@ export class OrphanSettler {
 
   /** Settles a task of a dead process. Never rejects: a failed attempt is repeated. */
   async adopt({ task, owner }: TaskRecord): Promise<void> {
-    const { opencode } = this.#services
-    const handle = this.#services.store.handle(task.id)
+    const { opencode, store } = this.#services
+    const handle = store.handle(task.id)
     // The task may be settled already, or another call may be settling it.
-    if (!handle?.run || !this.#services.store.isForeign(task.id) || handle.run.orphaned?.settling) return
+    if (!handle?.run || !store.isForeign(task.id) || handle.run.orphaned?.settling) return
     const { seenAt = owner.seenAt } = handle.run.orphaned ?? {}
     handle.run = { ...handle.run, heldBy: "orphan", orphaned: { seenAt, settling: true } }
     try {
       const isMine = await this.#claimInOrder(task)
+      if (isMine && task.run.parentStopped && !(await this.#isTakenUp(task.parentID)))
+        store.stopped(task.parentID, true)
       // Tasks that this task's agent launched are settled with it. A group's state is derived from its members, so they
       // are settled first.
       if (isMine && (task.group || mayLaunch(task, this.#services.options)))
@@ -250,6 +252,16 @@ export class OrphanSettler {
     } finally {
       if (handle.run?.orphaned) handle.run = { ...handle.run, orphaned: { seenAt, settling: false } }
     }
+  }
+
+  /** Whether a stopped session's user has written in it since: another process than that of its tasks may have read it. */
+  async #isTakenUp(sessionID: string): Promise<boolean> {
+    const { opencode } = this.#services
+    const last = await opencode.lastMessage(
+      sessionID,
+      (message) => message.error?.aborted === true || isByOthers(opencode, message),
+    )
+    return last?.role === "user"
   }
 
   async #membersSettled(group: Task): Promise<void> {
