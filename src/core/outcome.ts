@@ -34,7 +34,7 @@ const textOf = ({ parts }: Message): string =>
     .trim()
 
 /** Leaves out the user's shell commands, for which no model is asked: they have no finish reason. */
-function withoutShells(messages: readonly Message[]): readonly Message[] {
+export function withoutShells(messages: readonly Message[]): readonly Message[] {
   const isShell = ({ role, parts }: Message) =>
     role === "user" && parts.some((part) => part.type === "text" && part.shell === true)
   const shells = new Set<string | undefined>(messages.filter(isShell).map(({ id }) => id))

@@ -181,7 +181,7 @@ const textOf = ({ text, synthetic, metadata }: Extract<Part, { type: "text" }>):
 })
 
 /** Text of the user message that OpenCode stores before a shell command of the user. */
-const BY_SHELL = "The following tool was executed by the user"
+export const BY_SHELL = "The following tool was executed by the user"
 
 /**
  * Whether OpenCode's loop does not call the model again because of this tool call. After any other tool call it does.

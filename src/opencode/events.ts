@@ -4,7 +4,7 @@ import { addBounded } from "../lib/collections.ts"
 import { filesOf } from "../lib/repository.ts"
 import { oneLine } from "../lib/text.ts"
 import { decodeRequest } from "../runtime/record/codec.ts"
-import { changedBy, endedCall, errorLine, errorOf, finishOf, refusalIn, toError, toUsage } from "./convert.ts"
+import { BY_SHELL, changedBy, endedCall, errorLine, errorOf, finishOf, refusalIn, toError, toUsage } from "./convert.ts"
 
 type Asked = { readonly id: string; readonly sessionID: string }
 
@@ -56,6 +56,9 @@ export type RawEvent = { readonly type: string; readonly properties: unknown }
 /** Most open reasoning parts that are kept. Each working session has at most one. */
 const MOST_THOUGHTS = 256
 
+/** Most shell commands of users that are kept. A session runs one at a time. */
+const MOST_SHELLS = 64
+
 /**
  * Converts OpenCode's events; undefined for an event that the plugin does not need. Runs for every event, so the type
  * is checked before anything else.
@@ -67,15 +70,28 @@ export class EventReader {
    */
   readonly #thoughts = new Map<string, true>()
 
+  /** Messages with shell commands of users, by the message that OpenCode writes before each; "" until that is heard. */
+  readonly #shells = new Map<string, string>()
+
   read(event: RawEvent, now: number): OpencodeEvent | undefined {
     const convert = CONVERTERS[event.type]
     if (!convert) return undefined
     try {
-      return convert((event.properties ?? {}) as Properties, now, this.#thoughts)
+      const properties = (event.properties ?? {}) as Properties
+      return this.#isByShell(properties) ? undefined : convert(properties, now, this.#thoughts)
     } catch {
       // An event is only a hint, so an event with unknown contents is ignored.
       return undefined
     }
+  }
+
+  /** Whether a call is a shell command of the session's user. The message with it is the first after the one before it. */
+  #isByShell({ info, part }: Properties): boolean {
+    const { type, messageID, text } = part ?? {}
+    if (messageID && type === "text" && text === BY_SHELL && !this.#shells.has(messageID))
+      addBounded(this.#shells, messageID, "", MOST_SHELLS)
+    if (info?.id && info.parentID && this.#shells.get(info.parentID) === "") this.#shells.set(info.parentID, info.id)
+    return type === "tool" && messageID !== undefined && [...this.#shells.values()].includes(messageID)
   }
 }
 

@@ -9,7 +9,7 @@ async function inShell(driver: Driver, seconds: number) {
   const first = await driver.send(sessionID, "the first")
   await driver.answered(first)
   await driver.world.shell(sessionID, seconds)
-  await driver.heard(sessionID, "tool")
+  await driver.world.eventually(async () => !(await driver.isIdle(sessionID)))
   return { sessionID, first }
 }
 
@@ -247,7 +247,7 @@ export function workContract(driver: Driver): void {
       const sent = await driver.send(sessionID, "SHELL")
       const before = await driver.answered(sent)
       await driver.world.shell(sessionID, 1)
-      await driver.heard(sessionID, "tool")
+      await driver.world.eventually(async () => !(await driver.isIdle(sessionID)))
       await driver.world.eventually(() => driver.isIdle(sessionID))
       const since = await driver.opencode.messagesSince(sessionID, sent.messageID)
       expect(since.slice(0, 2)).toEqual(before)
@@ -258,6 +258,8 @@ export function workContract(driver: Driver): void {
       expect([ran?.finish, ran?.error, more]).toEqual([undefined, undefined, []])
       for (const state of ["working", "idle"] as const) expect(classify(since, state)).toEqual(classify(before, state))
       expect(factsOf(since)).toEqual(factsOf(before))
+      expect(withMessages(NOTHING_OBSERVED, since)).toEqual(withMessages(NOTHING_OBSERVED, before))
+      expect(driver.typesOf(sessionID)).not.toContain("tool")
       expect(await driver.opencode.isAnsweredElsewhere(sessionID)).toBe(false)
     })
 

@@ -213,18 +213,15 @@ export class FakeProcess {
     const [tool, args] = ["bash", { command }]
     const running = { type: "tool", callID, tool, args, state: "running", refused: false } as const
     const ran = { ...shared, id: messageID, role: "assistant", parentID: asked.id, usage: NO_USAGE } as const
-    const told = { type: "tool", sessionID, callID, tool, messageID } as const
     const stored: StoredMessage = { ...ran, parts: [running] }
     session.messages.push(asked, stored)
     this.working.set(sessionID, { type: "busy" })
     this.emit({ type: "active", sessionID, activity: { type: "busy" } })
-    for (const _twice of [1, 2]) this.emit({ ...told, state: "running" })
     const end = (stopped: boolean) => {
       if (this.#shells.get(sessionID) !== end) return
       this.#shells.delete(sessionID)
-      const call = { digest: callDigest(tool, args, callID), ms }
+      const call = { digest: callDigest(tool, args, ""), ms }
       Object.assign(stored, { completedAt: this.clock.now(), parts: [{ ...running, state: "completed", call }] })
-      this.emit({ ...told, state: "ended", call })
       const isRead = session.messages.findLast(({ role }) => role === "user") === asked
       if (!stopped && !isRead) return this.#begin(session)
       this.working.delete(sessionID)

@@ -183,14 +183,16 @@ describe("an idle child's open todos", () => {
 
 describe("a shell command that the user runs", () => {
   test("a task that waits for its own task goes on after a shell command in it, and reads that task's end", async () => {
-    const rig = new Rig({ options: { maxDepth: 2 } })
+    const rig = new Rig({ options: { maxDepth: 2, maxRepeats: 2 } })
     rig.onPrompt("INNER", { text: "found", delay: 60_000 })
     const outer = await rig.launch()
     rig.onPrompt("Background agent", { text: "the answer" })
     const inner = await rig.launch({ prompt: "INNER" }, outer.sessionID)
-    await rig.clock.advance(2000)
-    rig.opencode.shell(outer.sessionID, "ls")
-    await rig.clock.advance(30_000)
+    for (let nth = 0; nth < 4; nth++) {
+      await rig.clock.advance(2000)
+      rig.opencode.shell(outer.sessionID, "ls")
+    }
+    await rig.clock.advance(24_000)
     expect([rig.task(outer.id).status, rig.task(inner.id, outer.sessionID).status]).toEqual(["running", "running"])
     expect(await rig.ended(outer.id)).toMatchObject({ status: "completed", outcome: { toolCalls: 0 } })
     expect(rig.task(inner.id, outer.sessionID).status).toBe("completed")

@@ -8,6 +8,25 @@ const heard = (type: string, properties: unknown) => reader.read({ type, propert
 const sessionID = "ses_1"
 const messageID = "msg_1"
 
+test("no call is reported of a shell command of the user, but those of the answer that follows it", () => {
+  const called = (id: string) => {
+    const part = { id: "prt_2", type: "tool", sessionID, messageID: id, callID: "c", tool: "bash", state: {} }
+    return heard("message.part.updated", { part })?.type
+  }
+  const text = "The following tool was executed by the user"
+  const told = () => {
+    heard("message.part.updated", {
+      part: { id: "prt_1", type: "text", sessionID, messageID: "u", text, synthetic: true },
+    })
+  }
+  const made = (id: string) => heard("message.updated", { info: { id, sessionID, role: "assistant", parentID: "u" } })
+  told()
+  made("shell")
+  told()
+  made("answer")
+  expect([called("shell"), called("answer")]).toEqual([undefined, "tool"])
+})
+
 describe("a converted event of OpenCode", () => {
   test.each<[string, unknown, unknown]>([
     [

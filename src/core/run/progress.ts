@@ -1,4 +1,4 @@
-import { isFinalFinish, RECENT_TOOLS } from "../outcome.ts"
+import { isFinalFinish, RECENT_TOOLS, withoutShells } from "../outcome.ts"
 import type { CallState, EndedCall, Finish, Message, MessagePart } from "../ports.ts"
 import { addUsage, NO_USAGE, type Repeated, type Usage } from "../task.ts"
 
@@ -109,7 +109,7 @@ export function withAnswer(observed: Observed, { id, usage, finish, summary }: E
 /** Merges the run's messages as read, which include what events missed. */
 export function withMessages(observed: Observed, messages: readonly Message[]): Observed {
   let next = observed
-  const answers = messages.filter(({ role }) => role === "assistant")
+  const answers = withoutShells(messages).filter(({ role }) => role === "assistant")
   // In earlier answers, a call that a crash or a stop cut off may look open for ever.
   for (const message of answers) next = withMessage(next, message, message !== answers.at(-1))
   return next
