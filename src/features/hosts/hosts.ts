@@ -22,6 +22,9 @@ import { NO_SESSION, type RemoteLocation, type RemoteSession, remoteSessionOf } 
 /** Delay before a state is written, in ms. States that end sooner are never written. */
 const SETTLED_MS = 500
 
+/** For so long the tasks of a dead process are gathered before their host is asked for all of them, in ms. */
+const GATHER_MS = 250
+
 type Ports = {
   readonly clock: Clock
   readonly writeUiMetadata: (sessionID: string, uiMetadata: UiMetadata | undefined) => Promise<void>
@@ -146,6 +149,8 @@ export class Hosts {
   readonly #machines = new Map<string, Machine>()
   readonly #bySession = new Map<string, RemoteSession>()
   readonly #byTask = new Map<string, RemoteSession>()
+  /** Tasks that this process is about to take over, by their host. */
+  readonly #rejoined = new Map<string, readonly RemoteSession[]>()
   /** Stores the answer of a run in the local session. `RemoteApi` sets this function. */
   keep: (remote: RemoteSession) => Promise<void> = async () => {}
   /** Fetches and removes what a task left on a host. */
@@ -225,7 +230,15 @@ export class Hosts {
     const { link } = this.machine(name)
     const remote = this.#byTask.get(taskID)
     link.use(taskID, true)
-    if (link.contact && remote) void this.#onContact(name, [remote]).then(() => this.#onActivity(name, undefined))
+    if (!link.contact || !remote) return
+    const gathered = this.#rejoined.get(name)
+    this.#rejoined.set(name, [...(gathered ?? []), remote])
+    if (gathered) return
+    this.#setup.clock.after(GATHER_MS, () => {
+      const remotes = this.#rejoined.get(name) ?? []
+      this.#rejoined.delete(name)
+      void this.#onContact(name, remotes).then(() => this.#onActivity(name, undefined))
+    })
   }
 
   /** Folder name of a repository on hosts, unique for this machine. */
