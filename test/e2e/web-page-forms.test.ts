@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import { seenOf } from "../../src/features/board/rules/verify.ts"
 import { eventually } from "../support/eventually.ts"
 import { FakeAgents, viewOf } from "../support/fake-agents.ts"
 import { FakeBoard } from "../support/fake-board.ts"
@@ -132,10 +133,13 @@ describe.skipIf(!browser)("a form of the page", () => {
     await page.getByRole("button", { name: "Let them go" }).click()
     await needs.getByText("A copy is kept.").waitFor({ state: "detached" })
     expect(board.gone).toEqual([])
+    const seen = [...board.tasks.values()].map(seenOf)
     await needs.getByRole("button", { name: "Believe all …" }).click()
+    board.put({ id: "8", title: "Written while the page asks" })
+    await needs.getByText("Written while the page asks").waitFor()
     await page.getByRole("button", { name: "Believe them" }).click()
     await needs.getByText("Nothing waits for you.").waitFor()
-    expect(board.accepted).toBe(1)
+    expect([board.accepted, board.seen]).toEqual([1, [seen]])
   })
 
   test("the page shows a board task as ended that was created and ended between two stream events", async () => {

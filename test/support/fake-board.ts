@@ -24,6 +24,8 @@ export class FakeBoard implements Board {
   readonly archive: BoardTask[] = []
   readonly states = new Map<string, TaskState>()
   readonly calls: { readonly method: string; readonly by?: Actor }[] = []
+  /** `seen` of the calls of `update`, `run` and `accept`, in order. */
+  readonly seen: (readonly string[] | undefined)[] = []
   readonly #listeners = new Set<() => void>()
   owners: BoardAgent[] = [
     { name: "build", description: "Does the work." },
@@ -72,8 +74,9 @@ export class FakeBoard implements Board {
     return this.put({ ...rest, owner: input.owner ?? "build", id: String(this.#nextId), steps: done })
   }
 
-  async update(id: string, patch: TaskPatch, by: Actor): Promise<Archived> {
+  async update(id: string, patch: TaskPatch, by: Actor, seen?: readonly string[]): Promise<Archived> {
     this.calls.push({ method: "update", by })
+    this.seen.push(seen)
     const task = this.#open(id)
     this.#ownerMustBe(patch.owner)
     if (patch.status === "done") return this.complete(id, by)
@@ -98,7 +101,8 @@ export class FakeBoard implements Board {
     return { task: this.#end(task, "canceled"), canceled, open: [] }
   }
 
-  async run(id: string) {
+  async run(id: string, seen?: readonly string[]) {
+    this.seen.push(seen)
     const task = this.#open(id)
     if (task.status === "draft") throw new BoardError("conflict", `Task #${id} is a draft; activate it first.`)
     if (this.state(task).state === "running") throw new BoardError("conflict", `Task #${id} runs already.`)
@@ -151,7 +155,8 @@ export class FakeBoard implements Board {
   accepted = 0
   subtasksIn = () => this.#unused()
 
-  async accept() {
+  async accept(seen?: readonly string[]) {
+    this.seen.push(seen)
     this.accepted++
     for (const { id } of this.tasks.values()) this.states.delete(id)
     this.#tell()

@@ -155,8 +155,8 @@ export class TaskBoard implements Board {
     return taskOf(await this.#make({ type: "create", input, by }))
   }
 
-  async update(id: string, patch: TaskPatch, by: Actor): Promise<Archived> {
-    const change = await this.#do({ type: "update", id, patch, by })
+  async update(id: string, patch: TaskPatch, by: Actor, seen?: readonly string[]): Promise<Archived> {
+    const change = await this.#do({ type: "update", id, patch, by, seen })
     if (patch.title !== undefined) void this.#threads.rename(taskOf(change))
     return archivedBy(change)
   }
@@ -196,16 +196,16 @@ export class TaskBoard implements Board {
     return task
   }
 
-  async run(id: string): Promise<void> {
+  async run(id: string, seen?: readonly string[]): Promise<void> {
     const refusal = await this.#setup.runs.refusals()
     const why = refusal(findTask(await this.#store.read(), id)?.threadId)
     if (why !== undefined)
       throw new BoardError("conflict", `Task #${id} cannot be worked on now: ${why}. Raise the limit, or wait.`)
-    await this.#do({ type: "run", id })
+    await this.#do({ type: "run", id, seen })
   }
 
-  async accept(): Promise<void> {
-    await this.#do({ type: "accept" })
+  async accept(seen?: readonly string[]): Promise<void> {
+    await this.#do({ type: "accept", seen })
   }
 
   lost(): readonly BoardTask[] {

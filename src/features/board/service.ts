@@ -91,7 +91,8 @@ export interface Board {
   history(limit?: number): Promise<readonly BoardTask[]>
 
   create(input: NewTask, by: Actor): Promise<BoardTask>
-  update(id: string, patch: TaskPatch, by: Actor): Promise<Archived>
+  /** `seen`, here and below: digests of the texts that the user was shown (`seenOf`). No other text becomes trusted. */
+  update(id: string, patch: TaskPatch, by: Actor, seen?: readonly string[]): Promise<Archived>
   complete(id: string, by: Actor): Promise<Archived>
   cancel(id: string, by: Actor): Promise<Archived>
 
@@ -113,9 +114,9 @@ export interface Board {
    * For users only: starts the task and thereby trusts its present text. Rejects with the reason where the task cannot
    * start.
    */
-  run(id: string): Promise<void>
+  run(id: string, seen?: readonly string[]): Promise<void>
   /** Marks the present state of all tasks as trusted, outside edits included. For users only. */
-  accept(): Promise<void>
+  accept(seen?: readonly string[]): Promise<void>
   /** Tasks of a missing file, oldest first, kept until a user restores them or gives them up. */
   lost(): readonly BoardTask[]
   /** Restores the tasks of a missing file, and the history. For users only. */

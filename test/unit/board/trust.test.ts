@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { BoardCommand } from "../../../src/features/board/rules/command.ts"
-import { verifyBoard } from "../../../src/features/board/rules/verify.ts"
+import { seenOf, verifyBoard } from "../../../src/features/board/rules/verify.ts"
 import { type BoardError, USER } from "../../../src/features/board/service.ts"
 import { type BoardState, EMPTY } from "../../../src/features/board/state.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
@@ -165,6 +165,62 @@ describe("unverified tasks", () => {
     const before = board.state
     board.do({ type: "accept" })
     expect(board.state).toBe(before)
+  })
+
+  test("a person trusts only the text that was shown, however the task is started or accepted", async () => {
+    const board = new RuledBoard()
+    const ids = [board.make(), board.make("build", { status: "draft" })]
+    const [one, draft] = ids as [string, string]
+    const commands: BoardCommand[] = [
+      { type: "run", id: one },
+      { type: "update", id: draft, patch: { status: "active" }, by: USER },
+      { type: "accept" },
+    ]
+    const seen = () => ids.map((id) => seenOf(board.task(id)))
+    const verified = seen()
+    for (const id of ids) await changed(board, id)
+    const shown = seen()
+    for (const id of ids) await changed(board, id, { description: "worse" })
+    for (const command of commands)
+      for (const before of [verified, shown])
+        expect(board.refusal({ ...command, seen: before } as BoardCommand)).toMatch(
+          /^conflict: Task #[12] has changed since you saw it\. Look at it again\.$/,
+        )
+    expect(Object.keys(board.state.outside)).toEqual(ids)
+    const before = board.state
+    for (const command of commands) {
+      board.state = before
+      board.do({ ...command, seen: seen() } as BoardCommand)
+      expect(Object.keys(board.state.outside)).not.toContain("id" in command ? command.id : one)
+    }
+  })
+
+  test("text of another task does not count as shown", async () => {
+    const board = new RuledBoard()
+    const [one, two] = [board.make(), board.make()]
+    await changed(board, one)
+    await changed(board, two)
+    expect(board.refusal({ type: "run", id: two, seen: [seenOf(board.task(one))] })).toMatch(/^conflict: Task #2 has/)
+  })
+
+  test("a task of a missing file is not accepted together with the tasks that are shown", async () => {
+    const board = new RuledBoard()
+    const [gone, open] = [board.make(), board.make()]
+    await changed(board, gone)
+    await changed(board, open)
+    board.state = await verifyBoard({ tasks: [], nextId: 3 }, board.state)
+    board.state = await verifyBoard({ tasks: [{ ...boardTaskOf(open, AT), title: "new" }], nextId: 3 }, board.state)
+    board.do({ type: "accept", seen: [seenOf(board.task(open))] })
+    expect(Object.keys(board.state.outside)).toEqual([gone])
+  })
+
+  test("a start of a task whose text this installation wrote is not refused after its agent's changes", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one"], threadId: "ses_t" })
+    const seen = [seenOf(board.task(id))]
+    board.do({ type: "update step", id, index: 0, patch: { done: true }, by: agent("build", "ses_t") })
+    board.do({ type: "run", id, seen })
+    expect(board.wake(id)).toBe("hand")
   })
 
   test("the schedule does not wake an unverified board task", async () => {

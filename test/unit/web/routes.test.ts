@@ -214,6 +214,23 @@ describe("POST /api/tasks/:id/complete, cancel and run", () => {
   })
 })
 
+test("a start, an activation and an accept hand over which texts the caller saw, as the rows name them", async () => {
+  board.put({ id: "5", title: "Migrate" })
+  const { seen } = (await ask("GET", "/api/tasks/5")).json
+  board.put({ id: "5", title: "Something else" })
+  expect((await ask("GET", "/api/tasks")).json.tasks[0].seen).not.toBe(seen)
+  for (const given of [{ seen: [seen] }, {}]) {
+    await ask("POST", "/api/tasks/accept", { body: given })
+    await ask("PATCH", "/api/tasks/5", { body: { status: "active", ...given } })
+    await ask("POST", "/api/tasks/5/run", { body: given })
+    board.put({ id: "5" }, { state: "next run" })
+  }
+  await ask("POST", "/api/tasks/5/run")
+  expect(board.seen).toEqual([[seen], [seen], [seen], undefined, undefined, undefined, undefined])
+  expect((await ask("POST", "/api/tasks/5/run", { body: { seen: "5" } })).status).toBe(400)
+  expect((await ask("PATCH", "/api/tasks/5", { body: { seen: [], colour: "green" } })).status).toBe(400)
+})
+
 describe("POST /api/tasks/accept, restore and forget", () => {
   test("the accept route accepts changes that were made outside the plugin", async () => {
     board.put({ id: "5" }, { state: "waiting for a person" })

@@ -3,7 +3,7 @@ import type { Usage } from "../../../core/task.ts"
 import { head } from "../../../lib/text.ts"
 import type { StoredReport } from "../purse/report.ts"
 import { type Actor, type Archived, BoardError } from "../service.ts"
-import { type BoardState, findTask, frozen, keeping, type PurseEnd, subtasksOf } from "../state.ts"
+import { type BoardState, findTask, frozen, isUnverified, keeping, type PurseEnd, subtasksOf } from "../state.ts"
 import {
   type ArchivedTask,
   type BoardStatus,
@@ -18,14 +18,18 @@ import {
   type TaskPatch,
 } from "../task.ts"
 import { resetFailures } from "./archive.ts"
+import { seenOf } from "./verify.ts"
 
 /** Id and thread of a new task. Both are created before the task is added to the board. */
 type Prepared = { readonly as?: string; readonly threadId?: string }
 
+/** `seen`: digests of the tasks' texts that the user was shown. Absent where the caller shows none. */
+type Shown = { readonly seen?: readonly string[] }
+
 /** Commands that change a board. */
 export type BoardCommand =
   | ({ readonly type: "create"; readonly input: NewTask; readonly by: Actor } & Prepared)
-  | { readonly type: "update"; readonly id: string; readonly patch: TaskPatch; readonly by: Actor }
+  | ({ readonly type: "update"; readonly id: string; readonly patch: TaskPatch; readonly by: Actor } & Shown)
   | { readonly type: "complete"; readonly id: string; readonly by: Actor }
   | { readonly type: "cancel"; readonly id: string; readonly by: Actor }
   | { readonly type: "update steps"; readonly id: string; readonly steps: readonly NewStep[]; readonly by: Actor }
@@ -51,9 +55,9 @@ export type BoardCommand =
   /** The plugin created a thread for a task that had no usable one. */
   | { readonly type: "thread"; readonly id: string; readonly threadId: string }
   /** A user starts the task and thereby trusts its present text. */
-  | { readonly type: "run"; readonly id: string }
+  | ({ readonly type: "run"; readonly id: string } & Shown)
   /** A user trusts the whole board as it is, including outside edits. */
-  | { readonly type: "accept" }
+  | ({ readonly type: "accept" } & Shown)
   /** A user restores the tasks of a missing file, or gives them up. */
   | { readonly type: "restore" }
   | { readonly type: "forget" }
@@ -219,15 +223,18 @@ export function archivedBy(change: BoardChange): Archived {
 
 /** The functions below make outside edits trusted, which only users may do. */
 
-/** Makes a task's present text trusted. */
-export function trustTask(state: BoardState, id: string): BoardState {
-  const { [id]: before, ...outside } = state.outside
-  return before === undefined ? state : { ...state, outside }
+/** Makes the present text of tasks trusted. Throws where the file has another text by now than the user was shown. */
+export function trustTasks(state: BoardState, tasks: readonly BoardTask[], { seen }: Shown): BoardState {
+  const edited = new Set(tasks.filter(({ id }) => isUnverified(state, id)).map(({ id }) => id))
+  if (edited.size === 0) return state
+  const shown = seen && new Set(seen)
+  const changed = tasks.find((task) => edited.has(task.id) && shown?.has(seenOf(task)) === false)
+  if (changed) throw new BoardError("conflict", `Task #${changed.id} has changed since you saw it. Look at it again.`)
+  return { ...state, outside: keeping(state.outside, (id) => !edited.has(id)) }
 }
 
-/** Makes all tasks trusted as they are. No owner is woken: the tasks wait for the next round. */
-export const accept = (state: BoardState): BoardChange =>
-  Object.keys(state.outside).length === 0 ? changeTo(state) : changeTo({ ...state, outside: {} })
+/** Makes all open tasks trusted as they are. No owner is woken: the tasks wait for the next round. */
+export const accept = (state: BoardState, shown: Shown): BoardChange => changeTo(trustTasks(state, state.tasks, shown))
 
 export function restore(state: BoardState): BoardChange {
   if (state.lost.length === 0) throw new BoardError("conflict", "No task of this board has gone.")

@@ -14,7 +14,7 @@ import {
   replaceTask,
   restore,
   threadTask,
-  trustTask,
+  trustTasks,
 } from "./command.ts"
 import { idleAfter, purseRules } from "./purse.ts"
 import { taskRules } from "./tasks.ts"
@@ -55,7 +55,7 @@ const RULES: Rules = {
     return next ? changeTo(replaceTask(state, next), next) : changeTo(state)
   },
 
-  run(state, { id }, facts) {
+  run(state, { id, seen }, facts) {
     const task = openTask(state, id, facts)
     if (task.status === "draft")
       throw new BoardError("conflict", `Task #${id} is a draft: make it active, and its owner begins.`)
@@ -65,7 +65,7 @@ const RULES: Rules = {
         "conflict",
         `The owner of task #${id}, "${task.owner}", is no agent that may own tasks: give it another.`,
       )
-    return changeTo(wake(resetFailures(trustTask(state, id), id), id, "hand", facts.now), task)
+    return changeTo(wake(resetFailures(trustTasks(state, [task], { seen }), id), id, "hand", facts.now), task)
   },
 
   /**

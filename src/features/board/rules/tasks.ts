@@ -16,7 +16,7 @@ import {
   type Rules,
   replaceTask,
   resetUnlessOwnRun,
-  trustTask,
+  trustTasks,
 } from "./command.ts"
 import { isSame } from "./verify.ts"
 
@@ -28,7 +28,7 @@ export const taskRules = {
     return changeTo(wake(added.state, added.task.id, "created", facts.now), added.task)
   },
 
-  update(state, { id, patch, by }, facts) {
+  update(state, { id, patch, by, seen }, facts) {
     const task = openTask(state, id, facts)
     const { status, ...changes } = patch
     if (changes.owner !== undefined) ownerNamed(changes.owner, facts.agents)
@@ -39,11 +39,11 @@ export const taskRules = {
     const next = { ...changed, status: status ?? task.status, updatedAt: facts.now }
     // An agent's call without a change does nothing. A user's call still resets failures.
     if (by.kind === "agent" && isSame(next, task)) return changeTo(state, task)
-    const touched = resetUnlessOwnRun(replaceTask(state, next), next, by)
     // An outside edit becomes trusted when a user activates the task.
     const activated = status === "active" && (task.status === "draft" || isUnverified(state, id))
-    const known = activated ? trustTask(touched, id) : touched
-    const cleared = next.status === "draft" ? asleep(known, id) : known
+    const known = activated ? trustTasks(state, [task], { seen }) : state
+    const touched = resetUnlessOwnRun(replaceTask(known, next), next, by)
+    const cleared = next.status === "draft" ? asleep(touched, id) : touched
     return changeTo(activated ? wake(cleared, id, "activated", facts.now) : cleared, next)
   },
 

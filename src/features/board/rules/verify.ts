@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto"
 import { sliced } from "../../../lib/clock.ts"
 import { type BoardState, EMPTY, isUnverified, keeping } from "../state.ts"
 import { type BoardTask, MOST_ID } from "../task.ts"
@@ -79,6 +80,12 @@ export const textOf = ({ title, description, owner, status, steps, resources }: 
     steps.map(({ title, details = "", done, taskId = "" }) => [title, details, done, taskId]),
     resources.map(({ type, value, label = "" }) => [type, value, label]),
   ])
+
+/** Digest of a task's text as a user was shown it. It has the id, so that no copy of the text counts as seen. */
+export const seenOf = (task: BoardTask): string =>
+  createHash("sha256")
+    .update(`${task.id} ${textOf(task)}`)
+    .digest("base64url")
 
 /** Task from the file, with trusted values for the fields that the file must not set. Unknown fields stay. */
 function withOurs({ threadId: _given, ...task }: BoardTask, before: BoardTask | undefined): BoardTask {

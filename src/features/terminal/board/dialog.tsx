@@ -1,6 +1,7 @@
 import { budget, formatTime, spentShort } from "../../../lib/format.ts"
 import { count, oneLine } from "../../../lib/text.ts"
 import type { StoredReport } from "../../board/purse/report.ts"
+import { seenOf } from "../../board/rules/verify.ts"
 import { type BoardTask, headOf } from "../../board/task.ts"
 import { answerChoices } from "../dialogs.tsx"
 import type { Terminal } from "../menu.tsx"
@@ -33,7 +34,8 @@ function problemRow({ api }: BoardDialogPorts, problem: string): MenuRow {
 
 function boardChoices({ api, board }: BoardDialogPorts): readonly MenuRow[] {
   const close = closing(api)
-  const [lost, outside] = [board.lost().length, board.tasks().filter(board.isUnverified).length]
+  const lost = board.lost().length
+  const seen = board.tasks().filter(board.isUnverified).map(seenOf)
   const restore = {
     title: `Bring back ${count(lost, "task")}`,
     description: "the board's file has gone; this is its copy",
@@ -47,12 +49,12 @@ function boardChoices({ api, board }: BoardDialogPorts): readonly MenuRow[] {
     run: close(() => board.act({ type: "forget" })),
   }
   const accept = {
-    title: `Believe all ${count(outside, "task")} that were changed outside`,
+    title: `Believe all ${count(seen.length, "task")} that were changed outside`,
     description: "starts none now; each has its turn with the next round",
     category: "Board",
-    run: close(() => board.act({ type: "accept" })),
+    run: close(() => board.act({ type: "accept", seen })),
   }
-  return [...(lost > 0 ? [restore, forget] : []), ...(outside > 1 ? [accept] : [])]
+  return [...(lost > 0 ? [restore, forget] : []), ...(seen.length > 1 ? [accept] : [])]
 }
 
 const rowOf = (companion: BoardDialogPorts, task: BoardTask): MenuRow => ({
@@ -72,6 +74,7 @@ function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly Menu
   const { api, board } = companion
   const { id, threadId, status } = task
   const by = { kind: "user" } as const
+  const seen = [seenOf(task)]
   const close = closing(api)
   const answers = answerChoices(companion, board.asks(task))
   const { state, reason } = board.state(task)
@@ -96,12 +99,12 @@ function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly Menu
   const isWorkedOn = state === "running" || (state === "needs you" && answers.length > 0)
   const start = {
     title: isVerified ? "Start it now" : "Start it as it stands there",
-    run: close(() => board.act({ type: "run", id })),
+    run: close(() => board.act({ type: "run", id, seen })),
   }
   const activate = {
     title: "Make it active",
     description: "its owner begins",
-    run: close(() => board.act({ type: "update", id, patch: { status: "active" }, by })),
+    run: close(() => board.act({ type: "update", id, patch: { status: "active" }, by, seen })),
   }
   const complete = { title: "Complete it", run: close(() => board.act({ type: "complete", id, by })) }
   const cancel = {

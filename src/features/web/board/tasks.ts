@@ -1,6 +1,7 @@
 import { type Context, Hono } from "hono"
 import { z } from "zod"
 import { isActive, NOBODY } from "../../../core/task.ts"
+import { seenOf } from "../../board/rules/verify.ts"
 import { type Archived, type Board, USER } from "../../board/service.ts"
 import { type BoardTask, historyLimit, line, newTaskSchema, purseSchema, taskPatchSchema } from "../../board/task.ts"
 import { bodyOf, parsed, WebError } from "../http.ts"
@@ -30,7 +31,8 @@ export function boardRoutes(source: () => Source): Hono {
   routes.get("/tasks/:id", (context) => row(context, context.req.param("id")))
   routes.patch("/tasks/:id", async (context) => {
     const id = context.req.param("id")
-    return context.json(ended(await board().update(id, await bodyOf(context, taskPatchSchema), USER), board()))
+    const { seen, ...patch } = await bodyOf(context, shown)
+    return context.json(ended(await board().update(id, parsed(taskPatchSchema, patch), USER, seen), board()))
   })
   for (const how of ["complete", "cancel"] as const)
     routes.post(`/tasks/:id/${how}`, async (context) =>
@@ -38,7 +40,7 @@ export function boardRoutes(source: () => Source): Hono {
     )
   routes.post("/tasks/:id/run", async (context) => {
     const id = context.req.param("id")
-    await board().run(id)
+    await board().run(id, await seenIn(context))
     return row(context, id)
   })
   routes.post("/tasks/:id/reply", async (context) => {
@@ -47,7 +49,11 @@ export function boardRoutes(source: () => Source): Hono {
     await reply(source(), id, text)
     return row(context, id)
   })
-  for (const what of ["accept", "restore", "forget"] as const)
+  routes.post("/tasks/accept", async (context) => {
+    await board().accept(await seenIn(context))
+    return listed(context)
+  })
+  for (const what of ["restore", "forget"] as const)
     routes.post(`/tasks/${what}`, async (context) => {
       await board()[what]()
       return listed(context)
@@ -57,7 +63,7 @@ export function boardRoutes(source: () => Source): Hono {
 
 function taskRow(task: BoardTask, board: Pick<Board, "state">): TaskRow {
   const { state, reason, text } = board.state(task)
-  return { ...task, state, reason, stateText: text }
+  return { ...task, state, reason, stateText: text, seen: seenOf(task) }
 }
 
 /** The board as sent by route and event stream. */
@@ -93,6 +99,11 @@ function purseRoutes(board: () => Board): Hono {
   routes.get("/reports/:name", async (context) => context.json(await board().purse.report(context.req.param("name"))))
   return routes
 }
+
+const shown = z.looseObject({ seen: z.array(z.string()).optional() })
+
+/** Texts that the caller was shown, as `seen` of their rows. Undefined for a request without a body, as scripts send it. */
+const seenIn = async (context: Context) => (context.req.raw.body ? (await bodyOf(context, shown)).seen : undefined)
 
 const words = z.strictObject({ text: z.string().trim().min(1).max(100_000) })
 

@@ -1,8 +1,9 @@
 import type { BoardAgent, PurseView } from "../../board/service.ts"
 import type { BoardTask, TaskState } from "../../board/task.ts"
 
-/** A board task with its current state. */
-export type TaskRow = BoardTask & Pick<TaskState, "state" | "reason"> & { readonly stateText: string }
+/** A board task with its current state. `seen`: digest of its text, which comes back with a start. */
+export type TaskRow = BoardTask &
+  Pick<TaskState, "state" | "reason"> & { readonly stateText: string; readonly seen: string }
 
 /** State of the board's purse. */
 export type PurseState = { readonly open: false } | ({ readonly open: true } & PurseView)

@@ -16,7 +16,7 @@ export function BoardNeeds(props: { asking: readonly AgentRow[] }) {
         <LostNeed count={board.lost} />
       </Show>
       <Show when={outside().length > 1}>
-        <UnverifiedNeed count={outside().length} />
+        <UnverifiedNeed tasks={outside()} />
       </Show>
       <For each={all().waiting}>{(task) => <TaskNeed task={task} />}</For>
       <For each={all().resting}>{(task) => <RestNeed task={task} />}</For>
@@ -74,16 +74,20 @@ function LostNeed(props: { count: number }) {
 }
 
 /** Row for several board tasks with outside edits. The user can accept them together. */
-function UnverifiedNeed(props: { count: number }) {
-  const asks = () => ({
-    text: `Believe all ${props.count} tasks as they stand there now? None is started by that: each has its turn with the next round.`,
-    yes: "Believe them",
-  })
+function UnverifiedNeed(props: { tasks: readonly TaskRow[] }) {
+  let seen: readonly string[] = []
+  const asks = () => {
+    seen = props.tasks.map((task) => task.seen)
+    return {
+      text: `Believe all ${seen.length} tasks as they stand there now? None is started by that: each has its turn with the next round.`,
+      yes: "Believe them",
+    }
+  }
   return (
     <Need tone="fail" what="changed">
-      <p>{props.count} tasks were changed outside the board. Look at what they say now.</p>
+      <p>{props.tasks.length} tasks were changed outside the board. Look at what they say now.</p>
       <div class="button-row">
-        <Action label="Believe all …" asks={asks} run={() => boardApi.ofBoard("accept")} />
+        <Action label="Believe all …" asks={asks} run={() => boardApi.accept(seen)} />
       </div>
     </Need>
   )
@@ -95,7 +99,7 @@ function RestNeed(props: { task: TaskRow }) {
       <TaskTitle task={props.task} />
       <p>{props.task.reason}</p>
       <div class="button-row">
-        <Action label={isUnverified(props.task) ? "Start" : "Run now"} run={() => boardApi.run(props.task.id)} />
+        <Action label={isUnverified(props.task) ? "Start" : "Run now"} run={() => boardApi.run(props.task)} />
         <a class="button" href={taskLink(props.task.id)}>
           Look at it
         </a>

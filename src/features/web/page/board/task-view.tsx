@@ -191,10 +191,14 @@ function Actions(props: { task: TaskRow; edit: () => void }) {
   return (
     <div class="button-row">
       <Show when={status() === "draft"}>
-        <Action label="Activate" kind="main" run={() => boardApi.update(id(), { status: "active" })} />
+        <Action label="Activate" kind="main" run={() => boardApi.activate(props.task)} />
       </Show>
       <Show when={status() === "active"}>
-        <Action label={isUnverified(props.task) ? "Start" : "Run now"} kind="main" run={() => boardApi.run(id())} />
+        <Action
+          label={isUnverified(props.task) ? "Start" : "Run now"}
+          kind="main"
+          run={() => boardApi.run(props.task)}
+        />
         <Action label="Complete" run={() => boardApi.complete(id())} />
       </Show>
       <Show when={open()}>
