@@ -128,6 +128,8 @@ export const LEASE_MS = 600_000
 export type TaskRequest = {
   readonly id: string
   readonly action: "cancel" | "clear" | "resume" | "tell" | "unpark" | "answer"
+  /** Run that a cancel or a clear is for: no later run is stopped. */
+  readonly generation?: number
   readonly prompt?: string
   /** Id of the question that is answered. */
   readonly ask?: string

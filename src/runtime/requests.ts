@@ -55,7 +55,7 @@ export class Requests {
     })
   }
 
-  async #carryOut(task: Task, { action, prompt, ask, reply }: TaskRequest): Promise<void> {
+  async #carryOut(task: Task, { action, generation, prompt, ask, reply }: TaskRequest): Promise<void> {
     const { dispatcher, store, retryNow } = this.#engine
     // The task may have changed since the request came: use its current state.
     const current = store.get(task.id) ?? task
@@ -71,6 +71,10 @@ export class Requests {
       await this.#resuming.resume(task, { prompt })
       return
     }
+    if (generation !== undefined && current.run.generation !== generation)
+      throw new CallError(
+        `Somebody has resumed task ${task.id} since you looked. It was not ${action === "clear" ? "cleared" : "cancelled"}.`,
+      )
     dispatcher.end(task.id, task.run.generation, STOPPED_BY_USER, { silent: action === "clear" })
     await dispatcher.closed(task.id)
     if (action === "clear") await this.#cancelling.forget([task])

@@ -89,8 +89,7 @@ const copied = (questions: Extract<AskOptions, { kind: "question" }>["questions"
 
 /** Written into the metadata of a task's session. The server plugin, which owns the tasks, removes them. */
 type Request =
-  | { readonly action: "cancel" }
-  | { readonly action: "clear" }
+  | { readonly action: "cancel" | "clear"; readonly generation: number }
   | { readonly action: "unpark" }
   | { readonly action: "resume" | "tell"; readonly prompt: string }
   | { readonly action: "answer"; readonly ask: string; readonly reply: Reply }

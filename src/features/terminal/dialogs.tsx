@@ -134,7 +134,8 @@ function TaskList(props: { companion: TasksDialogPorts; sessionID: string; paren
 /** Newest first: a task that waits for others was launched after them, and would else end as stranded. */
 function stop({ api, actions }: TasksDialogPorts, running: readonly ObservedTask[]) {
   api.ui.dialog.clear()
-  for (const { task } of running.toReversed()) void actions.request(task.sessionID, { action: "cancel" })
+  for (const { task } of running.toReversed())
+    void actions.request(task.sessionID, { action: "cancel", generation: task.run.generation })
 }
 
 function rowFor(companion: TasksDialogPorts, seen: ObservedTask, all: readonly ObservedTask[], now: number): MenuRow {
@@ -162,6 +163,7 @@ function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly M
   const { api, actions, settings } = companion
   const { task, progress } = seen
   const { sessionID } = task
+  const { generation } = task.run
   const close = closing(api)
   const answers = answerChoices(companion, isActive(task) ? (progress?.asks ?? []) : [])
   const open = { title: "Open its session", run: close(() => goTo(api, sessionID)) }
@@ -177,7 +179,10 @@ function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly M
       description: "whatever its provider's limit",
       run: close(() => actions.request(sessionID, { action: "unpark" })),
     }
-    const cancel = { title: "Cancel it", run: close(() => actions.request(sessionID, { action: "cancel" })) }
+    const cancel = {
+      title: "Cancel it",
+      run: close(() => actions.request(sessionID, { action: "cancel", generation })),
+    }
     return [
       ...answers,
       open,
@@ -195,7 +200,7 @@ function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly M
     {
       title: "Clear it from the list",
       description: "its session stays",
-      run: close(() => actions.request(sessionID, { action: "clear" })),
+      run: close(() => actions.request(sessionID, { action: "clear", generation })),
     },
   ]
 }

@@ -55,6 +55,7 @@ const requestSchema = lazy(() =>
   z.object({
     id: z.string().min(1),
     action: z.enum(["cancel", "clear", "resume", "tell", "unpark", "answer"]),
+    generation: z.int().optional(),
     prompt: z.string().optional(),
     ask: z.string().optional(),
     reply: z

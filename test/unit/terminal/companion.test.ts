@@ -58,6 +58,23 @@ describe("a request from the screen", () => {
     expect(rig.opencode.stored(sessionID).metadata).toEqual({})
   })
 
+  test.each([
+    ["cancel", "It was not cancelled."],
+    ["clear", "It was not cleared."],
+  ])("a %s from the screen does not stop a run that began after the person looked", async (action, text) => {
+    const rig = new Rig()
+    const { id, sessionID } = await rig.launch()
+    const { generation } = (await rig.ended(id)).run
+    rig.onPrompt("AGAIN", { text: "second", delay: 10_000 })
+    await asked(rig, sessionID, { action: "resume", prompt: "AGAIN" })
+    await asked(rig, sessionID, { id: "r2", action, generation })
+    expect(rig.opencode.toasts.at(-1)).toMatchObject({
+      title: "Not done",
+      message: `Somebody has resumed task ${id} since you looked. ${text}`,
+    })
+    expect((await rig.ended(id)).status).toBe("completed")
+  })
+
   test("a resume from the screen starts the task again with the new prompt", async () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
