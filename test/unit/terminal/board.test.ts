@@ -5,6 +5,7 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createSignal } from "solid-js"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { NO_USAGE, type Task } from "../../../src/core/task.ts"
+import type { BoardOptions } from "../../../src/features/board/options.ts"
 import { seenOf } from "../../../src/features/board/rules/verify.ts"
 import { scheduleOf } from "../../../src/features/board/schedule.ts"
 import { type BoardState, EMPTY } from "../../../src/features/board/state.ts"
@@ -34,6 +35,7 @@ const listeners = new Set<unknown>()
 const toasts: string[] = []
 const prompted = vi.fn(async (_prompt: object): Promise<object> => ({ data: {} }))
 const listed = vi.fn(async () => ({ data: stored }))
+const agents = vi.fn(async () => ({ data: [{ name: "build" }, { name: "title", hidden: true }] }) as object)
 const watchers = new Set<unknown>()
 /** What OpenCode says that each session costs, and the sessions below it. */
 const costs: Record<string, { cost?: number; below?: readonly string[] }> = {}
@@ -44,7 +46,7 @@ const children = async ({ sessionID }: { sessionID: string }) => ({ data: (costs
 /** Has the source told of a change in the folder. */
 let heard = () => {}
 
-const OPTIONS = { dir: ".opencode/tasks", agents: null, schedule: "0 0 1 1 *", maxConcurrentRuns: 3 }
+const OPTIONS: BoardOptions = { dir: ".opencode/tasks", agents: null, schedule: "0 0 1 1 *", maxConcurrentRuns: 3 }
 
 const api = () =>
   ({
@@ -54,7 +56,7 @@ const api = () =>
     },
     client: {
       session: { list: listed, promptAsync: prompted, get: got, children },
-      app: { agents: async () => ({ data: [{ name: "build" }, { name: "title", hidden: true }] }) },
+      app: { agents },
     },
     ui: { toast: ({ message }: { message: string }) => void toasts.push(message) },
     event: {
@@ -82,7 +84,7 @@ const write = (more: Partial<BoardTask>, pulses: BoardState["pulses"] = {}, quie
   keepBoard(stateFolder(), join(folder, ".opencode", "tasks"), { ...EMPTY, tasks, nextId: 6, pulses, quiet })
 }
 
-const open = (options: typeof OPTIONS | undefined | (() => typeof OPTIONS | undefined) = OPTIONS, enabled = true) => {
+const open = (options: BoardOptions | undefined | (() => BoardOptions | undefined) = OPTIONS, enabled = true) => {
   const board = typeof options === "function" ? options : () => options
   const server = () => ({ enabled, board: board() })
   source = createBoardSource(api(), server, (title, what) => needed.push(`${title} ${what}`))
@@ -115,6 +117,7 @@ beforeEach(() => {
 })
 afterEach(() => {
   source.dispose()
+  agents.mockReset()
   vi.unstubAllEnvs()
   vi.restoreAllMocks()
   rmSync(folder, { recursive: true, force: true })
@@ -141,6 +144,24 @@ test("the terminal shows the first round after the time in which a purse turned 
   await open({ ...OPTIONS, schedule: "0 * * * *" })
   const round = scheduleOf("0 * * * *").next(until) ?? 0
   expect(stateText()).toMatch(new RegExp(`^next run (.+ )?${clockTime(round)}$`))
+})
+
+test("a task of an agent that does not exist rests, and none does while OpenCode does not tell its agents", async () => {
+  const tasks = ["build", "title", "gone", "plan"].map((owner, index) =>
+    boardTaskOf(`${index + 1}`, "", { owner, title: owner }),
+  )
+  keepBoard(stateFolder(), join(folder, ".opencode", "tasks"), { ...EMPTY, tasks, nextId: 9 })
+  const rests = () => source.tasks().map((task) => source.state(task).text.replace(/^next run .*/, "next run"))
+  agents.mockRejectedValueOnce(new Error("no answer"))
+  await open()
+  expect(rests()).toEqual(["next run", "next run", "next run", "next run"])
+  await source.look()
+  const none = (name: string) => `rests: no agent "${name}"`
+  expect(rests()).toEqual(["next run", none("title"), none("gone"), none("plan")])
+  agents.mockResolvedValue({ data: [{ name: "build" }, { name: "gone" }] })
+  source.dispose()
+  await open({ ...OPTIONS, agents: ["gone"] })
+  expect(rests()).toEqual([none("build"), none("title"), "next run", none("plan")])
 })
 
 test("a board that is off or missing shows no tasks, and a broken file keeps the last ones", async () => {
@@ -268,7 +289,7 @@ test("many changes at once are read together, and the last one is shown", async 
 test("the board view uses no timers or watchers before a board exists and after it is closed", async () => {
   const every = vi.spyOn(globalThis, "setInterval")
   const end = vi.spyOn(globalThis, "clearInterval")
-  const [options, setOptions] = createSignal<typeof OPTIONS>()
+  const [options, setOptions] = createSignal<BoardOptions>()
   write({})
   void open(options)
   expect([every.mock.calls.length, listeners.size, watchers.size]).toEqual([0, 0, 0])

@@ -233,7 +233,7 @@ export function trustTasks(state: BoardState, tasks: readonly BoardTask[], { see
   return { ...state, outside: keeping(state.outside, (id) => !edited.has(id)) }
 }
 
-/** Makes all open tasks trusted as they are. No owner is woken: the tasks wait for the next round. */
+/** Makes all open tasks trusted as they are. No owner is woken: the tasks wait for the next round or a purse. */
 export const accept = (state: BoardState, shown: Shown): BoardChange => changeTo(trustTasks(state, state.tasks, shown))
 
 export function restore(state: BoardState): BoardChange {

@@ -50,7 +50,7 @@ function boardChoices({ api, board }: BoardDialogPorts): readonly MenuRow[] {
   }
   const accept = {
     title: `Believe all ${count(seen.length, "task")} that were changed outside`,
-    description: "starts none now; each has its turn with the next round",
+    description: "each has its turn with the next round, or at once while a purse is open",
     category: "Board",
     run: close(() => board.act({ type: "accept", seen })),
   }

@@ -16,7 +16,7 @@ import type { BoardOptions } from "../../board/options.ts"
 import type { BoardCommand } from "../../board/rules/command.ts"
 import { quietUntil } from "../../board/rules/purse.ts"
 import { type BoardState, EMPTY, findTask, isUnverified, LOOK_BACK_MS, type Purse } from "../../board/state.ts"
-import { stateOf } from "../../board/status.ts"
+import { type StatusContext, stateOf } from "../../board/status.ts"
 import { Store, type Watch } from "../../board/store/store.ts"
 import { type BoardTask, headOf, type PurseTerms, purseSchema, type TaskState } from "../../board/task.ts"
 import { attempting } from "../actions.ts"
@@ -89,11 +89,15 @@ const taskForWords = (state: BoardState, id: string): BoardTask | undefined => {
   return task?.status === "active" && task.threadId !== undefined && !isUnverified(state, id) ? task : undefined
 }
 
+/** Names of the agents that may own tasks. Undefined where OpenCode does not tell them. */
+async function agentsIn({ client }: TuiPluginApi, allowed: BoardOptions["agents"] | undefined) {
+  const { data } = await client.app.agents(undefined, { signal: AbortSignal.timeout(LIST_LIMIT_MS) })
+  return data?.flatMap(({ name, hidden }) => (hidden || !(allowed?.includes(name) ?? true) ? [] : name))
+}
+
 /** Facts by which the board's rules decide. */
 async function factsNow({ api, options, board, threads }: BoardActsPorts) {
-  const { data } = await api.client.app.agents()
-  const allowed = options()?.agents
-  const agents = (data ?? []).flatMap(({ name, hidden }) => (hidden || !(allowed?.includes(name) ?? true) ? [] : name))
+  const agents = (await agentsIn(api, options()?.agents)) ?? []
   const isRunning = (id: string) => board().tasks.some((task) => task.id === id && threads.runOf(task) !== undefined)
   return { now: new Date().toISOString(), agents, isRunning }
 }
@@ -174,7 +178,7 @@ export function createBoardSource(
 ) {
   const options = () => (server().enabled ? server().board : undefined)
   const [board, setBoard] = createSignal<BoardState>(EMPTY)
-  const [nextTick, setNextTick] = createSignal("")
+  const [around, setAround] = createSignal<Around>({ nextTick: "" })
   const threads = new BoardThreads(api)
   const tellNeeds = needsTold(needed)
   const files = filesOf(api, options)
@@ -183,8 +187,7 @@ export function createBoardSource(
     if (!given) return
     tellNeeds(state)
     setBoard(state)
-    const { scheduleOf } = await import("../../board/schedule.ts")
-    setNextTick(scheduleOf(given.schedule).round(Date.now(), quietUntil(state, Date.now())))
+    setAround(await aroundOf(api, given, state))
     await threads.read(board().tasks)
   }
   let reader: Reader | undefined
@@ -210,9 +213,9 @@ export function createBoardSource(
     /** Open tasks, oldest first. */
     tasks: () => board().tasks,
     state(task: BoardTask): TaskState {
-      const runOf = (of: BoardTask) => threads.runOf(of)
-      const agents = board().tasks.map(({ owner }) => owner)
-      return stateOf(board(), task, { runOf, agents, now: new Date().toISOString(), nextTick: nextTick() })
+      const { nextTick, agents = board().tasks.map(({ owner }) => owner) } = around()
+      const now = new Date().toISOString()
+      return stateOf(board(), task, { runOf: (of) => threads.runOf(of), agents, now, nextTick })
     },
     asks: (task: BoardTask) => threads.asks(task),
     /** Whether a task has an outside edit that no user has accepted. */
@@ -226,6 +229,15 @@ export function createBoardSource(
     look,
     dispose,
   }
+}
+
+/** Text of the next round, and the agents that may own tasks. Without `agents`, OpenCode did not tell them. */
+type Around = Pick<StatusContext, "nextTick"> & Partial<Pick<StatusContext, "agents">>
+
+async function aroundOf(api: TuiPluginApi, { schedule, agents }: BoardOptions, state: BoardState): Promise<Around> {
+  const { scheduleOf } = await import("../../board/schedule.ts")
+  const nextTick = scheduleOf(schedule).round(Date.now(), quietUntil(state, Date.now()))
+  return { nextTick, agents: await agentsIn(api, agents).catch(() => undefined) }
 }
 
 /** Calls `needed` for each task that newly needs the user. Needs found by the first read are not reported. */

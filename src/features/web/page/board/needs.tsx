@@ -79,7 +79,7 @@ function UnverifiedNeed(props: { tasks: readonly TaskRow[] }) {
   const asks = () => {
     seen = props.tasks.map((task) => task.seen)
     return {
-      text: `Believe all ${seen.length} tasks as they stand there now? None is started by that: each has its turn with the next round.`,
+      text: `Believe all ${seen.length} tasks as they stand there now? Each has its turn with the next round, or at once while a purse is open.`,
       yes: "Believe them",
     }
   }
