@@ -42,7 +42,7 @@ export function renderLaunch(
     : `Background task launched${isInQueue(view.phase) && !closed ? `; it ${waitsForSlot(view)}` : ""}.`
   const names = [
     `${first} Task ID: ${nameOf(task)}`,
-    ...(named ? [`Agent: ${agentOf(task, task.model?.variant)}`] : []),
+    ...(named ? [`Agent: ${agentOf(view, task.model?.variant)}`] : []),
   ]
   const constraints = reused ? [] : termLines(view, { allowance, place, lacks, results })
   const lines = [
@@ -100,7 +100,7 @@ export function renderResume({ view, allowance, place, closed, results }: Begun)
   const { task } = view
   const lines = [
     `Resume #${task.run.generation} of task ${nameOf(task)} ${beginningOf(view, closed)}.`,
-    `Agent: ${agentOf(task)}${task.group ? "" : ", with its whole history"}.`,
+    `Agent: ${agentOf(view)}${task.group ? "" : ", with its whole history"}.`,
     ...closedLines(view, closed),
     ...termLines(view, { allowance, place, results }),
     "",

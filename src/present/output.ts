@@ -1,7 +1,7 @@
 import { batchText } from "../core/dependencies.ts"
 import { listed } from "../core/errors.ts"
 import type { GroupKind } from "../core/feature.ts"
-import { failureOf, memberName } from "../core/group.ts"
+import { failureOf, memberName, plannedIn } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
 import { pauseOf, pauseText, pauseTextForModel, whenOf } from "../core/pause.ts"
 import type { ToolResult } from "../core/ports.ts"
@@ -60,7 +60,7 @@ export function renderOutput(report: Report, offset: number): ToolResult {
   const batch = batchText(task)
   const facts = [
     `Task: ${markedID(view)} ${oneLine(task.description)}`,
-    `Agent: ${agentOf(task)}`,
+    `Agent: ${agentOf(view)}`,
     ...(batch === undefined ? [] : [`Batch: ${batch}`]),
     `Status: ${statusOf(view)}`,
     ...(task.run.generation > 0 ? [`Resumed: ${count(task.run.generation, "time")}`] : []),
@@ -307,9 +307,16 @@ function withinBytes(text: string, most: number): string {
 
 const nameLike = (name: string): string => oneLine(name, MOST_NAME_CHARS)
 
-export const agentOf = ({ agent, model }: Task, variant?: string): string => {
-  const name = model && `${modelKey(model)}${variant === undefined ? "" : `#${variant}`}`
-  return `${nameLike(agent)}${name ? ` (${oneLine(name)})` : ""}`
+/** Example: `general (mock/large)`. Tries may have models of their own, which count instead of the group's. */
+export const agentOf = ({ task, groupKind: kind }: TaskView, variant?: string): string => {
+  const { agent, model, group } = task
+  const models =
+    group && kind?.picksOne
+      ? Array.from({ length: plannedIn(group) }, (_none, nth) => kind.member({ ...task, group }, nth).model)
+      : [model]
+  const keys = new Set(models.flatMap((each) => (each ? modelKey(each) : [])))
+  const names = [...keys].map((key) => oneLine(`${key}${variant === undefined ? "" : `#${variant}`}`))
+  return `${nameLike(agent)}${names.length > 0 ? ` (${listed(names)})` : ""}`
 }
 
 export function toolResult(view: TaskView, lines: readonly string[]): ToolResult {

@@ -250,6 +250,17 @@ test("a group's resume text says which members run, and a merge text if no try p
   expect(renderMerge(viewOf({ task }), {}).output).toContain("\nNo try passed: nothing to merge.")
 })
 
+test("the texts about tries with models in turn name these models, not that of the group, which none asks", () => {
+  const ladder = ["p/small", "p/small", "p/large"]
+  const group = { kind: "tries", prompt: "", count: 3, timeout: 0, ladder } as const
+  const task = taskOf({ model, group, run: { generation: 1 } })
+  const agent = "Agent: general (p/small, p/large)"
+  expect(renderResume({ view: viewOf({ task }), allowance: [] }).output.split("\n")[1]).toBe(`${agent}.`)
+  expect(output(viewOf({ task })).split("\n")).toContain(agent)
+  const alike = taskOf({ model, group: { ...group, ladder: undefined } })
+  expect(output(viewOf({ task: alike })).split("\n")).toContain("Agent: general (p/m)")
+})
+
 test("an ended group's output opens the first try that has begun", () => {
   const group = { kind: "tries", prompt: "", count: 2, timeout: 0 } as const
   const notBegun = { how: "not begun", ms: 0, cost: 0 }
