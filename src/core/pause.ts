@@ -65,11 +65,11 @@ export const pauseText = (paused: Pick<PauseView, "until" | "next">, now: number
   `parked${whenOf(paused, now)?.after ?? ""}`
 
 /**
- * Text for the model that launched the task: why the run is paused, and how it continues. `taskID`: absent for a
- * member of a group, whose id `unpark` does not take.
+ * Text for the model that launched the task: why the run is paused, and how it continues. `taskID`: id that `unpark`
+ * takes; for a member that of its group.
  */
-export const pauseTextForModel = ({ waitsFor, why }: Pause, taskID?: string): string =>
-  `${waitsFor} says "${oneLine(why)}". ${taskID ? `It goes on by itself; superagents_task(unpark="${taskID}") tries now.` : "The task goes on by itself."}`
+export const pauseTextForModel = ({ waitsFor, why }: Pause, taskID: string): string =>
+  `${waitsFor} says "${oneLine(why)}". It goes on by itself; superagents_task(unpark="${taskID}") tries now.`
 
 /** Reason text of a run that was stopped during a pause. */
 export const pauseTextAtEnd = ({ waitsFor, kind, until }: PauseView, now: number): string =>

@@ -121,7 +121,7 @@ function pauseLines({ task, pause, at }: TaskView): string[] {
   if (!pause) return []
   const when = whenOf(pause, at)
   const text = `${capital(pauseText(pause, at))}${when ? ` (in ${duration(when.in)})` : ""}`
-  return [`${text}: ${pauseTextForModel(pause, task.member ? undefined : task.id)}`]
+  return [`${text}: ${pauseTextForModel(pause, task.member?.of ?? task.id)}`]
 }
 
 function figureLines({ task, whole, thisRun, recentTools }: TaskView): string[] {

@@ -83,7 +83,6 @@ test("a paused task has a text for the model that launched it, and one for its e
   expect(pauseTextForModel(pause, "bg_1")).toBe(
     'mock/one says "its limit". It goes on by itself; superagents_task(unpark="bg_1") tries now.',
   )
-  expect(pauseTextForModel(pause)).toBe('mock/one says "its limit". The task goes on by itself.')
   expect(pauseTextAtEnd(pause, NOW)).toBe("mock/one is at its limit until 07:12.")
   expect(pauseTextAtEnd({ ...pause, until: undefined }, NOW)).toBe("mock/one is at its limit.")
   expect([mayResumeBefore(pause, at(7, 13)), mayResumeBefore(pause, at(7, 12))]).toEqual([true, false])

@@ -105,12 +105,12 @@ export class LimitNotices {
 
 /** Says how parked tasks go on, and what their parent may do about it. */
 function goingOn(parked: readonly Task[]): string {
-  const [only, ...more] = parked
-  const [they, them, one] = more.length === 0 ? ["It goes", "it", "it"] : ["They go", "them", "one"]
-  const by = `${they} on by ${themselves(parked)}: `
-  if (parked.every(isMember)) return `${by}nothing to do; do not launch ${them} again.`
-  const id = more.length === 0 ? `="${only?.id}"` : ""
-  return `${by}do not wait, poll or launch ${them} again. superagents_cancel stops ${one}, superagents_task(unpark${id}) tries now.`
+  const [they, them, one] = parked.length === 1 ? ["It goes", "it", "it"] : ["They go", "them", "one"]
+  // A call about a member takes the id of its group. A cancel of that would stop all members.
+  const ids = new Set(parked.map(({ id, member }) => member?.of ?? id))
+  const id = ids.size === 1 ? `="${[...ids].join()}"` : ""
+  const stops = parked.every(isMember) ? "" : `superagents_cancel stops ${one}, `
+  return `${they} on by ${themselves(parked)}: do not wait, poll or launch ${them} again. ${stops}superagents_task(unpark${id}) tries now.`
 }
 
 const concerned = (runtime: Runtime, model: string): readonly Task[] => {

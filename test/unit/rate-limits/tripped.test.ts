@@ -106,11 +106,16 @@ describe("an overloaded model", () => {
     await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   })
 
-  test("the note about parked items of a map offers no call that takes only whole tasks", async () => {
+  test("the texts about parked items of a map offer to try one by the map's id, and no call that takes only whole tasks", async () => {
     const { rig } = failing(1000)
     const { id } = await rig.launch({ prompt: "MAP {{item}}", each: ["a"] })
     await rig.clock.until(() => rig.notices().some(({ visible }) => visible.startsWith("⏸")))
-    expect(rig.notices()[0]?.hidden).toMatch(/It goes on by itself: nothing to do; do not launch it again\.$/)
+    const offer = `superagents_task(unpark="${id}") tries now.`
+    expect(rig.notices()[0]?.hidden).toContain(`It goes on by itself: do not wait, poll or launch it again. ${offer}`)
+    expect(rig.notices()[0]?.hidden).not.toContain("superagents_cancel")
+    const tool = toolsFor(rig.manager, rig.options).superagents_output as Tool
+    const { output } = await tool.execute({ task_id: `${id}/1` }, rig.caller)
+    expect(output).toContain(`It goes on by itself; ${offer}`)
     await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   })
 
