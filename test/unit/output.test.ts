@@ -291,7 +291,7 @@ describe("a task reference", () => {
     [
       "bg_map/3",
       [taskOf({ id: "bg_map", group: TRIES })],
-      "bg_map/3 is part of task bg_map: it can be read alone, but only all of bg_map can be cancelled, resumed or waited for, and no message reaches either. Nothing was done.",
+      "You can read bg_map/3 alone, but not cancel, resume, unpark, tell or wait for it: nothing was done. Use bg_map, of which it is part, for all of these except a message.",
     ],
   ])("the reference %j is an error that lists the existing tasks", (reference, tasks, text) => {
     expect(() => findTask(reference, tasks)).toThrow(text)

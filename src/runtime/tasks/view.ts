@@ -138,7 +138,7 @@ export function findTask(reference: string, own: readonly Task[]): Task {
   const { id } = own.find((task) => task.group && /^\/\d+$/.test(wanted.replace(task.id, ""))) ?? {}
   if (id !== undefined)
     throw new CallError(
-      `${wanted} is part of task ${id}: it can be read alone, but only all of ${id} can be cancelled, resumed or waited for, and no message reaches either. Nothing was done.`,
+      `You can read ${wanted} alone, but not cancel, resume, unpark, tell or wait for it: nothing was done. Use ${id}, of which it is part, for all of these except a message.`,
     )
   if (exact) return exact
   const fitting =
