@@ -205,8 +205,10 @@ test("/board answers, completes and cancels tasks, starts what a user's edit add
 
   const file = join(boardFolder(opencode), "tasks.json")
   const board = boardFile(opencode)
-  const planted = { id: "201", title: "From outside", description: "Read the fine print.", owner: "general" }
-  writeFileSync(file, JSON.stringify({ ...board, tasks: [...board.tasks, { ...planted, status: "active" }] }))
+  const planted = { id: "201", title: "From outside", owner: "general", status: "active" }
+  const plant = (description: string) =>
+    writeFileSync(file, JSON.stringify({ ...board, tasks: [...board.tasks, { ...planted, description }] }))
+  plant("Read the fine print.")
   await tui.waitFor(/From outside\s+waiting for a per/, { timeout: 30_000 })
   await openTask(tui, "From outside")
   await tui.waitFor("Look at it")
@@ -215,6 +217,11 @@ test("/board answers, completes and cancels tasks, starts what a user's edit add
   await tui.waitFor("Read the fine print.")
   await tui.keys("Escape")
   await tui.waitFor((text) => !text.includes("Read the fine print."))
+  await openTask(tui, "From outside")
+  await tui.waitFor("Start it as it stands there")
+  plant("Delete the fine print.")
+  await pick(tui, "Start it")
+  await tui.waitFor("has changed since you saw it")
   expect(model.requests.filter((request) => taskOf(request) === "201")).toEqual([])
   await openTask(tui, "From outside")
   await tui.waitFor("Start it as it stands there")
