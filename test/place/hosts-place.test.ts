@@ -339,11 +339,9 @@ test("a host folder with work that no commit can hold stays, and a resume contin
   inner.git("init", "-q")
   inner.write("work", "x").commit()
   there().git("update-index", "--skip-worktree", "b")
-  expect(await place.archive(ID, user.top)).toMatchObject({
-    files: [".gitignore", "a"],
-    unsaved: ["inner"],
-    held: `${folder()} on big`,
-  })
+  const archived = await place.archive(ID, user.top)
+  expect(archived).toMatchObject({ files: [".gitignore", "a"], unsaved: ["inner"], held: `${folder()} on big` })
+  expect(await place.archive(ID, user.top)).toEqual(archived)
   user.write("b", "changed since\n")
   Object.assign(remote, { live: true })
   await enter({ again: true, bringIn: true })

@@ -605,6 +605,14 @@ describe("later changes of the parent", () => {
     expect(sum()).toBe("right\n")
   })
 
+  test("a folder in which the winner was checked again and that is kept is named with the winner's work", async () => {
+    const nested = "git init -q nested && git -C nested -c user.name=x -c user.email=x@x commit -q --allow-empty -m x"
+    const { id, outcome } = await changing("fine\n", `${CHECK} && if [ -e other.txt ]; then ${nested}; fi`)
+    const folder = join(bench.root, readdirSync(bench.root)[0] ?? "", id)
+    expect(outcome?.work).toMatchObject({ held: { folder, because: ["nested"] }, merge: { kind: "merged" } })
+    expect(await output(id)).toContain(`Note: its folder is kept, because git cannot store nested: ${folder}`)
+  })
+
   test("the winner is not merged when its check fails with the parent's later changes", async () => {
     const task = await changing("broken\n", `${CHECK} && ! grep -qs broken other.txt`)
     expect(task).toMatchObject({ status: "completed", outcome: { work: { merge: { kind: "refused" } } } })

@@ -388,6 +388,7 @@ describe("the archiving of a worktree", () => {
     child.write("b", "b")
     const kept = await bench.places.archive(ID, user.top)
     expect(kept).toMatchObject({ files: ["b"], unsaved: ["nested"], held: child.top })
+    expect(await bench.places.archive(ID, user.top)).toEqual(kept)
     await bench.places.sweep(user.top, () => false)
     expect(readFileSync(join(child.top, "nested/x"), "utf8")).toBe("precious")
     expect(await bench.places.clear(user.top, [ID])).toEqual([ID])

@@ -167,7 +167,7 @@ export class HostPlace implements Place {
     if (!hasRemoteWork(remote)) {
       if (remote) this.#hosts.markLocal(remote)
       link.release(taskID)
-      return this.#worktrees.archive(taskID, folder)
+      return withHeld(await this.#worktrees.archive(taskID, folder), remote)
     }
     if (remote.bare) {
       await this.#removeBare(remote, folder)
@@ -189,13 +189,12 @@ export class HostPlace implements Place {
         return []
       })
       .finally(() => this.#hosts.fetches(remote, false))
+    remote.held = unsaved.length > 0 ? { folder: `${remoteFolder} on ${name}`, unsaved } : undefined
     await this.#hosts.keep(remote)
     this.#hosts.markLocal(remote)
     // Release the connection, unless an entry in the cleanup queue still needs it.
     if (remote.home === undefined) link.release(taskID)
-    const archived = await this.#worktrees.archive(taskID, folder)
-    if (unsaved.length === 0) return archived
-    return { ...archived, held: `${remoteFolder} on ${name}`, unsaved: [...archived.unsaved, ...unsaved] }
+    return withHeld(await this.#worktrees.archive(taskID, folder), remote)
   }
 
   /**
@@ -325,6 +324,12 @@ export class HostPlace implements Place {
     return undefined
   }
 }
+
+/** Names also the folder that stayed on the host, in each archive until the task runs again. */
+const withHeld = (archived: ArchiveResult, remote: RemoteSession | undefined): ArchiveResult =>
+  remote?.held
+    ? { ...archived, held: remote.held.folder, unsaved: [...archived.unsaved, ...remote.held.unsaved] }
+    : archived
 
 /** Oldest supported OpenCode on a host. */
 const LEAST = "1.18.28"

@@ -44,6 +44,8 @@ export type RemoteSession = {
   sent: boolean
   /** Commit of the fetched work whose remote folder is still to be removed; "" for a folder without work. */
   home?: string
+  /** Folder that stayed on the host after its work was fetched, and the paths that only it holds. */
+  held?: { readonly folder: string; readonly unsaved: readonly string[] }
   /** The prompt has been sent, perhaps by an earlier process. */
   promptSent: boolean
   location?: RemoteLocation

@@ -109,13 +109,14 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
   const { fault } = ports
   return withLock(folderLock(ports, target), async () => {
     const marker = readMarker(target)
-    if (!marker || marker.state === "held") return { unsaved: [], notes: [] }
+    if (!marker) return { unsaved: [], notes: [] }
+    if (marker.state === "held") return { unsaved: isFolder(target) ? (marker.unsaved ?? []) : [], notes: [] }
     const notes = marker.state === "used" && !isFolder(target) ? [GONE] : []
     if (marker.state === "used") {
       // The agent may have been stopped while a merge of its own child tasks wrote into the worktree.
       const unsaved = await betweenMerges(ports, marker.from, () => keepState(ports, target, taskID, marker))
       fault("away: state kept")
-      writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept" })
+      writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept", unsaved })
       if (unsaved.length > 0) return { unsaved, notes: [] }
       fault("away: marked")
     }

@@ -55,6 +55,8 @@ const Marker = z.object({
   /** Size of copied dependencies in bytes, and sentences on missing ones. */
   bytes: z.number().optional(),
   lacks: z.string().optional(),
+  /** Of a held folder, the paths that cannot be archived: each archive names them again. */
+  unsaved: z.array(z.string()).readonly().optional(),
 })
 export type Marker = z.infer<typeof Marker>
 

@@ -1,4 +1,4 @@
-import { CallError, messageOf } from "../../core/errors.ts"
+import { CallError, listed, messageOf } from "../../core/errors.ts"
 import type { ChangedFiles } from "../../core/feature.ts"
 import { chosenIn } from "../../core/group.ts"
 import type { CheckResult } from "../../core/receipt.ts"
@@ -295,11 +295,13 @@ export class Places {
     const aside = members.filter(isAside).map((each) => ({ taskID: each.id, name: asideName(each) }))
     const refs = await shared.settle(folder, task.id, winner, aside)
     if (winner === undefined) return { work: NO_WORK, refs }
-    const { notes: winnerNotes, held } = works.get(winner) ?? {}
+    const { notes: winnerNotes, held: winnerHeld } = works.get(winner) ?? {}
     const work = toWork(await place.archive(task.id, folder))
+    const held = [winnerHeld, work.held].filter((each) => each !== undefined)
     // The group has taken over the winner's refs, so the notes must name the group's task.
     const notes = winnerNotes?.map((note) => note.replaceAll(`/${winner} `, `/${task.id} `))
-    return { work: { ...work, ...(notes && { notes }), ...(held && { held }) }, refs }
+    const all = { folder: listed(held.map((each) => each.folder)), because: held.flatMap(({ because }) => because) }
+    return { work: { ...work, ...(notes && { notes }), ...(held.length > 0 && { held: all }) }, refs }
   }
 
   async #archiveGroup(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<ArchivedMembers, "refs">> {
@@ -308,7 +310,9 @@ export class Places {
     const { place, shared } = await this.#sharedIn(task)
     const finished = await this.#inTurn(merging, async (recorded) => {
       const unfit = await this.#unfitGroup(task, place, shared, recorded).catch(mergeFailure)
-      return { ...work, merge: unfit ?? (await this.mergeBack(task, place)) }
+      // The folder of the check may stay, and is named as well.
+      const checked = await this.keepGroup(task)
+      return { ...checked.work, merge: unfit ?? (await this.mergeBack(task, place)) }
     })
     return { ...finished, refs }
   }
