@@ -90,7 +90,7 @@ export async function openApp(given: Connection, options: Options, features: rea
   const clock = systemClock
   const commands = { folder: COMMANDS, ...ownerMarks(given) }
   const ports = { processes: PROCESSES, commands, configFolder: given.ownFolder }
-  const kinds = [hereKind, ...features.flatMap(({ place }) => place?.(options, ports) ?? [])]
+  const kinds = kindsOf(features, options, { ...ports, finished: (found) => void manager.placeFinished(found) })
   let connection = given
   const between: OpencodeLayer[] = []
   const threads: FeatureThreads[] = []
@@ -146,6 +146,11 @@ export async function openApp(given: Connection, options: Options, features: rea
     },
   }
 }
+
+const kindsOf = (features: readonly AppFeature[], options: Options, ports: PlacePorts): PlaceKind[] => [
+  hereKind,
+  ...features.flatMap(({ place }) => place?.(options, ports) ?? []),
+]
 
 async function isThreadIn(threads: readonly FeatureThreads[], sessionID: string): Promise<boolean> {
   const texts = await Promise.all(threads.map(({ conversations }) => conversations.system(sessionID)))

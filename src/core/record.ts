@@ -272,6 +272,8 @@ const merge = (z: Zod) =>
     leftOut: z.array(z.string()).optional(),
     /** Why the merge was refused; for a conflict, advice where solving it in the worktree is not enough. */
     text: z.string().optional(),
+    /** A crash cut the merge off, and the rest of it conflicts: each file is as it was or as merged. */
+    cutOff: z.literal(true).optional(),
     /** The parent does not know of this conflict yet: a crash cut the merge off. */
     unreported: z.literal(true).optional(),
   })

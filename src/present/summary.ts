@@ -230,8 +230,12 @@ function mergeLine(task: Task, merge: Work["merge"], kind: Kind, may: MayDo): st
     : ""
   if (merge.kind === "merged") return `Merged into your files, uncommitted${but}.`
   if (merge.kind === "nothing") return `Your files have all of it already${but}.`
-  if (merge.kind === "conflict")
-    return `Not merged, and nothing was touched: conflict in ${named(files)}. ${conflictAdvice(task, merge, may)}`
+  if (merge.kind === "conflict") {
+    const how = merge.cutOff
+      ? `Its merge was cut off, and the rest of it conflicts in ${named(files)}: each file is as it was, or as it was merged.`
+      : `Not merged, and nothing was touched: conflict in ${named(files)}.`
+    return `${how} ${conflictAdvice(task, merge, may)}`
+  }
   return `${advice} It was not merged by itself: ${oneLine(text, MOST_REASON_CHARS)}`
 }
 

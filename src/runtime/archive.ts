@@ -5,7 +5,15 @@ import { DAY_MS } from "../lib/format.ts"
 import { cutOffMergeNote } from "../present/notification.ts"
 import { toldText } from "../present/output.ts"
 import type { Engine } from "./engine.ts"
-import { kindOf, mergeOf, PlaceError, type PlaceKind, toWork, type WorkDiff } from "./places/place.ts"
+import {
+  kindOf,
+  mergeOf,
+  PlaceError,
+  type PlaceKind,
+  type SweptLeftover,
+  toWork,
+  type WorkDiff,
+} from "./places/place.ts"
 import type { ArchivedMembers } from "./places/places.ts"
 import { moveSessionBack, parentFolderOf } from "./sessions.ts"
 
@@ -250,10 +258,7 @@ export class Archive {
         const task = store.get(taskID)
         return task !== undefined && isActive(task)
       }
-      for (const { taskID, what, merge } of await place.sweep(folder, isBusy)) {
-        opencode.log("warn", `after a restart: ${what}`, { task: taskID })
-        if (merge) await this.#cutOff(taskID, mergeOf(merge))
-      }
+      await this.#found(await place.sweep(folder, isBusy))
       const { keepDays = 0, dropUnmerged = false } = kind.retention ?? {}
       if (keepDays === 0) return
       const isKnown = (taskID: string) => store.get(taskID) !== undefined
@@ -261,6 +266,22 @@ export class Archive {
       if (dropped.length > 0) opencode.log("info", "old work was dropped", { tasks: dropped.join(", ") })
     } catch (error) {
       opencode.log("warn", "places could not be looked after", { folder, error: messageOf(error) })
+    }
+  }
+
+  /** Records what became of merges that a crash interrupted, and tells parents of those that conflict. Never rejects. */
+  async finished(leftovers: readonly SweptLeftover[]): Promise<void> {
+    await this.#found(leftovers)
+    for (const { taskID } of leftovers) {
+      const task = this.#engine.store.get(taskID)
+      if (task && unreportedIn(task)) this.#report(task)
+    }
+  }
+
+  async #found(leftovers: readonly SweptLeftover[]): Promise<void> {
+    for (const { taskID, what, merge } of leftovers) {
+      this.#engine.opencode.log("warn", `after a restart: ${what}`, { task: taskID })
+      if (merge) await this.#cutOff(taskID, mergeOf(merge))
     }
   }
 

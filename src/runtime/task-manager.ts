@@ -26,7 +26,7 @@ import { authorizeTell, type Caller, chooseModel, permitEdit, refusalTo } from "
 import { Launcher } from "./launch/launcher.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
 import { resumesWithoutPrompt, TaskResumer } from "./launch/resuming.ts"
-import type { PlaceEvent, PlaceKind, RemoteActivity } from "./places/place.ts"
+import type { PlaceEvent, PlaceKind, RemoteActivity, SweptLeftover } from "./places/place.ts"
 import { Reports } from "./reports.ts"
 import { Requests, refuseUntellable, tellTask } from "./requests.ts"
 import { type CancelSelector, findBatch, findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
@@ -87,6 +87,11 @@ export class TaskManager {
   /** Called when contact with a place is back: archives the work that ended tasks left there. Never rejects. */
   placeAnswers(name: string): Promise<void> {
     return this.parts.archive.settleOwed(name)
+  }
+
+  /** Records and tells what became of merges that a crash had cut off. Never rejects. */
+  placeFinished(found: readonly SweptLeftover[]): Promise<void> {
+    return this.parts.archive.finished(found)
   }
 
   /** Recovers tasks of an earlier process. Never rejects. */

@@ -5,6 +5,7 @@ import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { Lock } from "../../src/lib/lock.ts"
+import type { SweptLeftover } from "../../src/runtime/places/place.ts"
 import { processMark } from "../../src/runtime/record/identity.ts"
 import { Repository, text } from "../support/repository.ts"
 import { Bench, ID, PROCESSES } from "../support/worktree-bench.ts"
@@ -27,8 +28,8 @@ function fill() {
   user.write("a", text({ 0: "mine, uncommitted" })).write("untracked", "mine")
 }
 
-function dies(step: string, moment: string, nth = 1) {
-  const order = JSON.stringify({ root: bench.root, folder: user.top, taskID: ID, step, moment, nth })
+function dies(step: string, moment: string, nth = 1, { taskID = ID, folder = user.top } = {}) {
+  const order = JSON.stringify({ root: bench.root, folder, taskID, step, moment, nth })
   const before = user.repositoryState()
   const { signal, stderr } = spawnSync(process.execPath, ["--import", "tsx", STEP, order], { encoding: "utf8" })
   expect({ signal, stderr }).toEqual({ signal: "SIGKILL", stderr: "" })
@@ -267,6 +268,50 @@ describe("a crash during a merge", () => {
     isMerged()
   })
 
+  test.each(["archive", "sweep"] as const)(
+    "a merge into a task's worktree that was cut off is finished before the worktree is archived (%s)",
+    async (step) => {
+      const child = await atWork()
+      const second = "bg_bbbbbbbb"
+      const grandchild = await bench.ready({ id: second, folder: child.top })
+      for (const name of ["one", "two", "three"]) grandchild.write(`sub/${name}`, name)
+      await bench.places.archive(second, child.top)
+      dies("merge", "merge: one file", 1, { taskID: second, folder: child.top })
+      const finished: SweptLeftover[] = []
+      const places = bench.worktrees({ finished: (found) => finished.push(...found) })
+      await (step === "archive" ? places.archive(ID, user.top) : places.sweep(user.top, () => false))
+      const names = user.git("ls-tree", "-r", "--name-only", `refs/superagents/${ID}`, "sub/").trim().split("\n")
+      expect(names).toEqual(["sub/one", "sub/three", "sub/two"])
+      expect(finished).toMatchObject([{ taskID: second, merge: { kind: "merged", files: names } }])
+      expect(await bench.unmerged()).toEqual([ID])
+      nothingLeft()
+    },
+  )
+
+  test("what became of an interrupted merge that another merge finished is told", async () => {
+    await atWork()
+    await bench.places.archive(ID, user.top)
+    const other = "bg_bbbbbbbb"
+    const child = await bench.ready({ id: other })
+    child.write("other", "x")
+    await bench.places.archive(other, user.top)
+    const finished: SweptLeftover[] = []
+    const places = bench.worktrees({ finished: (found) => finished.push(...found) })
+    dies("merge", "merge: one file", 2)
+    user.write("b", text({ 10: "since then" }))
+    expect(await places.merge(other, user.top)).toMatchObject({ kind: "merged", files: ["other"] })
+    expect(finished).toMatchObject([{ taskID: ID, merge: { kind: "conflict", files: ["b"], cutOff: true } }])
+  })
+
+  test("the next merge of a task whose merge was cut off finishes it and says so", async () => {
+    await atWork()
+    await bench.places.archive(ID, user.top)
+    dies("merge", "merge: one file", 2)
+    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: WORK.files })
+    isMerged()
+    expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "nothing" })
+  })
+
   test("finishing an interrupted merge keeps what the user has changed since", async () => {
     await atWork()
     await bench.places.archive(ID, user.top)
@@ -279,19 +324,30 @@ describe("a crash during a merge", () => {
     nothingLeft()
   })
 
-  test("an interrupted merge that conflicts with later edits changes nothing more and says so", async () => {
-    await atWork()
-    await bench.places.archive(ID, user.top)
-    dies("merge", "merge: one file", 1)
-    user.write("b", text({ 10: "since then" }))
-    const before = user.state()
-    const [swept] = await bench.places.sweep(user.top, () => false)
-    expect(swept).toMatchObject({ taskID: ID, what: expect.stringMatching(/was cut off.*: b; merge it again/) })
-    expect(swept?.merge).toEqual({ kind: "conflict", files: ["b"] })
-    expect(user.state()).toEqual(before)
-    nothingLeft()
-    expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "conflict", files: ["b"] })
-  })
+  test.each([true, false])(
+    "an interrupted merge that conflicts with later edits changes nothing more and says so (swept: %s)",
+    async (isSwept) => {
+      await atWork()
+      await bench.places.archive(ID, user.top)
+      dies("merge", "merge: one file", 1)
+      user.write("b", text({ 10: "since then" }))
+      const before = user.state()
+      const conflict = { kind: "conflict", files: ["b"], cutOff: true }
+      if (isSwept) {
+        const [swept] = await bench.places.sweep(user.top, () => false)
+        expect(swept).toMatchObject({ taskID: ID, what: expect.stringMatching(/was cut off.*: b; merge it again/) })
+        expect(swept?.merge).toEqual(conflict)
+        expect(user.state()).toEqual(before)
+      }
+      // Some of the files are as merged, until the conflict is solved.
+      for (let times = 0; times < 2; times++) expect(await bench.places.merge(ID, user.top)).toEqual(conflict)
+      expect(user.state()).toEqual(before)
+      nothingLeft()
+      await bench.ready({ again: true })
+      await bench.places.archive(ID, user.top)
+      expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "conflict", files: ["b"] })
+    },
+  )
 
   test("a merge breaks the lock of a dead process and waits for the lock of a living one", async () => {
     await atWork()

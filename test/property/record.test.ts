@@ -71,6 +71,7 @@ const merge = fc.record<Whole<Merge>>({
   files: texts,
   leftOut: some(texts),
   text: some(text),
+  cutOff: some(fc.constant(true as const)),
   unreported: some(fc.constant(true as const)),
 })
 const work = fc.record<Whole<Work>>({

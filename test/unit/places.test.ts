@@ -665,6 +665,16 @@ describe("archived work", () => {
       expect([merge, toasts, told]).toEqual([{ kind: "merged", files: ["b"] }, [], []])
     })
 
+    test("an interrupted merge that another merge finds is recorded and reported at once", async () => {
+      const conflict = { kind: "conflict", files: ["b"], cutOff: true } as const
+      const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
+      await rig.manager.placeFinished([{ taskID: id, what: "its merge was cut off", merge: conflict }])
+      expect(rig.task(id).outcome?.work?.merge).toEqual({ ...conflict, unreported: true })
+      await rig.clock.until(isTold)
+      await rig.clock.advance(1000)
+      expect(rig.task(id).outcome?.work?.merge).toEqual(conflict)
+    })
+
     test("an interrupted merge of a task that is not closed yet is left to that task's end", async () => {
       places.onPutAway = () => new Promise(() => {})
       const { id } = await rig.launch(IN_WORKTREE)

@@ -193,6 +193,15 @@ describe("a summary of worktree work", () => {
       true,
     ],
     [
+      "a conflict of a merge that had been cut off",
+      { merge: { kind: "conflict", files: ["a"], text: "Move it.", cutOff: true } },
+      [
+        "Changes: 1 file, +1,200 −7: a",
+        "Its merge was cut off, and the rest of it conflicts in a: each file is as it was, or as it was merged. Move it.",
+      ],
+      true,
+    ],
+    [
       "there already",
       { merge: { kind: "nothing", files: [] } },
       ["Changes: 1 file, +1,200 −7: a", "Your files have all of it already."],

@@ -5,7 +5,10 @@ import { count, group, type MergeRule, option, projectWins, TO_ALLOW, type Value
 import { hasWorktrees, type PlaceKind, type PlacePorts, WORKTREES } from "../../runtime/places/place.ts"
 
 /** Git worktrees of the parent's repository on this machine. */
-const worktreeKind = (settings: Options["worktree"], { processes, commands, configFolder }: PlacePorts): PlaceKind => ({
+const worktreeKind = (
+  settings: Options["worktree"],
+  { processes, commands, configFolder, finished }: PlacePorts,
+): PlaceKind => ({
   names: ["worktree"],
   described: `"worktree": a git worktree of its own, from your files as they are${ignoredIn(settings)}.`,
   called: () => "a git worktree of its own",
@@ -23,6 +26,7 @@ const worktreeKind = (settings: Options["worktree"], { processes, commands, conf
       processes,
       commands,
       configFolder,
+      finished,
       ownerMark,
       isOthers,
     })

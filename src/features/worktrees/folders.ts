@@ -4,13 +4,12 @@ import { mkdir, readdir, realpath } from "node:fs/promises"
 import { join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
 import { jsonNames, type Ownership } from "../../lib/atomic-file.ts"
-import type { Processes } from "../../lib/lock.ts"
 import type { Options } from "../../options/options.ts"
 import type { OpencodeFolder } from "../../runtime/places/place.ts"
 import { type CommandMarks, endLeftovers } from "../../runtime/places/process.ts"
 import type { Bounds } from "./dependencies.ts"
-import type { Fault } from "./git.ts"
 import { keepIgnored } from "./ignored.ts"
+import { finishMerges, type MergePorts } from "./merge.ts"
 import {
   betweenMerges,
   type Checkout,
@@ -35,19 +34,18 @@ import {
   writeMarker,
 } from "./worktree.ts"
 
-export type WorktreePorts = Ownership & {
-  /** Folder of all worktrees. */
-  readonly root: string
-  readonly settings: Pick<Options["worktree"], "setup" | "dependencies"> & { readonly copy: readonly string[] }
-  /** OpenCode's folder in a project, and the packages it installs there. */
-  readonly configFolder?: OpencodeFolder
-  /** Most bytes of copied dependencies, in one worktree and in all together. */
-  readonly bounds?: Bounds
-  readonly processes: Processes
-  /** Records of commands that tasks are running. */
-  readonly commands?: CommandMarks
-  readonly fault: Fault
-}
+export type WorktreePorts = Ownership &
+  MergePorts & {
+    /** Folder of all worktrees. */
+    readonly root: string
+    readonly settings: Pick<Options["worktree"], "setup" | "dependencies"> & { readonly copy: readonly string[] }
+    /** OpenCode's folder in a project, and the packages it installs there. */
+    readonly configFolder?: OpencodeFolder
+    /** Most bytes of copied dependencies, in one worktree and in all together. */
+    readonly bounds?: Bounds
+    /** Records of commands that tasks are running. */
+    readonly commands?: CommandMarks
+  }
 
 /** Folder of a repository's worktrees, shared by all its checkouts. */
 export async function repoWorktreesFolder({ root }: WorktreePorts, { commonDir }: Checkout): Promise<string> {
@@ -113,6 +111,12 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
     if (marker.state === "held") return { unsaved: isFolder(target) ? (marker.unsaved ?? []) : [], notes: [] }
     const notes = marker.state === "used" && !isFolder(target) ? [GONE] : []
     if (marker.state === "used") {
+      if (marker.worktree && existsSync(marker.worktree.gitDir) && isFolder(target)) {
+        // The archived state would have half of a child task's work.
+        const checkout = { ...marker.worktree, prefix: marker.from.prefix ?? "" }
+        const finished = await finishMerges(ports, checkout)
+        if (finished.length > 0) ports.finished?.(finished)
+      }
       // The agent may have been stopped while a merge of its own child tasks wrote into the worktree.
       const unsaved = await betweenMerges(ports, marker.from, () => keepState(ports, target, taskID, marker))
       fault("away: state kept")

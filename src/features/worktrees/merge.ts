@@ -3,10 +3,9 @@ import { access, lstat, rm } from "node:fs/promises"
 import { join } from "node:path"
 import { CallError, listed, messageOf } from "../../core/errors.ts"
 import { succeeds } from "../../lib/promises.ts"
-import type { MergeResult, SweptLeftover } from "../../runtime/places/place.ts"
+import type { MergeResult, PlacePorts, SweptLeftover } from "../../runtime/places/place.ts"
 import { applyChanges, PartialExchange, PathBlocked } from "./apply.ts"
 import { unsolvedIn } from "./conflicts.ts"
-import { type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { type Fault, gitLine, gitList } from "./git.ts"
 import { changesBetween, splitChanges } from "./objects.ts"
 import {
@@ -19,6 +18,7 @@ import {
   lockOf,
   messageIn,
   obstacleAbove,
+  type RefKind,
   readRef,
   requireCheckout,
   treeOf,
@@ -29,7 +29,8 @@ import {
 } from "./repository.ts"
 import { commitOf, type Snapshot, snapshot, stampCommit } from "./snapshot.ts"
 import { threeWay, withoutSubmodules } from "./three-way.ts"
-import { readMarker } from "./worktree.ts"
+
+export type MergePorts = Pick<PlacePorts, "processes" | "finished"> & { readonly fault: Fault }
 
 /**
  * Result of merging a state into a checkout. `brought`: the state that was merged, without the changes that a merge
@@ -99,6 +100,14 @@ const JOURNAL = "superagents: merge into "
 const journalOf = (checkout: Checkout, tree: string, mine: string, theirs: string): Promise<string> =>
   commitTree(gitOptions(checkout), tree, [mine, theirs], `${JOURNAL}${JSON.stringify(checkout.top)}`)
 
+/** Commit of the task's ref if it is that of a merge into this checkout. */
+async function journalAt(checkout: Checkout, kind: RefKind, taskID: string): Promise<string | undefined> {
+  const commit = await readRef(checkout, kind, taskID)
+  if (!commit) return undefined
+  const message = await messageIn(gitOptions(checkout), commit)
+  return message.trim() === `${JOURNAL}${JSON.stringify(checkout.top)}` ? commit : undefined
+}
+
 /** An interrupted merge: both states, and the intended result. */
 type InterruptedMerge = {
   readonly journal: string
@@ -109,10 +118,8 @@ type InterruptedMerge = {
 
 /** The task's interrupted merge in this checkout, if any. */
 async function findInterruptedMerge(checkout: Checkout, taskID: string): Promise<InterruptedMerge | undefined> {
-  const journal = await readRef(checkout, "merge", taskID)
+  const journal = await journalAt(checkout, "merge", taskID)
   if (!journal) return undefined
-  const message = await messageIn(gitOptions(checkout), journal)
-  if (message.trim() !== `${JOURNAL}${JSON.stringify(checkout.top)}`) return undefined
   const mine = await gitLine(["rev-parse", `${journal}^1`], gitOptions(checkout))
   const theirs = await gitLine(["rev-parse", `${journal}^2`], gitOptions(checkout))
   const result = await commitOf(checkout, await treeOf(checkout, journal), [mine], "superagents: merged")
@@ -185,11 +192,14 @@ async function trackedOf(original: Checkout, paths: readonly string[]) {
 }
 
 /** Merges a task's archived work into its parent's files. Interrupted merges into this checkout are completed first. */
-export async function mergeIntoParent(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
+export async function mergeIntoParent(ports: MergePorts, taskID: string, folder: string): Promise<MergeResult> {
   const checkout = await requireCheckout(folder)
   const keep = checkout.prefix
   return withLock(lockOf(ports, checkout, "merge"), async () => {
-    for (const id of await mergingTasks(checkout)) await finish(ports, checkout, id)
+    const finished: SweptLeftover[] = []
+    for (const id of await mergingTasks(checkout)) finished.push(...(await finish(ports, checkout, id)))
+    const others = finished.filter((each) => each.taskID !== taskID)
+    if (others.length > 0) ports.finished?.(others)
     const busy = await underWay(checkout)
     if (busy) throw new CallError(`the checkout is in the middle of ${busy}. Finish or abort it, then merge again.`)
     const [theirs, base] = await Promise.all([readRef(checkout, "state", taskID), readRef(checkout, "base", taskID)])
@@ -197,18 +207,21 @@ export async function mergeIntoParent(ports: WorktreePorts, taskID: string, fold
       throw new CallError(
         `There is nothing to merge: no work of task ${taskID} is kept in this repository. Launch a new task if it is needed.`,
       )
-    if (theirs === base) return { kind: "nothing" }
+    const own = finished.find((each) => each.taskID === taskID && each.merge?.kind === "merged")?.merge
+    if (theirs === base) return own ?? { kind: "nothing" }
     const unsolved = await unsolvedIn(checkout, taskID, theirs)
     if (unsolved.length > 0) return { kind: "conflict", files: unsolved }
     const merging = { taskID, theirs, base, keep, whose: "the agent's", finishing: false, fault: ports.fault } as const
     const outcome = await mergeInto(checkout, merging)
     if (outcome.brought === undefined) {
+      // The ref says until the conflict is solved that an earlier merge was cut off.
+      if (await journalAt(checkout, "conflict", taskID)) return { ...outcome.result, cutOff: true }
       await writeRefs(checkout, taskID, { conflict: outcome.mine })
       return outcome.result
     }
     await writeRefs(checkout, taskID, { base: outcome.brought, merge: undefined, conflict: undefined })
     ports.fault("merge: done")
-    return outcome.result
+    return (outcome.result.kind === "nothing" && own) || outcome.result
   })
 }
 
@@ -216,9 +229,12 @@ export async function mergeIntoParent(ports: WorktreePorts, taskID: string, fold
  * Merges the parent's current state into a task's worktree, so that a check there sees what a merge would give. Returns
  * "nothing" if the task has that state already.
  */
-export async function mergeFromParent(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
-  const checkout = await requireCheckout(folder)
-  const worktree = readMarker(await worktreeFolder(ports, checkout, taskID))?.worktree
+export async function mergeFromParent(
+  ports: MergePorts,
+  taskID: string,
+  checkout: Checkout,
+  worktree: Checkout | undefined,
+): Promise<MergeResult> {
   const base = await readRef(checkout, "base", taskID)
   if (!worktree || !base) throw new CallError(`Task ${taskID} has no worktree.`)
   const { commit: parents, unreadable } = await stateToMerge(ports, checkout, base)
@@ -232,13 +248,13 @@ export async function mergeFromParent(ports: WorktreePorts, taskID: string, fold
 }
 
 /** Commits the current state of a checkout, for a merge with `base` as common ancestor. */
-export function stateToMerge(ports: WorktreePorts, original: Checkout, base: string): Promise<Snapshot> {
+export function stateToMerge(ports: MergePorts, original: Checkout, base: string): Promise<Snapshot> {
   const read = () => snapshot(original, [base], "superagents: the parent's state, to be merged with")
   return betweenMerges(ports, original, read)
 }
 
 /** Completes merges into this checkout that a crash interrupted. One that fails does not hold back the others. */
-export async function finishMerges(ports: WorktreePorts, checkout: WorkingCheckout): Promise<readonly SweptLeftover[]> {
+export async function finishMerges(ports: MergePorts, checkout: WorkingCheckout): Promise<readonly SweptLeftover[]> {
   if ((await mergingTasks(checkout)).length > 0)
     return withLock(lockOf(ports, checkout, "merge"), async () => {
       const swept: SweptLeftover[] = []
@@ -263,11 +279,7 @@ const mergingTasks = async (checkout: Checkout): Promise<readonly string[]> =>
  * Completes a task's interrupted merge into this checkout, if any, by merging its result again. Changes that it had made
  * are equal on both sides, missing ones are added, and later changes of the user stay.
  */
-async function finish(
-  ports: WorktreePorts,
-  original: WorkingCheckout,
-  taskID: string,
-): Promise<readonly SweptLeftover[]> {
+async function finish(ports: MergePorts, original: WorkingCheckout, taskID: string): Promise<readonly SweptLeftover[]> {
   const cut = await findInterruptedMerge(original, taskID)
   if (!cut) return []
   const { journal, mine, theirs, result } = cut
@@ -276,7 +288,7 @@ async function finish(
   if (merged.kind === "conflict") {
     await writeRefs(original, taskID, { conflict: journal, merge: undefined })
     const what = `its merge was cut off, and these files were changed since: ${listed(merged.files)}; merge it again`
-    return [{ taskID, what, merge: merged }]
+    return [{ taskID, what, merge: { ...merged, cutOff: true } }]
   }
   await writeRefs(original, taskID, { base: theirs, merge: undefined, conflict: undefined })
   const state = await readRef(original, "state", taskID)

@@ -139,7 +139,11 @@ export class Worktrees implements Place {
   }
 
   bringIn(taskID: string, folder: string): Promise<MergeResult> {
-    return plainly(() => mergeFromParent(this.#ports, taskID, folder))
+    return plainly(async () => {
+      const checkout = await requireCheckout(folder)
+      const { worktree } = readMarker(await worktreeFolder(this.#ports, checkout, taskID)) ?? {}
+      return mergeFromParent(this.#ports, taskID, checkout, worktree)
+    })
   }
 
   /** State of a task's next run. With `bringIn`, the parent's current state is merged in. */

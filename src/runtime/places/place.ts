@@ -45,8 +45,11 @@ export type PreparedPlace = {
 export type MergeResult =
   | { readonly kind: "nothing"; readonly submodules?: readonly string[] }
   | { readonly kind: "merged"; readonly files: readonly string[]; readonly submodules: readonly string[] }
-  /** `advice`: what to do where solving the conflict in the place is not enough. */
-  | { readonly kind: "conflict"; readonly files: readonly string[]; readonly advice?: string }
+  /**
+   * `advice`: what to do where solving the conflict in the place is not enough. `cutOff`: a crash had cut the merge off,
+   * so that each file is as it was or as merged.
+   */
+  | { readonly kind: "conflict"; readonly files: readonly string[]; readonly advice?: string; readonly cutOff?: true }
 
 /** State of a place after its run. */
 export type ArchiveResult = ChangeStats & {
@@ -220,6 +223,8 @@ export type PlacePorts = {
   readonly commands: CommandMarks
   /** OpenCode's folder in a project, and the packages it installs there. */
   readonly configFolder?: OpencodeFolder
+  /** Called with what became of merges that a crash had cut off, where another call has finished them. */
+  readonly finished?: (found: readonly SweptLeftover[]) => void
 }
 
 /** Default of the argument `place`: the parent's folder. Tasks there have no `place` in their record. */
@@ -262,7 +267,10 @@ export const MOST_FILES = 100
 
 export function mergeOf(result: MergeResult): Merge {
   const files = result.kind === "nothing" ? [] : result.files.slice(0, MOST_FILES)
-  if (result.kind === "conflict") return { kind: "conflict", files, ...(result.advice && { text: result.advice }) }
+  if (result.kind === "conflict") {
+    const { kind, advice, cutOff } = result
+    return { kind, files, ...(advice && { text: advice }), ...(cutOff && { cutOff }) }
+  }
   const { kind, submodules = [] } = result
   return { kind, files, ...(submodules.length > 0 && { leftOut: submodules }) }
 }
