@@ -280,6 +280,8 @@ export class Archive {
 
   async #found(leftovers: readonly SweptLeftover[]): Promise<void> {
     for (const { taskID, what, merge } of leftovers) {
+      const task = this.#engine.store.get(taskID)
+      if (merge?.kind === "nothing" && !(task && isUnmerged(task, this.#engine.groupKindOf(task)))) continue
       this.#engine.opencode.log("warn", `after a restart: ${what}`, { task: taskID })
       if (merge) await this.#cutOff(taskID, mergeOf(merge))
     }

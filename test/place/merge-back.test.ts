@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
+import { eventually } from "../support/eventually.ts"
 import { Repository, text } from "../support/repository.ts"
 import { Rig } from "../support/rig.ts"
 import { Bench } from "../support/worktree-bench.ts"
@@ -68,6 +69,56 @@ test("stashed work of an agent is archived, but not merged automatically if no c
   expect([user.read("a"), user.git("stash", "list")]).toEqual([text(), ""])
   await rig.manager.merge(id, rig.caller)
   expect(user.read("a")).toBe(text({ 3: "the agent, stashed" }))
+})
+
+describe("a crash between a merge and its record", () => {
+  /** OpenCode dies at its first call once the work is merged, and comes back. */
+  const diesAfterMerge = async (begin: () => Promise<unknown>) => {
+    let [isMerged, isDead] = [false, false]
+    const fault = (moment: string) => {
+      if (moment === "merge: done") isMerged = true
+    }
+    bench.places = bench.worktrees({ fault })
+    rig.opencode.onCall = () => {
+      if (!isMerged || isDead) return undefined
+      isDead = true
+      return "crash"
+    }
+    await begin()
+    await eventually(async () => {
+      await rig.clock.advance(10)
+      return isDead
+    })
+    rig.restart()
+    rig.opencode.folders.set(rig.parent, user.top)
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+  }
+
+  test.each([{}, { tries: 2 }])("a checked merge by itself is told as what it was (%o)", async (more) => {
+    user.write("a", text()).write("b", "b\n").commit()
+    agent("FIND", (child) => {
+      child.write("a", text({ 3: "the agent" }))
+      user.write("b", "the user's\n")
+    })
+    const check = "test ! -e later"
+    await diesAfterMerge(() => rig.launch({ place: "worktree", merge: true, check, ...more }))
+    user.write("later", "its check fails now")
+    await rig.endedBeside(rig.manager.list(rig.parent)[0]?.task.id ?? "")
+    expect(rig.notices()[0]?.hidden).toContain("Your files have all of it already.")
+    expect(rig.notices()[0]?.hidden).not.toContain("Not merged")
+  })
+
+  test("a merge on demand is recorded at the next start", async () => {
+    user.write("a", text()).commit()
+    agent("FIND", (child) => child.write("a", text({ 3: "the agent" })))
+    const { id } = await launch({ merge: false })
+    await rig.clock.advance(20_000)
+    await diesAfterMerge(async () => void rig.manager.merge(id, rig.caller).catch(() => {}))
+    expect(rig.task(id).outcome?.work?.merge).toBeUndefined()
+    await rig.manager.sweep(user.top)
+    expect(rig.task(id).outcome?.work?.merge).toEqual({ kind: "nothing", files: [] })
+  })
 })
 
 describe("new hidden files", () => {

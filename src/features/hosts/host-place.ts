@@ -250,6 +250,10 @@ export class HostPlace implements Place {
     return this.#worktrees.merge(taskID, folder)
   }
 
+  isMergeBegun(taskID: string, folder: string): Promise<boolean> {
+    return this.#worktrees.isMergeBegun(taskID, folder)
+  }
+
   /**
    * Clears tasks. Work that is still on the host gets an entry in the cleanup queue, which survives a restart; its refs
    * stay until it is fetched, because it is counted and merged from them.

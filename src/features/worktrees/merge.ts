@@ -14,6 +14,7 @@ import {
   commitTree,
   gitOptions,
   ignoredOf,
+  isAncestor,
   listTaskRefs,
   lockOf,
   messageIn,
@@ -225,6 +226,20 @@ export async function mergeIntoParent(ports: MergePorts, taskID: string, folder:
   })
 }
 
+/** Whether the task's archived work was merged into its parent's files, or a crash cut its merge off. */
+export async function isMergeBegun(taskID: string, folder: string): Promise<boolean> {
+  const checkout = await requireCheckout(folder)
+  const state = await readRef(checkout, "state", taskID)
+  // A merge moves the base to the state, or to a commit on it; a journal has the state among its ancestors.
+  const later = [
+    readRef(checkout, "base", taskID),
+    ...(["merge", "conflict"] as const).map((kind) => journalAt(checkout, kind, taskID)),
+  ]
+  for (const commit of await Promise.all(later))
+    if (state && commit && (await isAncestor(checkout, state, commit))) return true
+  return false
+}
+
 /**
  * Merges the parent's current state into a task's worktree, so that a check there sees what a merge would give. Returns
  * "nothing" if the task has that state already.
@@ -270,6 +285,14 @@ export async function finishMerges(ports: MergePorts, checkout: WorkingCheckout)
   await lockOf(ports, checkout, "merge").isTaken()
   return []
 }
+
+/** Tasks whose work is merged. A crash may have kept their records from saying so. */
+export const mergedTasks = async (checkout: Checkout): Promise<readonly SweptLeftover[]> =>
+  (await listTaskRefs(checkout)).flatMap(({ taskID, trees: { merge, state, base, start } }) =>
+    merge === undefined && state !== undefined && state === base && state !== start
+      ? [{ taskID, what: "its work is merged", merge: { kind: "nothing" } }]
+      : [],
+  )
 
 /** Tasks whose merge, into this or another checkout, is under way or was interrupted. */
 const mergingTasks = async (checkout: Checkout): Promise<readonly string[]> =>

@@ -21,7 +21,7 @@ import { begin, makeReady, missingContentNote, type Start, startOf } from "./cre
 import { clean, cleanAll, repoWorktreesFolder, taskOf, type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { GitError } from "./git.ts"
 import { ignoredNotes } from "./ignored.ts"
-import { finishMerges, mergeFromParent, mergeIntoParent } from "./merge.ts"
+import { finishMerges, isMergeBegun, mergedTasks, mergeFromParent, mergeIntoParent } from "./merge.ts"
 import { changesBetween, diffText, hiddenNotes, missingFilterNote, workBetween } from "./objects.ts"
 import {
   betweenMerges,
@@ -138,6 +138,10 @@ export class Worktrees implements Place {
     return plainly(() => mergeIntoParent(this.#ports, taskID, folder))
   }
 
+  isMergeBegun(taskID: string, folder: string): Promise<boolean> {
+    return isMergeBegun(taskID, folder)
+  }
+
   bringIn(taskID: string, folder: string): Promise<MergeResult> {
     return plainly(async () => {
       const checkout = await requireCheckout(folder)
@@ -216,7 +220,7 @@ export class Worktrees implements Place {
         swept.push({ taskID, what: `its folder ${target} stays: ${(error as Error).message}` })
       }
     }
-    return [...swept, ...(await finishMerges(this.#ports, checkout))]
+    return [...swept, ...(await mergedTasks(checkout)), ...(await finishMerges(this.#ports, checkout))]
   }
 }
 

@@ -65,7 +65,10 @@ export type ArchiveResult = ChangeStats & {
 
 export type WorkDiff = ChangeStats & { readonly diff: string; readonly cut: boolean; readonly command: string }
 
-/** Leftover of an earlier process, with its task. `merge`: result of a merge that a crash interrupted. */
+/**
+ * Leftover of an earlier process, with its task. `merge`: result of a merge that a crash interrupted; "nothing" for work
+ * that was merged before, perhaps without a record of it.
+ */
 export type SweptLeftover = { readonly taskID: string; readonly what: string; readonly merge?: MergeResult }
 
 /** Member that was not chosen, and the name under which its work is archived. */
@@ -122,6 +125,8 @@ export interface Place {
   show(taskID: string, folder: string, mostLines: number): Promise<WorkDiff>
   /** Merges the archived work into the parent's folder. */
   merge(taskID: string, folder: string): Promise<MergeResult>
+  /** Whether the archived work was merged into the parent's folder, or a crash cut its merge off. */
+  isMergeBegun?(taskID: string, folder: string): Promise<boolean>
   /** Drops work of these tasks that is merged or empty. Returns the ids of tasks whose work stays. */
   clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]>
   /** Cleans up after earlier processes. `isBusy`: tasks that run here. */

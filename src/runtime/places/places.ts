@@ -180,8 +180,11 @@ export class Places {
     }
     if (!merging) return { found: { work: toWork(await archive()) } }
     return this.#inTurn(merging, async (recorded) => {
-      const unfit = await this.#unfit(task, place, recorded).catch(mergeFailure)
+      const found = await this.#unfit(task, place, recorded).catch(mergeFailure)
       const archived = await archive()
+      // What OpenCode had begun to merge before it was stopped had passed its check.
+      const isBegun = found && (await place.isMergeBegun?.(task.id, parentFolderOf(this.#services, task)))
+      const unfit = isBegun ? undefined : found
       const unseen = task.run.check === undefined || !archived.unseen ? undefined : refusedMerge(archived.unseen)
       const merge = archived.files.length > 0 ? (unfit ?? unseen ?? (await this.mergeBack(task, place))) : undefined
       return toWork(archived, merge)
@@ -309,6 +312,8 @@ export class Places {
     if (!merging || work.files.length === 0) return { found: { work }, refs }
     const { place, shared } = await this.#sharedIn(task)
     const finished = await this.#inTurn(merging, async (recorded) => {
+      if (await place.isMergeBegun?.(task.id, parentFolderOf(this.#services, task)))
+        return { ...work, merge: await this.mergeBack(task, place) }
       const unfit = await this.#unfitGroup(task, place, shared, recorded).catch(mergeFailure)
       // The folder of the check may stay, and is named as well.
       const checked = await this.keepGroup(task)
