@@ -484,6 +484,20 @@ test("a removal on a host that an earlier process left unfinished is completed b
   await expect(place.archive(ID, user.top)).rejects.toThrow("cut")
 })
 
+test("work of an agent whose folder on a host has vanished is not told as no changes", async () => {
+  await enter()
+  there().write("a", "ONE\n")
+  remote.promptSent = true
+  rmSync(folder(), { recursive: true })
+  const gone = "Its folder on big is gone: of what it changed there, only what was fetched before is kept"
+  const archived = await place.archive(ID, user.top)
+  expect(archived).toMatchObject({ files: [], notes: [gone] })
+  expect(await place.archive(ID, user.top)).toEqual(archived)
+  await enter({ again: true })
+  remote.promptSent = true
+  expect((await place.archive(ID, user.top)).notes).toBeUndefined()
+})
+
 test("a connection lost while the host folder is removed does not block: the removal is retried later", async () => {
   await enter()
   there().write("a", "ONE\ntwo\nthree\n")

@@ -167,7 +167,7 @@ export class HostPlace implements Place {
     if (!hasRemoteWork(remote)) {
       if (remote) this.#hosts.markLocal(remote)
       link.release(taskID)
-      return withHeld(await this.#worktrees.archive(taskID, folder), remote)
+      return withRemoteFolder(await this.#worktrees.archive(taskID, folder), remote)
     }
     if (remote.bare) {
       await this.#removeBare(remote, folder)
@@ -184,6 +184,7 @@ export class HostPlace implements Place {
     const unsaved = await this.#machine
       .inTurn(async () => {
         const sent = await this.#fetch(repositoryHost, await requireCheckout(folder), taskID)
+        remote.isFolderGone = !sent && remote.promptSent
         if (sent?.unsaved.length) return sent.unsaved
         await this.#remove(repositoryHost, remote, sent)
         return []
@@ -194,7 +195,7 @@ export class HostPlace implements Place {
     this.#hosts.markLocal(remote)
     // Release the connection, unless an entry in the cleanup queue still needs it.
     if (remote.home === undefined) link.release(taskID)
-    return withHeld(await this.#worktrees.archive(taskID, folder), remote)
+    return withRemoteFolder(await this.#worktrees.archive(taskID, folder), remote)
   }
 
   /**
@@ -329,11 +330,16 @@ export class HostPlace implements Place {
   }
 }
 
-/** Names also the folder that stayed on the host, in each archive until the task runs again. */
-const withHeld = (archived: ArchiveResult, remote: RemoteSession | undefined): ArchiveResult =>
-  remote?.held
-    ? { ...archived, held: remote.held.folder, unsaved: [...archived.unsaved, ...remote.held.unsaved] }
-    : archived
+/** Says also what became of the folder on the host, in each archive until the task runs again. */
+function withRemoteFolder(archived: ArchiveResult, remote: RemoteSession | undefined): ArchiveResult {
+  const { held, isFolderGone, host } = remote ?? {}
+  const gone = `Its folder on ${host} is gone: of what it changed there, only what was fetched before is kept`
+  return {
+    ...archived,
+    ...(held && { held: held.folder, unsaved: [...archived.unsaved, ...held.unsaved] }),
+    ...(isFolderGone && { notes: [gone, ...(archived.notes ?? [])] }),
+  }
+}
 
 /** Oldest supported OpenCode on a host. */
 const LEAST = "1.18.28"

@@ -46,6 +46,8 @@ export type RemoteSession = {
   home?: string
   /** Folder that stayed on the host after its work was fetched, and the paths that only it holds. */
   held?: { readonly folder: string; readonly unsaved: readonly string[] }
+  /** True if the folder was not there when the work of a prompted agent was to be fetched. */
+  isFolderGone?: boolean
   /** The prompt has been sent, perhaps by an earlier process. */
   promptSent: boolean
   location?: RemoteLocation
