@@ -42,6 +42,11 @@ describe("a guarded file reported as changed", () => {
       "echo conftest.py >> $(git rev-parse --git-path info/exclude); touch -d '+1 minute' $(git rev-parse --git-path info/exclude); echo > conftest.py",
       "conftest.py",
     ],
+    [
+      "was changed beside an index that git cannot read",
+      "echo > test/a.sh; echo broken > $(git rev-parse --git-path index)",
+      "test/a.sh",
+    ],
     ["lies in a repository of its own", "git init -q test/new; echo > test/new/b.sh", "test/new/b.sh"],
     [
       "has a name of its own kind",

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process"
-import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, utimesSync } from "node:fs"
+import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { Repository } from "../support/repository.ts"
@@ -392,6 +392,7 @@ describe("the archiving of a worktree", () => {
     await bench.places.sweep(user.top, () => false)
     expect(readFileSync(join(child.top, "nested/x"), "utf8")).toBe("precious")
     expect(await bench.places.clear(user.top, [ID])).toEqual([ID])
+    writeFileSync(join(user.top, ".git/worktrees", ID, "index"), "broken")
     const again = await bench.ready({ again: true })
     expect(again.top).toBe(child.top)
     again.remove("nested")

@@ -32,7 +32,7 @@ import {
   withLock,
   writeRefs,
 } from "./repository.ts"
-import { commitOf, filesOf, missingAtStart, stampCommit } from "./snapshot.ts"
+import { commitOf, missingAtStart, stampCommit, workIn } from "./snapshot.ts"
 import { noteStash, withStashed } from "./stash.ts"
 import { aroundSubmodules, dropSubmoduleChanges, threeWay } from "./three-way.ts"
 import {
@@ -173,7 +173,7 @@ async function reuseFolder(
   const { taskID } = request
   const state = await readRef(from, "state", taskID)
   if (!worktree || !state || !existsSync(worktree.gitDir)) return undefined
-  const { tree } = await filesOf(worktree, state, "whole")
+  const { tree } = await workIn(worktree, state, "whole")
   const commit = await commitOf(from, tree, [state], "superagents: what the folder held")
   // Work that the last run stashed belongs to the task, but is not in the folder.
   const whole = await withStashed(from, taskID, tree)

@@ -16,7 +16,7 @@ import {
   sharedGitOptions,
   writeRefs,
 } from "./repository.ts"
-import { filesOf } from "./snapshot.ts"
+import { workIn } from "./snapshot.ts"
 import { readMarker } from "./worktree.ts"
 
 /**
@@ -122,7 +122,7 @@ async function changedIn(
   const worktree = readMarker(await worktreeFolder(ports, checkout, taskID))?.worktree
   const start = await readRef(checkout, "start", taskID)
   if (!worktree || !start) return { files: [], named: [] }
-  const { tree, nested } = await filesOf(worktree, start, "whole")
+  const { tree, nested } = await workIn(worktree, start, "whole")
   const { files, named } = await changedBetween(worktree, start, tree, globs)
   const hidden = globs.length > 0 ? await hiddenIn(worktree, start, nested, globs.map(specOf)) : []
   return { files, named: [...named, ...hidden] }
