@@ -29,8 +29,8 @@ configuration (\`~/.config/opencode\`, \`~/.opencode\`, \`OPENCODE_CONFIG\`, \`O
   \`stallTimeout\`, \`permissionTimeout\`, \`checkTimeout\`, \`checkRetries\`, \`schemaRetries\`, \`fork.maxTokens\`, \`each.ask\`,
   \`each.most\`, \`board.maxConcurrentRuns\`, the money of \`board.purse\`, and \`timeout\`, \`maxCost\` and \`maxConcurrent\` in
   \`agents\`. Of \`board.agents\` those hold that both name. The log says which of your values held.
-- Only you can set \`hosts\`, \`worktree.dropUnmerged\`, or a \`board.dir\` outside the project (absolute, or \`../…\`). The plugin ignores a
-  project's; the toast and the log say so, and what to do if you want it.
+- Only you can set \`hosts\`, \`worktree.dropUnmerged\`, a shorter \`worktree.keepDays\` than yours or the default, or a
+  \`board.dir\` outside the project (absolute, or \`../…\`). The plugin ignores a project's; the toast and the log say so, and what to do if you want it.
 - A project can turn on \`board\`, \`board.purse\`, \`web\` and \`worktree.setup\`, and \`enabled\` and
   \`allowModelOverride\` where yours are \`false\`. It can also widen or turn off a limit where you set none
   (\`maxDepth: 0\`, \`each.ask: 0\`, a budget). The plugin tells you of both: in a toast once for each project and change,

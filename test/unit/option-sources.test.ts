@@ -325,6 +325,26 @@ test("a project's turned-on features are reported once, and again if they change
   }
 })
 
+test("a project may have work kept longer, not shorter", () => {
+  const keeps = (own: number | undefined, project: number) => {
+    const { options, refused } = meet({ worktree: { keepDays: own } }, { worktree: { keepDays: project } })
+    return [options.worktree.keepDays, refused.length]
+  }
+  expect([keeps(90, 1), keeps(undefined, 1), keeps(0, 90)]).toEqual([
+    [90, 1],
+    [30, 1],
+    [0, 1],
+  ])
+  expect([keeps(90, 91), keeps(undefined, 31), keeps(90, 0), keeps(0, 0), keeps(1, 1)]).toEqual([
+    [91, 0],
+    [31, 0],
+    [0, 0],
+    [0, 0],
+    [1, 0],
+  ])
+  expect(meet(undefined, { worktree: { keepDays: 1 } }).options.worktree.keepDays).toBe(30)
+})
+
 test("only the user may have unmerged work dropped: a project may keep it longer, not shorter", () => {
   const drops = (own: unknown, project: unknown) => {
     const { options, refused } = meet({ worktree: { dropUnmerged: own } }, { worktree: { dropUnmerged: project } })

@@ -58,6 +58,19 @@ const dropping: MergeRule = {
 
 const NO_DROPPING = `This project's configuration has agents' work deleted that was never merged (option "worktree.dropUnmerged"). It is left out: only your own configuration can do that. ${TO_ALLOW}`
 
+const KEEP_DAYS = 30
+
+/** A project may only have work kept longer: its file may have come with the repository. 0 is for ever. */
+const keeping: MergeRule = {
+  ...projectWins,
+  restrict: (own = KEEP_DAYS, theirs) =>
+    theirs !== 0 && (own === 0 || (theirs as number) < (own as number))
+      ? { allowed: undefined, refused: [NO_SHORTENING] }
+      : { allowed: theirs, refused: [] },
+}
+
+const NO_SHORTENING = `This project's configuration has agents' work deleted earlier than yours (option "worktree.keepDays"). It is left out: only your own configuration can do that. ${TO_ALLOW}`
+
 const options = {
   worktree: group("Tasks that work in a git worktree of their own.", {
     setup: option(
@@ -80,9 +93,9 @@ const options = {
     ),
     keepDays: option(
       count,
-      30,
+      KEEP_DAYS,
       "How long the work of a forgotten task is kept under its ref when it is merged or empty, and that of losing tries in any case, in days. 0: for ever.",
-      projectWins,
+      keeping,
     ),
     dropUnmerged: option(() => z.boolean(), false, "Drop work that was never merged after keepDays, too.", dropping),
   }),
