@@ -29,10 +29,23 @@ export async function itemsGiven(
       "With `each`, `prompt` must contain {{item}}, or {{item.field}} of an object. Nothing was launched.",
     )
   for (const [index, item] of items.entries()) {
+    const altered = typeof given === "string" ? undefined : unsafeIn(item)
+    if (altered !== undefined)
+      throw refused(`item ${index + 1} has a number that no program can represent exactly. Give it as a text.`)
     const lacking = fields.find((field) => field !== undefined && fieldOf(item, field) === undefined)
     if (lacking !== undefined) throw refused(`item ${index + 1} has no field "${lacking}".`)
   }
   return items
+}
+
+/** First whole number in a value that may stand for another one that the model wrote. */
+function unsafeIn(item: unknown): number | undefined {
+  let found: number | undefined
+  JSON.stringify(item, (_key, value) => {
+    if (Number.isInteger(value) && !Number.isSafeInteger(value)) found ??= value
+    return value
+  })
+  return found
 }
 
 function refuseTooMany(items: readonly unknown[], most: number): void {

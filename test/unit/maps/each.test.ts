@@ -853,6 +853,7 @@ describe("a map's items", () => {
     [{ each: [{ a: 1 }, { b: 1 }], prompt: "{{item.a}}" }, /item 2 has no field "a"/],
     [{ each: ["a"], prompt: "{{item.length}}" }, /item 1 has no field "length"/],
     [{ each: numbers(1001) }, /1,001 items, and the option each\.most allows 1000/],
+    [{ each: [{ id: 2 ** 53 }] }, /item 1 has a number that no program can represent exactly\. Give it as a text/],
     [{ each: "none.txt" }, /there is no file none\.txt/],
     [{ each: "../../etc/hosts" }, /there is no file|lies outside/],
   ])("a map with invalid items is refused and launches nothing: %j", async (more, problem) => {
@@ -866,8 +867,11 @@ describe("a map's items", () => {
     ["a.json", '[1, "two", {"x": 3}]', [1, "two", { x: 3 }]],
     ["a.jsonl", '1\n\n{"x": 3}\n', [1, { x: 3 }]],
     ["a.txt", "one\n\n two \r\n", ["one", " two "]],
-    ["bad.json", "[1,", /bad\.json is no JSON/],
-    ["bad.jsonl", "1\n\nno\n", /line 3 of bad\.jsonl is no JSON/],
+    ["bad.json", "[1,", /bad\.json cannot be read as JSON: line 1, column 4/],
+    ["ids.json", '[{"id": 9007199254740993}]', /line 1, column 9: a number that no program can represent exactly/],
+    ["ids.jsonl", "1234567890123456789", /line 1 of ids\.jsonl .*a number that no program can represent exactly/],
+    ["twice.json", '[{"a": 1, "a": 2}]', /the key "a" stands twice/],
+    ["bad.jsonl", "1\n\nno\n", /line 3 of bad\.jsonl cannot be read as JSON/],
     ["long.jsonl", `${"1\n".repeat(1001)}no`, /1,002 items, and the option each\.most allows 1000/],
     ["object.json", "{}", /object\.json holds no array/],
   ])("a map's items may come from a project file that the caller may read: %s", async (name, text, expected) => {

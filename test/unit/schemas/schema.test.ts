@@ -1,9 +1,10 @@
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import type { Schema } from "../../../src/core/task.ts"
-import { checkValue, extract, readJson } from "../../../src/features/schemas/check-value.ts"
+import { checkValue, extract } from "../../../src/features/schemas/check-value.ts"
 import { problemIn } from "../../../src/features/schemas/given.ts"
 import { MOST_CHECK_MS, MOST_START_MS, Validation, type ValueThread } from "../../../src/features/schemas/validation.ts"
+import { readJson } from "../../../src/lib/json.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 
 const VERDICT = {

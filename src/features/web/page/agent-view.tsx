@@ -32,23 +32,7 @@ export function AgentView(props: { id: string }) {
 }
 
 function Agent(props: { agent: AgentRow }) {
-  // The details are read again when a run begins or ends, and periodically while the agent calls tools. Its text
-  // arrives by events.
-  let took = 0
-  const version = createMemo(
-    versionOf(props.agent, () => Math.max(STEPS_MS, took * TIMES_ITS_DURATION)),
-    undefined,
-    { equals: (a, b) => a?.text === b?.text },
-  )
-  const [detail, { refetch }] = createResource(
-    () => version()?.text,
-    async () => {
-      const begun = performance.now()
-      const read = await api.agent(props.agent.id)
-      took = performance.now() - begun
-      return read
-    },
-  )
+  const [detail, refetch] = createDetail(props)
   const known = () => (detail.error ? undefined : detail.latest)
   const isSeen = visibility()
   createEffect(
@@ -109,6 +93,29 @@ const versionOf =
     const isDue = before?.run !== run || (before.text !== text && now() - before.at >= intervalMs())
     return before === undefined || isDue ? { text, run, at: now() } : before
   }
+
+/**
+ * Details of an agent. They are read again when a run begins or ends, and periodically while the agent calls tools. Its
+ * text arrives by events.
+ */
+function createDetail(props: { readonly agent: AgentRow }) {
+  let took = 0
+  const version = createMemo(
+    versionOf(props.agent, () => Math.max(STEPS_MS, took * TIMES_ITS_DURATION)),
+    undefined,
+    { equals: (a, b) => a?.text === b?.text },
+  )
+  const [detail, { refetch }] = createResource(
+    () => version()?.text,
+    async () => {
+      const begun = performance.now()
+      const read = await api.agent(props.agent.id)
+      took = performance.now() - begun
+      return read
+    },
+  )
+  return [detail, refetch] as const
+}
 
 /** Whether the tab is in front: nobody reads in a hidden one. */
 function visibility(): () => boolean {
