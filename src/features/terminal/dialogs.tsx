@@ -5,9 +5,10 @@ import { type Ask, isActive } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import { hasRemaining } from "../../present/view.ts"
 import type { Actions } from "./actions.ts"
+import { createClock } from "./clock.ts"
 import { askForWords, choose, closing, Menu, type MenuRow, showText } from "./prompts.tsx"
 import type { Settings } from "./settings.ts"
-import { createClock, type TaskSource } from "./source.ts"
+import type { TaskSource } from "./source.ts"
 import { inOrder, type ObservedTask, readable, rowOf, stateText, titleOf } from "./view-model.ts"
 
 /** Chosen labels or a refusal. Undefined if the user closed the dialog, which leaves the question open. */

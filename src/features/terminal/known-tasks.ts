@@ -4,10 +4,21 @@ import { createSignal } from "solid-js"
 import { type GroupKind, groupKindAmong } from "../../core/feature.ts"
 import type { OpencodeEvent } from "../../core/ports.ts"
 import { callState, NOTHING_OBSERVED, type Observed, withTool } from "../../core/run/progress.ts"
-import { type Ask, addUsage, isActive, type Progress, type Task, type Usage } from "../../core/task.ts"
+import {
+  type Ask,
+  addUsage,
+  isActive,
+  isMember,
+  isUnattended,
+  type Progress,
+  type Task,
+  type Usage,
+} from "../../core/task.ts"
 import { grouped, totalOver } from "../../lib/collections.ts"
+import { oneLine } from "../../lib/text.ts"
 import { toMessage, toUsage } from "../../opencode/convert.ts"
 import { permissionAsk, questionAsk, type RawEvent } from "../../opencode/events.ts"
+import { askToast, endToast } from "../../present/toasts.ts"
 import { decodeUiMetadata, type RecordDecoder, recordDecoder, type UiMetadata } from "../../runtime/record/codec.ts"
 import type { ObservedTask } from "./view-model.ts"
 
@@ -332,5 +343,23 @@ function apply(task: Task, live: Live, event: OpencodeEvent): boolean {
       return true
     default:
       return false
+  }
+}
+
+/** OpenCode itself plays sounds and notifies about root sessions, threads included, so only children are added. */
+export function createAttention(api: TuiPluginApi, enabled: () => boolean) {
+  const notify = ({ title, message }: { title: string; message: string }) => {
+    if (!enabled()) return
+    api.attention.notify({ title, message, notification: { when: "blurred" }, sound: false }).catch(() => {})
+  }
+  return {
+    onChange: ({ seen: { task }, before }: TaskChange) => {
+      if (!isUnattended(task) && !isMember(task) && before && isActive(before) && !isActive(task))
+        notify(endToast(task))
+    },
+    onNeed: (title: string, what: string) => notify({ title: oneLine(title), message: oneLine(what) }),
+    onAsk: (ask: Ask, { seen: { task } }: TaskChange) => {
+      if (!isUnattended(task)) notify(askToast(task, ask))
+    },
   }
 }

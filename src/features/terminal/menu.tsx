@@ -1,6 +1,6 @@
 import type { JSX } from "@opentui/solid"
-import type { createAttention } from "./attention.ts"
 import type { TasksDialogPorts } from "./dialogs.tsx"
+import type { createAttention } from "./known-tasks.ts"
 import { choose, type MenuRow } from "./prompts.tsx"
 
 /** Services for the parts that other features add. */

@@ -4,7 +4,8 @@ import { useTerminalDimensions } from "@opentui/solid"
 import { createEffect, createMemo, createSignal, For, Index, Show } from "solid-js"
 import type { SpendingLimits } from "../../core/spending.ts"
 import { isActive } from "../../core/task.ts"
-import { createClock, createUsed, type TaskSource } from "./source.ts"
+import { createClock } from "./clock.ts"
+import { createUsed, type TaskSource } from "./source.ts"
 import { type Batch, badgeOf, barOf, belowOf, cut, type Row, type Section, sectionOf, type Tone } from "./view-model.ts"
 
 /** Width of OpenCode's sidebar, until the layout is known. */

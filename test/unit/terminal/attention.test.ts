@@ -1,7 +1,7 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { expect, test, vi } from "vitest"
 import type { Ask, Task } from "../../../src/core/task.ts"
-import { createAttention } from "../../../src/features/terminal/attention.ts"
+import { createAttention } from "../../../src/features/terminal/known-tasks.ts"
 
 const running = { description: "Look around", status: "running", run: { startedAt: 1000 } } as Task
 const completed = { ...running, status: "completed", run: { ...running.run, endedAt: 3500 } } as Task

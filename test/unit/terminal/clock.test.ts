@@ -1,6 +1,6 @@
 import { createRoot, createSignal } from "solid-js"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
-import { createClock } from "../../../src/features/terminal/source.ts"
+import { createClock } from "../../../src/features/terminal/clock.ts"
 
 // In Node the package's own choice is its server build, in which effects never run.
 vi.mock("solid-js", () => vi.importActual("solid-js/dist/solid.js"))
