@@ -1,5 +1,15 @@
-import { execFileSync } from "node:child_process"
-import { chmodSync, existsSync, lstatSync, readFileSync, readlinkSync, statSync } from "node:fs"
+import { execFileSync, spawnSync } from "node:child_process"
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  existsSync,
+  lstatSync,
+  openSync,
+  readFileSync,
+  readlinkSync,
+  statSync,
+} from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { PreparedPlace } from "../../src/runtime/places/place.ts"
@@ -172,6 +182,23 @@ describe("a link out of the repository", () => {
   })
 })
 
+/** Ends reads of pipes, which would wait for ever, and fails then. */
+async function released<Value>(work: Promise<Value>): Promise<Value> {
+  let isRead = false
+  const timer = setInterval(() => {
+    const found = spawnSync("find", [bench.folder, "-type", "p"], { encoding: "utf8" }).stdout
+    for (const pipe of found.split("\n").filter(Boolean))
+      try {
+        // Without a reader, this open fails.
+        closeSync(openSync(pipe, constants.O_WRONLY | constants.O_NONBLOCK))
+        isRead = true
+      } catch {}
+  }, 50)
+  const value = await work.finally(() => clearInterval(timer))
+  expect(isRead).toBe(false)
+  return value
+}
+
 describe("a Python environment", () => {
   const ignores = () => user.write(".gitignore", ".venv/\n").write("pyproject.toml", '[project]\nname = "p"\n')
 
@@ -208,6 +235,13 @@ describe("a Python environment", () => {
     expect(readlinkSync(join(child.top, ".venv/bin/python"))).toBe("/usr/bin/env")
     child.sh("echo broken > .venv/lib/python3.11/site-packages/dep/__init__.py")
     expect(cache.read("dep/__init__.py")).toBe("X = 1\n")
+  })
+
+  test("a Python environment whose script is a pipe holds up no worktree", async () => {
+    ignores().commit()
+    user.write(".venv/pyvenv.cfg", "home = /usr/bin\n").write(".venv/bin/keep", "")
+    user.sh("mkfifo .venv/bin/activate")
+    expect((await released(entered())).child.has(".venv/bin/keep")).toBe(true)
   })
 
   const readdirOf = (name: string) =>
@@ -269,6 +303,22 @@ describe("a worktree's missing packages", () => {
     user.write(manifest, content).commit()
     const { preface, lacks } = await entered()
     expect([lacks, preface.includes("worktree.setup")]).toEqual([undefined, false])
+  })
+
+  test("a manifest that is a pipe, leads to a device or is huge holds up no worktree", async () => {
+    user.write("a", "a").commit()
+    user.sh("mkfifo pipe")
+    const manifest = json({ dependencies: { x: "1" } }).padEnd(2e6)
+    for (const make of [
+      () => user.link("package.json", "pipe"),
+      () => user.link("package.json", "/dev/null"),
+      () => user.write("package.json", manifest),
+    ]) {
+      make()
+      const lacks = await released(bench.places.capture(ID, user.top))
+      expect(lacks).toBeUndefined()
+      user.remove("package.json")
+    }
   })
 
   test("dependencies larger than one worktree's limit are reported as missing, and no copy is begun", async () => {

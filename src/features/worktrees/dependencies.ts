@@ -2,7 +2,7 @@ import { existsSync } from "node:fs"
 import { lstat, mkdir, readFile, readlink, realpath, rm, statfs, symlink, writeFile } from "node:fs/promises"
 import { basename, dirname, isAbsolute, join, relative, resolve } from "node:path"
 import { listed, messageOf } from "../../core/errors.ts"
-import { replaceFile } from "../../lib/atomic-file.ts"
+import { NoFile, readPlain, replaceFile } from "../../lib/atomic-file.ts"
 import { forAll, succeeds } from "../../lib/promises.ts"
 import type { OpencodeFolder } from "../../runtime/places/place.ts"
 import { gitList } from "./git.ts"
@@ -22,7 +22,7 @@ const ROOM_LEFT = 0.5
 
 const COPY_LIMIT_MS = 600_000
 const LOOK_LIMIT_MS = 60_000
-/** Largest file in which paths are rewritten. */
+/** Largest file that is read, or in which paths are rewritten. */
 const MOST_TEXT_BYTES = 1_000_000
 /** Longest first line of a script from which the kernel reads an interpreter, in characters. */
 const MOST_SHEBANG_CHARS = 127
@@ -135,12 +135,16 @@ async function missingIn(top: string, folder: string, names: readonly string[]):
 
 async function needsPackages(manifest: string): Promise<boolean> {
   try {
-    const { dependencies, devDependencies, workspaces } = JSON.parse(await readFile(manifest, "utf8"))
+    const { dependencies, devDependencies, workspaces } = JSON.parse(await smallText(manifest))
     return [dependencies, devDependencies, workspaces].some((each) => Object.keys(each ?? {}).length > 0)
   } catch {
     return false
   }
 }
+
+/** Text of a file, read through links. Rejects for a large file, and for a pipe or a device, which may never end. */
+const smallText = async (path: string): Promise<string> =>
+  (await readPlain(await realpath(path), MOST_TEXT_BYTES, () => new NoFile())).toString()
 
 async function bytesOf(cwd: string, names: readonly string[]): Promise<number> {
   if (names.length === 0) return 0
@@ -361,7 +365,7 @@ function shortShebang(text: string): string {
 async function spellings({ from, to }: Move, names: readonly string[]): Promise<readonly string[]> {
   const found = new Set([from])
   for (const name of names) {
-    const script = await readFile(join(to, name, "bin", "activate"), "utf8").catch(() => "")
+    const script = await smallText(join(to, name, "bin", "activate")).catch(() => "")
     const [, spelled] = /^\s*VIRTUAL_ENV=["']?([^"'\n]+)/m.exec(script) ?? []
     if (spelled?.endsWith(`/${name}`)) found.add(spelled.slice(0, -name.length - 1))
   }
