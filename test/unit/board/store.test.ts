@@ -18,8 +18,8 @@ import {
   writeFileSync,
 } from "node:fs"
 import { tmpdir } from "node:os"
-import { join } from "node:path"
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import { basename, join } from "node:path"
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest"
 import { decide } from "../../../src/features/board/rules/decide.ts"
 import { type BoardError, USER } from "../../../src/features/board/service.ts"
 import { parseBoard, parseLine } from "../../../src/features/board/store/files.ts"
@@ -311,6 +311,8 @@ describe("the board's file", () => {
   })
 
   test("board changes that cannot be written do not pile up temporary files", async () => {
+    folder = join(project, "..", `${basename(project)}-outside`)
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
     const store = open()
     await make(store)
     // The name of a temporary file beside the target is too long for the file system.
@@ -320,17 +322,6 @@ describe("the board's file", () => {
     const [trusted = ""] = readdirSync(stateFolder())
     expect(readdirSync(join(stateFolder(), trusted)).filter((name) => name.endsWith(".tmp"))).toHaveLength(1)
     expect(board().tasks).toHaveLength(1)
-  })
-
-  test("a board file that is a link stays a link, and its target is written", async () => {
-    const real = join(folder, "..", "shared.json")
-    mkdirSync(folder, { recursive: true })
-    writeFileSync(real, '{"tasks": []}')
-    symlinkSync(real, file("tasks.json"))
-    await make(open())
-    expect(JSON.parse(readFileSync(real, "utf8")).tasks).toHaveLength(1)
-    expect(lstatSync(file("tasks.json")).isSymbolicLink()).toBe(true)
-    expect(readdirSync(join(folder, "..")).filter((name) => name.endsWith(".tmp"))).toEqual([])
   })
 
   describe("a link out of the project", () => {
@@ -347,7 +338,8 @@ describe("the board's file", () => {
         if (name !== ".") mkdirSync(folder)
         symlinkSync(join(outside, name === "." ? "" : "theirs"), file(name))
         const where = join(realpathSync(outside), name === "." ? "" : "theirs")
-        const refusal = `unavailable: The board's files may not leave the project, and a link leads ${file(name)} to ${where}. Remove the link; or name a folder in the option "board.dir" of your own configuration.`
+        const rule = name === "." ? "leave the project" : "be links"
+        const refusal = `unavailable: The board's files may not ${rule}, and a link leads ${file(name)} to ${where}. Remove the link; or name a folder in the option "board.dir" of your own configuration.`
         expect(await problemOf(open().read())).toBe(refusal)
         expect(await problemOf(open().look())).toBe(refusal)
         expect(await problemOf(make(open()))).toBe(refusal)
@@ -356,6 +348,37 @@ describe("the board's file", () => {
         expect(readdirSync(outside)).toEqual([])
       },
     )
+
+    test.each(["tasks.json", "history.jsonl", ".locks", "reports"])(
+      "a link in a board file's place to another file of the project is neither read nor written through (%s)",
+      async (name) => {
+        const theirs = join(project, ".env")
+        writeFileSync(theirs, "A=1\nKEY=the only copy")
+        mkdirSync(folder)
+        symlinkSync("../../.env", file(name))
+        const refusal = "The board's files may not be links, and a link leads"
+        expect(await problemOf(make(open()).then(() => complete(open(), "1")))).toContain(refusal)
+        expect(readFileSync(theirs, "utf8")).toBe("A=1\nKEY=the only copy")
+      },
+    )
+
+    test("a link in place of the board's folder may lead to another folder of the project", async () => {
+      mkdirSync(join(project, "boards"))
+      symlinkSync("../boards", folder)
+      await make(open())
+      expect(board().tasks).toHaveLength(1)
+    })
+
+    test("a board file that is a link in a folder that the user named stays a link, and its target is written", async () => {
+      folder = outside
+      const real = join(outside, "shared.json")
+      writeFileSync(real, '{"tasks": []}')
+      symlinkSync(real, file("tasks.json"))
+      await make(open())
+      expect(JSON.parse(readFileSync(real, "utf8")).tasks).toHaveLength(1)
+      expect(lstatSync(file("tasks.json")).isSymbolicLink()).toBe(true)
+      expect(readdirSync(outside).filter((name) => name.endsWith(".tmp"))).toEqual([])
+    })
 
     test("a user may place the board outside of the project by naming that folder", async () => {
       folder = outside
@@ -659,6 +682,15 @@ describe("the board's history", () => {
     await complete(after, "2")
     expect(lines().map((line) => line && JSON.parse(line).id)).toEqual(["1", "2", ""])
     expect(warnings).toEqual([])
+  })
+
+  test("a last line of history that the board did not begin is kept", async () => {
+    const store = open()
+    await make(store)
+    appendFileSync(file("history.jsonl"), "KEY=the only copy")
+    await complete(store, "1")
+    expect(lines()[0]).toBe("KEY=the only copy")
+    expect(parseLine(lines()[1] ?? "")?.id).toBe("1")
   })
 
   test("a last line torn within a character is dropped without harm to the line before", async () => {

@@ -366,21 +366,24 @@ async function boardText(path: string): Promise<string | Unreadable> {
 const megabytes = (bytes: number): number => Math.ceil(bytes / 1024 / 1024)
 
 /**
- * Rejects where a link leads a board file out of its project, since a cloned repository may contain links to anywhere.
- * A folder configured outside the project is the user's own choice.
+ * Rejects where a link leads the board out of its project or stands in a file's place, since a cloned repository may
+ * contain links to any file of the user. A folder configured outside the project is the user's own choice.
  */
 export async function refuseOutside(project: string, folder: string, names: readonly string[]): Promise<void> {
   if (!isWithin(project, folder)) return
-  const root = await realOf(project)
-  for (const path of [folder, ...names.map((name) => join(folder, name))]) {
-    const real = await realOf(path)
-    if (!isWithin(root, real))
-      throw new BoardError(
-        "unavailable",
-        `The board's files may not leave the project, and a link leads ${path} to ${real}. Remove the link; or name a folder in the option "board.dir" of your own configuration.`,
-      )
+  const home = await realOf(folder)
+  if (!isWithin(await realOf(project), home)) throw refused("leave the project", folder, home)
+  for (const name of names) {
+    const real = await realOf(join(folder, name))
+    if (real !== join(home, name)) throw refused("be links", join(folder, name), real)
   }
 }
+
+const refused = (what: string, path: string, real: string): BoardError =>
+  new BoardError(
+    "unavailable",
+    `The board's files may not ${what}, and a link leads ${path} to ${real}. Remove the link; or name a folder in the option "board.dir" of your own configuration.`,
+  )
 
 /** Real path; for a missing entry, the path it would have. */
 async function realOf(path: string): Promise<string> {

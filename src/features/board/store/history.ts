@@ -15,6 +15,11 @@ const LINES_AT_ONCE = 500
 const MOST_REPORTED = 20
 /** Start of a line in this plugin's format. */
 const ID_FIRST = /^\{"id":"([1-9]\d{0,14})"/
+/** Whether the text may be the beginning of such a line. Other text is somebody else's. */
+const isBegun = (line: Buffer): boolean => {
+  const begin = Buffer.from('{"id":"')
+  return begin.subarray(0, line.length).equals(line.subarray(0, begin.length))
+}
 /** Number of bytes before the end of the last scan. If these bytes are unchanged, the file has only grown. */
 const TAIL_BYTES = 64
 
@@ -148,7 +153,7 @@ export class History {
       const { size } = await file.stat()
       const { start, line } = await lastLine(file, size)
       // An interrupted write left an incomplete last line. The line is cut off, because its task is still on the board.
-      const torn = start < size && parseLine(line.toString()) === undefined
+      const torn = start < size && isBegun(line) && parseLine(line.toString()) === undefined
       if (torn) await file.truncate(start)
       const text = tasks.map(formatLine).join("")
       await file.appendFile(start < size && !torn ? `\n${text}` : text)
