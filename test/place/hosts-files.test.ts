@@ -334,6 +334,20 @@ describe("work hidden from git", () => {
     expect((await home(there()))?.unsaved).toEqual(["changed", "filled"])
   })
 
+  test("a host's git does nothing that a repository's configuration says that an agent wrote in a submodule", async () => {
+    const library = bench.repository("library")
+    const commit = library.write("lib", "v1").commit()
+    user.git("submodule", "add", "--quiet", library.top, "lib")
+    user.commit()
+    const child = await began()
+    const ran = join(bench.folder, "ran")
+    const config = `[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = origin\n[remote "origin"]\n\turl = ${library.top}\n\tpromisor = true\n\tuploadpack = "touch ${ran}; false"\n`
+    child.write("lib/.git/HEAD", `${commit}\n`).write("lib/.git/refs/x", "").write("lib/.git/objects/x/x", "x")
+    child.write("lib/.git/config", config).write("a", "changed\n")
+    expect((await home(there()))?.unsaved).toEqual(["lib"])
+    expect([existsSync(ran), await changed()]).toEqual([false, ["a"]])
+  })
+
   test("an agent that replaces or removes the folder's git repository on a host loses no work", async () => {
     const child = await began()
     child.write("a", "changed\n")

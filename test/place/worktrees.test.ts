@@ -585,6 +585,68 @@ describe("submodules", () => {
     )
   })
 
+  describe("a repository that an agent wrote in a submodule's place", () => {
+    const ran = () => join(bench.folder, "ran")
+    const planted = (folder: string, commit: string) => (child: Repository) =>
+      child
+        .write(`${folder}/.git/HEAD`, "ref: refs/heads/main\n")
+        .write(`${folder}/.git/refs/heads/main`, `${commit}\n`)
+        .write(`${folder}/.git/objects/x/x`, "x")
+        .write(
+          `${folder}/.git/config`,
+          `[core]\n\trepositoryformatversion = 1\n[extensions]\n\tpartialClone = origin\n[remote "origin"]\n\turl = ${library.top}\n\tpromisor = true\n\tuploadpack = "touch ${ran()}; false"\n`,
+        )
+
+    test.each<[what: string, prepare: () => (child: Repository) => unknown]>([
+      [
+        "its own, in a submodule that is not checked out",
+        () => {
+          user.git("submodule", "--quiet", "deinit", "--force", "vendor/lib")
+          return planted("vendor/lib", library.git("rev-parse", "HEAD").trim())
+        },
+      ],
+      [
+        "its own, in a submodule of a submodule",
+        () => {
+          const inner = bench.repository("inner").write("x", "x\n")
+          const commit = inner.commit()
+          const mine = new Repository(join(user.top, "vendor/lib"))
+          mine.git("submodule", "--quiet", "add", inner.top, "inner")
+          mine.commit()
+          mine.git("submodule", "--quiet", "deinit", "--force", "inner")
+          user.commit()
+          return planted("vendor/lib/inner", commit)
+        },
+      ],
+      [
+        "a tracked folder",
+        () => {
+          user.sh(`cp -R '${library.top}/.git' fake && rm -rf fake/hooks`)
+          const config = `[core]\n\trepositoryformatversion = 0\n\tworktree = ../vendor/lib\n[filter "x"]\n\tclean = touch ${ran()}; cat\n`
+          user.write("fake/config", config).commit()
+          return (child) =>
+            child
+              .write("vendor/lib/.git", "gitdir: ../../fake\n")
+              .write("vendor/lib/.gitattributes", "* filter=x\n")
+              .write("vendor/lib/lib.txt", "v9\n")
+        },
+      ],
+    ])("git does nothing that a repository's configuration says that an agent wrote: %s", async (_what, prepare) => {
+      const plant = prepare()
+      const child = await bench.ready()
+      plant(child)
+      child.write("b", "b\n")
+      await bench.ready({ id: "bg_bbbbbbbb", folder: child.top })
+      expect(existsSync(ran())).toBe(false)
+      const archived = await bench.places.archive(ID, user.top)
+      expect(archived).toMatchObject({ files: ["b"], unsaved: ["vendor/lib"], held: child.top })
+      expect(existsSync(ran())).toBe(false)
+      expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["b"] })
+      await bench.ready({ again: true })
+      expect(existsSync(ran())).toBe(false)
+    })
+  })
+
   test("changes in submodules are reported and never merged, and the work in them is not lost", async () => {
     const child = await bench.ready()
     child.write("vendor/lib/lib.txt", "the child's\n").write("b", "b\n")

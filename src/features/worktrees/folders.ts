@@ -185,7 +185,7 @@ async function keepState(
   })
   if (!isThere) return []
   if (whole) await keepIgnored(from, taskID, checkout, await markedAt(target))
-  return unsavedIn(checkout, { nested, unreadable }, whole, from.top)
+  return unsavedIn(checkout, { nested, unreadable }, whole, from)
 }
 
 /** Tree of what is left of a worktree whose folder is gone: that of its HEAD, unless the stored state has it. */

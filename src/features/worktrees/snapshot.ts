@@ -9,7 +9,7 @@ import { copiedEntriesIn } from "./dependencies.ts"
 import { git, gitLine, gitList, LONG_MS, retryOn } from "./git.ts"
 import { reachable, type TreeEntry } from "./objects.ts"
 import { bodyOf, type Checkout, commitTree, gitOptions, ignoredOf, isAncestor, treeOf } from "./repository.ts"
-import { brokenWithin, hasMarker } from "./worktree.ts"
+import { brokenWithin, foreignWithin, hasMarker } from "./worktree.ts"
 
 /** Git's message if a file vanishes while git reads it. The files are then read again. */
 const VANISHED = /No such file or directory|short read/
@@ -20,7 +20,7 @@ type LeftOut = {
   readonly nested: readonly string[]
   /**
    * Entries that cannot be read, that git refuses, or that are too large; also submodules whose repository cannot be
-   * read. If git tracks an entry, the tree has its last content.
+   * read or is an agent's. If git tracks an entry, the tree has its last content.
    */
   readonly unreadable: readonly string[]
 }
@@ -235,7 +235,7 @@ async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
   const nested = others.filter((name) => name.endsWith("/")).map((name) => name.slice(0, -1))
   const folders = [...warnings.matchAll(NOT_OPENED)].map(([, folder = ""]) => folder)
   const large = await tooLarge(checkout, others)
-  const refused: string[] = []
+  const refused = [...(await foreignWithin(checkout, index))]
   /** Returns git's warnings. */
   const add = async (without: readonly string[]): Promise<string> => {
     const but = [...placed, ...[...without, ...large, ...refused].map(excluded)]
@@ -249,7 +249,7 @@ async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
       return updated + (scope.untracked.length > 0 ? await take(scope.untracked, "--all") : "")
     } catch (error) {
       const name = refusedIn(String(error))
-      const names = name === undefined ? await brokenWithin(checkout, index) : [name]
+      const names = name === undefined ? await brokenWithin(checkout, index, refused) : [name]
       const fresh = names.filter((each) => !refused.includes(each))
       if (fresh.length === 0 || refused.length >= MOST_REFUSED) throw error
       refused.push(...fresh)

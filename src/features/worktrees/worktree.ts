@@ -16,7 +16,7 @@ import {
 import { dirname, join, resolve } from "node:path"
 import { z } from "zod"
 import { listed } from "../../core/errors.ts"
-import { readJson, writeJson } from "../../lib/atomic-file.ts"
+import { NoFile, readJson, readPlain, writeJson } from "../../lib/atomic-file.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { succeeds } from "../../lib/promises.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -193,7 +193,7 @@ async function removeAll(path: string): Promise<unknown[]> {
 export async function addSubmodules(original: Checkout, worktree: Checkout): Promise<void> {
   const commits = await linksOf(worktree)
   for (const { name, path } of await submodules(worktree)) {
-    const source = await innerOf(original.top, path)
+    const source = await submoduleOf(original, path)
     const commit = commits.get(path)
     if (!source || !commit || !(await hasAll(source, commit))) continue
     const settings = [
@@ -213,7 +213,7 @@ export async function addSubmodules(original: Checkout, worktree: Checkout): Pro
     ]
     // The repository is not named here: git's submodule script must find it itself.
     await git(args, { cwd: worktree.top, timeLimit: LONG_MS })
-    const made = await innerOf(worktree.top, path)
+    const made = await submoduleOf(worktree, path)
     if (made) await addSubmodules(source, made)
   }
 }
@@ -245,7 +245,7 @@ export async function unsavedIn(
   worktree: Checkout,
   { nested, unreadable }: { readonly nested: readonly string[]; readonly unreadable: readonly string[] },
   isKnown: boolean,
-  original?: string,
+  original?: Checkout,
 ): Promise<readonly string[]> {
   const within = isKnown ? await unsavedWithin(original, worktree) : []
   return [...new Set([...nested, ...unreadable, ...(await unlistedIn(worktree, nested)), ...within])]
@@ -254,10 +254,10 @@ export async function unsavedIn(
 /**
  * Submodules with content that is nowhere else: neither at the same path in `original`, if any, nor at a known remote.
  */
-async function unsavedWithin(original: string | undefined, worktree: Checkout): Promise<readonly string[]> {
+async function unsavedWithin(original: Checkout | undefined, worktree: Checkout): Promise<readonly string[]> {
   const unsaved: string[] = []
   for (const path of (await linksOf(worktree)).keys())
-    if (!(await isElsewhere(original, worktree.top, path))) unsaved.push(path)
+    if (!(await isElsewhere(original, worktree, path))) unsaved.push(path)
   return unsaved
 }
 
@@ -279,46 +279,89 @@ async function unlistedIn(worktree: Checkout, nested: readonly string[]): Promis
   return names.filter((name) => !ignored.includes(name))
 }
 
-async function isElsewhere(original: string | undefined, top: string, path: string): Promise<boolean> {
-  const folder = join(top, path)
+async function isElsewhere(original: Checkout | undefined, worktree: Checkout, path: string): Promise<boolean> {
+  const folder = join(worktree.top, path)
   if (!isFolder(folder)) return true
   try {
-    const inner = await innerOf(top, path)
+    const inner = await submoduleOf(worktree, path)
     // Git takes a submodule without a repository for one that is not checked out, whatever its folder holds.
     if (!inner) return (await readdir(folder)).length === 0
+    // Git would look into the submodules within, too.
+    if ((await foreignWithin(inner)).length > 0) return false
     const all = ["--untracked-files=all", "--ignore-submodules=none"]
     const changed = await gitList(["status", "--porcelain=v2", "-z", ...all], gitOptions(inner))
     if (changed.length > 0) return false
     const commits = (await git(["rev-list", "--all", "HEAD", "--not", "--remotes"], gitOptions(inner))).out
-    const source = original === undefined ? undefined : await innerOf(original, path)
+    const source = original && (await submoduleOf(original, path))
     if (commits !== "" && !(source && (await hasAll(source, commits)))) return false
-    return (await unsavedWithin(original && join(original, path), inner)).length === 0
+    return (await unsavedWithin(source, inner)).length === 0
   } catch (error) {
     if (error instanceof GitError) return false
     throw error
   }
 }
 
-/** Submodules of an index whose commit or files git cannot read. */
-export async function brokenWithin(checkout: Checkout, index: string): Promise<readonly string[]> {
+/** Submodules of an index whose commit or files git cannot read, without those that it must not look into. */
+export async function brokenWithin(
+  checkout: Checkout,
+  index: string,
+  but: readonly string[],
+): Promise<readonly string[]> {
   const broken: string[] = []
   for (const path of (await linksOf(checkout, index)).keys()) {
-    const cwd = join(checkout.top, path)
+    if (but.includes(path)) continue
     const isRead = async () => {
-      await git(["rev-parse", "--verify", "HEAD^{commit}"], { cwd })
-      await git(["status", "--porcelain=v2"], { cwd })
+      const inner = await submoduleOf(checkout, path)
+      if (!inner) return
+      await git(["rev-parse", "--verify", "HEAD^{commit}"], gitOptions(inner))
+      await git(["status", "--porcelain=v2"], gitOptions(inner))
     }
-    if (isFolder(cwd) && !(await succeeds(isRead()))) broken.push(path)
+    if (isFolder(join(checkout.top, path)) && !(await succeeds(isRead()))) broken.push(path)
   }
   return broken
 }
 
-/** Repository at a path within a checkout, if any. */
-async function innerOf(top: string, path: string): Promise<Checkout | undefined> {
-  const folder = join(top, path)
-  const found = existsSync(join(folder, ".git")) ? await findCheckout(folder) : undefined
-  return found?.top === top ? undefined : found
+/**
+ * Submodules of a task's worktree with a repository that git did not make for it, or with such a submodule within. An
+ * agent may have written its configuration, and git runs programs that a configuration names.
+ */
+export async function foreignWithin(checkout: Checkout, index?: string): Promise<readonly string[]> {
+  if (!isTasks(checkout)) return []
+  const foreign: string[] = []
+  for (const path of (await linksOf(checkout, index)).keys()) {
+    if (!isFolder(join(checkout.top, path)) || !(await succeeds(lstat(join(checkout.top, path, ".git"))))) continue
+    const inner = await submoduleOf(checkout, path)
+    const within = inner && (await foreignWithin(inner).catch(() => undefined))
+    if (within?.length !== 0) foreign.push(path)
+  }
+  return foreign
 }
+
+/** Whether the checkout is a task's worktree or a submodule in one. */
+const isTasks = ({ top, prefix }: Checkout): boolean => prefix === undefined || hasMarker(top)
+
+/**
+ * Repository of a submodule, if any. In a task's worktree, only one whose data git made beside those of the worktree,
+ * where no agent that only writes files gets to; git is not asked, because it would read the configuration.
+ */
+async function submoduleOf(checkout: Checkout, path: string): Promise<Checkout | undefined> {
+  const folder = join(checkout.top, path)
+  if (!isTasks(checkout)) {
+    const found = existsSync(join(folder, ".git")) ? await findCheckout(folder) : undefined
+    return found?.top === checkout.top ? undefined : found && { ...found, prefix: "" }
+  }
+  try {
+    const link = await readPlain(join(folder, ".git"), MOST_LINK_BYTES, () => new NoFile())
+    const [, target = ""] = /^gitdir: (.+?)\n*$/s.exec(link.toString()) ?? []
+    const gitDir = await realpath(resolve(folder, target))
+    if (!gitDir.startsWith(join(checkout.gitDir, "modules", "/"))) return undefined
+    return { top: await realpath(folder), gitDir, commonDir: gitDir }
+  } catch {
+    return undefined
+  }
+}
+
+const MOST_LINK_BYTES = 10_000
 
 /**
  * Copies ignored files that match a pattern; existing files stay. A pattern without a slash matches in any folder, one
