@@ -34,7 +34,7 @@ export type EffectPorts = {
 }
 
 type GroupEffects = {
-  make(task: Task, nth: number, text: string): Promise<void>
+  make(task: Task, member: Of<"create member">): Promise<void>
   open(task: Task): Promise<readonly number[]>
   archive(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }>
 }
@@ -85,7 +85,7 @@ export class Effects {
       case "prepare":
         return back(await this.#prepare(handle, task, command))
       case "create member":
-        await this.#ports.groups.make(task, command.nth, command.text)
+        await this.#ports.groups.make(task, command)
         return back({ type: "member created", nth: command.nth })
       case "prompt":
         return back(await this.#prompt(task, command))

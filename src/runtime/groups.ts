@@ -4,6 +4,7 @@ import { chosenIn, type Group, type GroupStep, plannedIn } from "../core/group.t
 import { withSchema } from "../core/outcome.ts"
 import type { CheckResult } from "../core/receipt.ts"
 import type { ActiveRun } from "../core/run/active-run.ts"
+import type { MachineCommand } from "../core/run/steps.ts"
 import { recentRuns } from "../core/spending.ts"
 import {
   type Model,
@@ -36,6 +37,7 @@ export type GroupPorts = {
   readonly others: () => { readonly queue: Queue; readonly scheduler: Scheduler; readonly dispatcher: Dispatcher }
 }
 
+type NewMember = Extract<MachineCommand, { do: "create member" }>
 type WorkAtGroup = { readonly work: GroupWork; readonly atWork: GroupAtWork }
 
 /**
@@ -95,15 +97,15 @@ export class Groups {
   }
 
   /** Creates a member and starts or queues it. Rejects where that fails, and leaves no session behind. */
-  make(task: Task, nth: number, text: string): Promise<void> {
+  make(task: Task, member: NewMember): Promise<void> {
     const winner = this.#services.store.get(chosenIn(task.group) ?? "")
-    const making = winner ? this.#again(task, winner, text) : this.#make(task, nth, text)
+    const making = winner ? this.#again(task, winner, member.text) : this.#make(task, member)
     const handle = this.#services.store.handle(task.id)
     if (handle) handle.creatingMembers = Promise.allSettled([handle.creatingMembers, making])
     return making
   }
 
-  async #make(task: Task, nth: number, text: string): Promise<void> {
+  async #make(task: Task, { nth, text, preface }: NewMember): Promise<void> {
     const { group } = task
     const kind = this.#services.groupKindOf(task)
     if (!group || !kind) return
@@ -123,7 +125,7 @@ export class Groups {
       const { isModelNamed } = store.handle(task.id) ?? {}
       const isNamed = isModelNamed || plan.model !== task.model
       const session = { parentID: under, title, agent, model, isModelNamed: isNamed, rules }
-      const prompt = await this.#promptOf(task, nth, text)
+      const prompt = preface + (await this.#promptOf(task, nth, text))
       const sessionID = await opencode.createSession(session, made)
       // No await may come between this test and the begin: the end of the group stops only members that have begun.
       if (!store.runs(task)) {

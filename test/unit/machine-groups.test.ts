@@ -33,7 +33,7 @@ describe("a group", () => {
 
   test("a group starts members beside those being made, with its prompt", () => {
     const { commands, run } = leading(tries, { begin: [1] }, { creatingMembers: [0] }).takes(parts)
-    expect(commands).toEqual([{ do: "create member", nth: 1, text: "FIND" }])
+    expect(commands).toEqual([{ do: "create member", nth: 1, text: "FIND", preface: "" }])
     expect(run?.creatingMembers).toEqual([0, 1])
     expect(leading(tries, { begin: [1] }, { prompt: undefined }).takes(parts).commands).toMatchObject([{ text: "" }])
   })

@@ -457,7 +457,7 @@ describe("supervising a group", () => {
       at("preparing", { task: { group: team }, context: { nextMembers: () => move } }).takes(prepared)
     const { stage, commands, run } = ready({ begin: [0, 1] })
     expect(stage).toBe("supervising")
-    expect(commands).toEqual([0, 1].map((nth) => ({ do: "create member", nth, text: "FIND" })))
+    expect(commands).toEqual([0, 1].map((nth) => ({ do: "create member", nth, text: "FIND", preface: "" })))
     expect(run).toMatchObject({ creatingMembers: [0, 1], done: [] })
     expect(ready({ begin: [], ...failed }).stage).toBe("closing")
   })

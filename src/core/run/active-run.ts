@@ -114,8 +114,9 @@ export type ActiveRun = {
   readonly heldBy: "ours" | "foreign" | "orphan"
   /** Orphaned run: when its owner was last seen, and whether it is being settled. */
   readonly orphaned?: { readonly seenAt: number; readonly settling: boolean }
-  /** Prompt to be sent, with earlier messages to the run and the text about its place. */
+  /** Prompt to be sent, with earlier messages to the run. */
   readonly prompt?: string
+  /** Text about the run's place; of a group, the answers before its members' prompts. */
   readonly preface: string
   /** Latest start of a run that waits with a slot for a warm cache. */
   readonly warmUpUntil?: number

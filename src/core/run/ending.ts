@@ -240,7 +240,8 @@ export function superviseMembers(run: ActiveRun, context: RunContext): MachineSt
 const withoutOutput = ({ output: _output, ...check }: CheckResult): CheckResult => check
 
 function createMembers(run: ActiveRun, begin: readonly number[]): MachineStep {
-  const commands = begin.map((nth): MachineCommand => ({ do: "create member", nth, text: run.prompt ?? "" }))
+  const { prompt: text = "", preface } = run
+  const commands = begin.map((nth): MachineCommand => ({ do: "create member", nth, text, preface }))
   return { run: { ...run, creatingMembers: [...run.creatingMembers, ...begin] }, commands }
 }
 

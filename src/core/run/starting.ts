@@ -65,10 +65,11 @@ export const prepared: Handler<"prepared"> = (
   const { now, task } = context
   // Continue with the same prompt.
   if (reenters) return prompt(recordActivity(moved(run, "prompting"), now))
-  const text = withAnswers(run.prompt ?? "", answers)
+  // What stands in the answers is no part of the prompt that the members' prompts are made of.
+  const before = withAnswers("", answers)
   if (task.group)
-    return superviseMembers({ ...recordActivity(moved(run, "supervising"), now), prompt: text, done }, context)
-  return prompt({ ...recordActivity(moved(run, "prompting"), now), prompt: text, preface })
+    return superviseMembers({ ...recordActivity(moved(run, "supervising"), now), preface: before, done }, context)
+  return prompt({ ...recordActivity(moved(run, "prompting"), now), prompt: before + (run.prompt ?? ""), preface })
 }
 
 export const prepareFailed: Handler<"prepare failed"> = (run, { code, problem }, context) =>

@@ -143,8 +143,8 @@ export type MachineCommand =
   | { readonly do: "log"; readonly what: string; readonly fields: Readonly<Record<string, string | number>> }
   /** Makes dependencies and place ready; `again`: with the content left there before a restart. */
   | { readonly do: "prepare"; readonly save: boolean; readonly again?: true }
-  /** Creates and starts a member. `text`: its prompt. */
-  | { readonly do: "create member"; readonly nth: number; readonly text: string }
+  /** Creates and starts a member. `text`: the group's prompt; `preface`: what stands before it. */
+  | { readonly do: "create member"; readonly nth: number; readonly text: string; readonly preface: string }
   | { readonly do: "prompt"; readonly text: string; readonly preface: string }
   /**
    * Stores the prompt without starting the model, and records the task. From then on the task survives this process.

@@ -563,6 +563,21 @@ describe("a map", () => {
   })
 })
 
+test("placeholders in the answers that a map waited for reach its items unchanged", async () => {
+  const prompts: string[] = []
+  rig.script(({ sessionID, prompt }) => {
+    if (sessionID === rig.parent) return undefined
+    prompts.push(prompt)
+    return { text: prompt === "BEFORE" ? "<li>{{ item.title }}</li> {{item}}" : "done" }
+  })
+  const before = await rig.launch({ prompt: "BEFORE" })
+  const { id } = await rig.launch(request({ each: ["a"], after: [before.id] }))
+  await rig.endedBeside(id)
+  expect(prompts).toHaveLength(2)
+  expect(prompts[1]).toContain("\n<li>{{ item.title }}</li> {{item}}\n")
+  expect(prompts[1]).toMatch(/\n\nYour task:\n\nLook at <a>\.$/)
+})
+
 /** The numbers in `4 valid, 1 running of 6`, which sum up to the last. */
 function addsUp(text: string | undefined): void {
   const [, counts = "", total = ""] =
