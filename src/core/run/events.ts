@@ -397,21 +397,31 @@ export const verified: Handler<"verified"> = (given, { by, verdict }, context) =
   if (!verdict || !pendingEnding) return stay(back)
   if (verdict.ok) {
     // The session has worked again since, for example for its user: its next answer is the run's.
-    if (!given.idle || given.observed.ended !== pendingEnding.answers) return readMessages(back, context)
+    if (!given.idle || given.observed.ended !== pendingEnding.answers) return readMessages(unsettled(back), context)
     const next = context.verifiers[context.verifiers.indexOf(by) + 1]
     return next === undefined
       ? passed(back, pendingEnding, context)
       : verifies(moved(found, "verifying"), pendingEnding.messages, next)
   }
   return verdict.again || expectsMessage(back)
-    ? sendMessage(back, verdict.ask, context)
+    ? sendMessage(unsettled(back), verdict.ask, context)
     : fail(back, verdict.failure, context)
+}
+
+/**
+ * A run that goes on after a valid value: its last text is another one, in which that value does not stand. The attempts
+ * before the value still count.
+ */
+function unsettled(run: ActiveRun): ActiveRun {
+  if (!run.value?.valid) return run
+  const { at: _at, length: _length, file: _file, ...counted } = run.value
+  return { ...run, value: { ...counted, valid: false, asked: counted.asked - 1 } }
 }
 
 /** Ends a run that passed all verifiers. Messages sent in the meantime must be read first. */
 function passed(run: ActiveRun, { ending, messages, openTodos }: PendingEnding, context: RunContext): MachineStep {
   const next = missing(run, context)
-  return hasPendingMessages(next, context) ? stay(next) : ended(next, ending, messages, openTodos, context)
+  return hasPendingMessages(next, context) ? stay(unsettled(next)) : ended(next, ending, messages, openTodos, context)
 }
 
 type PendingEnding = NonNullable<ActiveRun["pendingEnding"]>

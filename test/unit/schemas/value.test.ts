@@ -24,6 +24,27 @@ const withAnswersOf = async (answers: readonly string[], more: object = {}) => {
   return { rig, id, asked, task: await rig.ended(id) }
 }
 
+/** A feature that asks for another answer so many times. */
+const picky = (refusals: number): Feature => {
+  let left = refusals
+  return {
+    name: "picky",
+    verifies: () => true,
+    body: () => ({
+      verify: async () =>
+        left-- <= 0
+          ? { ok: true, finding: {} }
+          : {
+              ok: false,
+              finding: {},
+              again: true,
+              ask: { kind: "check", text: "NOT YET" },
+              failure: { code: "check", text: "" },
+            },
+    }),
+  }
+}
+
 describe("a task with a schema", () => {
   test("a task with a schema is given it in the prompt and completes with a valid answer", async () => {
     const { asked, task, rig } = await withAnswersOf([VALID])
@@ -123,28 +144,23 @@ describe("a task with a schema", () => {
   })
 
   test("answers that another verifier refuses take no attempt from those for a valid answer", async () => {
-    let refusals = 2
-    const picky: Feature = {
-      name: "picky",
-      verifies: () => true,
-      body: () => ({
-        verify: async () =>
-          refusals-- <= 0
-            ? { ok: true, finding: {} }
-            : {
-                ok: false,
-                finding: {},
-                again: true,
-                ask: { kind: "check", text: "NOT YET" },
-                failure: { code: "check", text: "" },
-              },
-      }),
-    }
-    const rig = new Rig({ features: [picky] })
+    const rig = new Rig({ features: [picky(2)] })
     const answers = [VALID, VALID, "no", VALID]
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: answers.shift() ?? "" }))
     const { id } = await rig.launch({ schema: SCHEMA })
     expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { value: { valid: true, asked: 2 } } })
+  })
+
+  test("a text after a valid answer that another verifier refuses is neither cut nor called valid", async () => {
+    const rig = new Rig({ features: [picky(1)] })
+    const later = "It fails because of X; src/b.ts is left to change."
+    rig.onPrompt("FIND", { text: VALID })
+    rig.onPrompt("NOT YET", { hang: true, text: later })
+    const { id } = await rig.launch({ schema: SCHEMA, timeout: 60_000 })
+    const task = await rig.ended(id)
+    expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" }, value: { valid: false } } })
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe(later)
+    expect(rig.notices()[0]?.hidden).toContain("Schema: not valid")
   })
 
   test("a task that is cancelled while it is asked for a valid answer ends as cancelled", async () => {
