@@ -2,7 +2,7 @@ import { formatInteger, oneLine } from "../lib/text.ts"
 import { neverBegan } from "./outcome.ts"
 import type { CheckResult } from "./receipt.ts"
 import type { Group } from "./record.ts"
-import { type Ending, isActive, type Task } from "./task.ts"
+import { type Ending, isActive, isUnmerged, type Task } from "./task.ts"
 
 export type { Group, GroupResult } from "./record.ts"
 
@@ -88,6 +88,10 @@ export function failureOf({ status, outcome }: Task): string {
   if (reason?.code === "check" && check && !check.guarded) return `check did not pass (${oneLine(check.how)})`
   return oneLine(reason?.text ?? status, MOST_REASON_CHARS).replace(/\.$/, "")
 }
+
+/** Number of completed members whose changes are not merged, of a group in which no member is chosen. */
+export const unmergedAmong = (members: readonly Task[]): number =>
+  members.filter((member) => member.status === "completed" && isUnmerged(member)).length
 
 /** Counts of a group's members; they always sum up to `total`. */
 export type MemberCounts = {

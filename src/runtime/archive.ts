@@ -1,5 +1,5 @@
 import { CallError, messageOf } from "../core/errors.ts"
-import { chosenIn, type GroupResult } from "../core/group.ts"
+import { chosenIn, type GroupResult, unmergedAmong } from "../core/group.ts"
 import { holdsPlace, isActive, isUnmerged, type Merge, type Outcome, slotSessionOf, type Task } from "../core/task.ts"
 import { DAY_MS } from "../lib/format.ts"
 import { cutOffMergeNote } from "../present/notification.ts"
@@ -316,7 +316,21 @@ export class Archive {
 
   async #recordMerge(task: Task, merge: Merge): Promise<Task> {
     const { outcome } = task
-    return outcome?.work ? this.#record(task, { ...outcome, work: { ...outcome.work, merge } }) : task
+    if (!outcome?.work) return task
+    const now = await this.#record(task, { ...outcome, work: { ...outcome.work, merge } })
+    if (isUnmerged(task) && !isUnmerged(now)) await this.#countUnmerged(this.#engine.store.get(task.member?.of ?? ""))
+    return now
+  }
+
+  /** Records how many members of an ended group are still unmerged, after one of them was merged. */
+  async #countUnmerged(group: Task | undefined): Promise<void> {
+    const { outcome } = group ?? {}
+    if (!group || !outcome?.group?.unmerged || isActive(group)) return
+    const { unmerged, ...result } = outcome.group
+    const members = this.#engine.store.membersOf(group).map(({ task }) => task)
+    // After a restart, not all members are in the store.
+    const left = Math.max(unmerged - 1, unmergedAmong(members))
+    await this.#record(group, { ...outcome, group: { ...result, ...(left > 0 && { unmerged: left }) } })
   }
 }
 

@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto"
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { GroupAtWork, GroupWork, ResultFiles } from "../../core/feature.ts"
+import { unmergedAmong } from "../../core/group.ts"
 import { modelKey } from "../../core/limits.ts"
 import type { ModelFacts } from "../../core/ports.ts"
-import { elapsed, isActive, isUnmerged, type Model, NO_FIGURES, type Outcome, type Task } from "../../core/task.ts"
+import { elapsed, isActive, type Model, NO_FIGURES, type Outcome, type Task } from "../../core/task.ts"
 import { dollars } from "../../lib/format.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { jsonIn, type MayRead, textInFile } from "../../runtime/launch/argument-file.ts"
@@ -232,7 +233,7 @@ export const itemsWork: GroupWork<ItemsPlan> = {
     )
     memory.groupState = undefined
     const { cost, atLeast } = group.usage()
-    const unmerged = members.filter((member) => member.status === "completed" && isUnmerged(member)).length
+    const unmerged = unmergedAmong(members)
     const more = { ...(atLeast && { atLeast }), ...(!isWritten && { unwritten: true }) }
     return { found: { group: { ...itemsResult(plan, rows, cost, unmerged), ...more } } }
   },

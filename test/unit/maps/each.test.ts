@@ -382,6 +382,33 @@ describe("a map", () => {
     })
   })
 
+  test("a map whose items are merged one after the other says at last no more that changes are not merged", async () => {
+    rig = open({}, async () => new FakeMachine() as never as Place)
+    const prompts: string[] = []
+    rig.script(({ sessionID, prompt }) => {
+      if (sessionID !== rig.parent) prompts.push(prompt)
+      return sessionID === rig.parent ? undefined : { text: "done" }
+    })
+    const { id } = await rig.launch(request({ each: ["a", "b", "c"], place: "worktree" }))
+    const unmerged = () => sumsUp(rig.task(id)).unmerged
+    const shown = async () => renderOutput(await rig.manager.output(id, rig.caller), 0).output
+    await rig.endedBeside(id)
+    const [one = "", two = "", three = ""] = await rig.manager.idsOf(id, rig.parent)
+    await rig.manager.merge(one, rig.caller)
+    await rig.manager.merge(one, rig.caller)
+    expect(await shown()).toContain("Changes of 2 items were not merged")
+    await rig.manager.merge(two, rig.caller)
+    expect(unmerged()).toBe(1)
+    await rig.manager.merge(three, rig.caller)
+    expect(unmerged()).toBeUndefined()
+    expect(await shown()).not.toContain("not merged")
+    await rig.endedBeside((await rig.launch({ prompt: "NEXT", after: [id] })).id)
+    expect(prompts.at(-1)).toContain("NEXT")
+    expect(prompts.at(-1)).not.toContain("not merged")
+    const record = rig.opencode.database.sessions.get(rig.task(id).sessionID)
+    expect(JSON.stringify(record)).not.toContain("unmerged")
+  })
+
   test("a map of which no item is at work says what its items wait for", async () => {
     rig = open({ maxConcurrentTasks: 1 })
     rig.onPrompt("MINE", { text: "ok", delay: 60_000 })
