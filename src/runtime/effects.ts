@@ -133,8 +133,9 @@ export class Effects {
     // Read the answers before anything else: the tasks that gave them may be cleared meanwhile.
     const answers = await this.#answersFor(task)
     if (save) await this.#services.journal.save(task)
-    // Members prepare places of their own. A group that waited for tasks must capture what those tasks changed.
-    if (task.group && task.place && task.run.after)
+    // Members prepare places of their own. A group that waited for tasks must capture what those tasks changed, unless
+    // members have begun: those of a later run begin with the same files.
+    if (task.group && task.place && task.run.after && this.#services.store.membersOf(task).length === 0)
       await this.#ports.places.capture(task, parentFolderOf(this.#services, task))
     if (task.group) return { type: "prepared", answers, preface: "", done: await this.#ports.groups.open(task) }
     if (!this.#services.store.runs(task) || !(task.place || task.depth > 1))

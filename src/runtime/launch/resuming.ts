@@ -1,8 +1,9 @@
+import { whyNeverCompletes } from "../../core/dependencies.ts"
 import { CallError } from "../../core/errors.ts"
 import { chosenIn, type Group, winnerIn } from "../../core/group.ts"
 import { withSchema } from "../../core/outcome.ts"
 import { recentRuns } from "../../core/spending.ts"
-import { isActive, type Run, type Task } from "../../core/task.ts"
+import { isActive, nameOf, type Run, type Task } from "../../core/task.ts"
 import type { Engine } from "../engine.ts"
 import { HERE, kindOf } from "../places/place.ts"
 import {
@@ -60,12 +61,14 @@ export class TaskResumer {
     const generation = current.run.generation + 1
     const set = defaultsOf(options, task.agent)
     const promptID = this.#engine.opencode.messageID("prompt", task.id, generation, now)
+    const after = answersBefore(current)
     const next: Run = {
       generation,
       promptID,
       createdAt: now,
       timeout: task.group ? 0 : (request.timeout ?? set.timeout ?? options.taskTimeout),
       budget: this.#engine.allowance.budget(request.maxCost ?? set.maxCost, task.id),
+      ...(after && { after }),
       ...checkOf({ check }),
       ...(task.run.guard && check && { guard: task.run.guard }),
       ...(schema && { schema }),
@@ -113,12 +116,32 @@ export class TaskResumer {
       throw new CallError(
         `Task ${task.id} ended in another OpenCode process, which has not told of that yet. Resume it there, or after the message about its end.`,
       )
+    this.#refuseWithoutAnswers(task)
+  }
+
+  #refuseWithoutAnswers(task: Task): void {
+    const members = this.#engine.groupKindOf(task)?.noun.many
+    for (const id of answersBefore(task) ?? []) {
+      const other = this.#engine.store.get(id)
+      const fate = whyNeverCompletes(other)
+      if (fate)
+        throw new CallError(
+          `Task ${task.id} cannot be resumed: its ${members} begin with the answer of ${other ? nameOf(other) : id}, which ${fate}. Launch a new task for what is left.`,
+        )
+    }
   }
 }
 
 /** Whether the task is an unfinished group, which may be resumed whatever its status. */
 const isUnfinishedGroup = (task: Task): boolean =>
   !isActive(task) && task.group !== undefined && winnerIn(task.group) === undefined
+
+/**
+ * Tasks whose answers stand before the prompts of a group's members, in later runs, too. A chosen member has read them in
+ * its session.
+ */
+const answersBefore = ({ group, run }: Task): Run["after"] =>
+  group && chosenIn(group) === undefined ? run.after : undefined
 
 /** Check that a resume without `check` keeps, so that a task with an automatic merge does not merge unchecked. */
 const keptCheck = ({ place, run, group }: Task): string | undefined => (group || place?.merge ? run.check : undefined)

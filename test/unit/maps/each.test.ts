@@ -605,6 +605,56 @@ test("placeholders in the answers that a map waited for reach its items unchange
   expect(prompts[1]).toMatch(/\n\nYour task:\n\nLook at <a>\.$/)
 })
 
+describe("the resume of a map that waited for another task", () => {
+  let prompts: string[] = []
+  const failed = async () => {
+    prompts = []
+    rig.script(({ sessionID, prompt }) => {
+      if (sessionID === rig.parent) return undefined
+      prompts.push(prompt)
+      if (prompt.startsWith("AGAIN")) return { hang: true }
+      return { text: prompt === "BEFORE" ? "The limit is 42." : prompts.length > 3 ? '{"n": 1}' : "no" }
+    })
+    const before = await rig.launch({ prompt: "BEFORE" })
+    const { id } = await rig.launch(request({ each: ["a", "b"], schema: SCHEMA, after: [before.id] }))
+    expect(sumsUp(await rig.endedBeside(id))).toMatchObject({ valid: 0, failed: 2 })
+    return { id, before, resume: () => rig.manager.resume(id, { prompt: "Be quick." }, rig.caller) }
+  }
+
+  test("a resumed map gives its items the answers that it waited for, each time", async () => {
+    const { id, resume } = await failed()
+    await resume()
+    expect((await rig.endedBeside(id)).status).toBe("completed")
+    expect(prompts).toHaveLength(5)
+    const start = (prompts[1] ?? "").split("<a>")[0] ?? ""
+    expect(start).toContain("The limit is 42.")
+    expect(prompts[3]?.split("\n\nYour last message")[0]).toBe(`${start}<a>.\n\nBe quick.`)
+    expect(prompts[4]?.split("\n\nYour last message")[0]).toBe(`${start}<b>.\n\nBe quick.`)
+  })
+
+  test("a map is not resumed once a task that it waited for was cleared, and says what to do", async () => {
+    rig = open({ maxHistory: 1 })
+    const { id, before, resume } = await failed()
+    await rig.launch({ prompt: "AGAIN" })
+    await rig.clock.advance(100)
+    expect(rig.manager.list(rig.parent).map(({ task }) => task.id)).not.toContain(before.id)
+    await expect(resume()).rejects.toThrow(
+      `Task ${id} cannot be resumed: its items begin with the answer of ${before.id}, which was cleared. Launch a new task for what is left.`,
+    )
+    expect(prompts).toHaveLength(4)
+  })
+
+  test("a map is not resumed while a task that it waited for has a later run that was cancelled", async () => {
+    const { id, before, resume } = await failed()
+    await rig.manager.resume(before.id, { prompt: "AGAIN" }, rig.caller)
+    await rig.clock.advance(1000)
+    await rig.manager.cancel({ type: "task", reference: before.id }, rig.caller)
+    await expect(resume()).rejects.toThrow(
+      `Task ${id} cannot be resumed: its items begin with the answer of ${before.id} (find it), which was cancelled. Launch a new task for what is left.`,
+    )
+  })
+})
+
 /** The numbers in `4 valid, 1 running of 6`, which sum up to the last. */
 function addsUp(text: string | undefined): void {
   const [, counts = "", total = ""] =
@@ -675,6 +725,7 @@ describe("a map after a crash", () => {
   })
 
   test("after a crash, a map that had not begun knows its items no more, and asks no agent about unknown ones", async () => {
+    rig = open({ resumable: ["completed", "error"] })
     const asked = agents((item) => `{"n": ${item}}`)
     rig.onPrompt("BEFORE", { hang: true })
     const before = await rig.launch({ prompt: "BEFORE" })
@@ -685,6 +736,8 @@ describe("a map after a crash", () => {
     expect(task.outcome?.reason?.code).toBe("interrupted")
     expect(sumsUp(task)).toMatchObject({ valid: 0, failed: 0, notBegun: 3 })
     expect(rowsOf(task)).toEqual(numbers(3).map((index) => ({ index, state: "not begun" })))
+    rig.onPrompt("GO ON", { text: "done" })
+    await rig.manager.resume(before.id, { prompt: "GO ON" }, rig.caller)
     await rig.manager.resume(id, { prompt: "" }, rig.caller)
     const again = await rig.endedBeside(id)
     expect(again.outcome?.reason?.text).toMatch(/^The rows of its items in .* are gone, or not whole/)
