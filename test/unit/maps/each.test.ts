@@ -632,6 +632,31 @@ describe("the resume of a map that waited for another task", () => {
     expect(prompts[4]?.split("\n\nYour last message")[0]).toBe(`${start}<b>.\n\nBe quick.`)
   })
 
+  test("the members of a resumed group begin with the same files as those before them", async () => {
+    const captured: string[] = []
+    const machine = Object.assign(new FakeMachine(), { capture: async (id: string) => void captured.push(id) })
+    rig = open({}, async () => machine as never as Place)
+    rig.onPrompt("BEFORE", { text: "done" })
+    rig.onPrompt("TRY", { hang: true })
+    const before = await rig.launch({ prompt: "BEFORE" })
+    const { id } = await rig.launch({ prompt: "TRY", tries: 2, check: "true", place: "worktree", after: [before.id] })
+    const captures = () => captured.filter((each) => each === id).length
+    const runs = () => rig.manager.list(rig.task(id).sessionID).map(({ task }) => task.member?.run)
+    const begun = (tries: number) =>
+      eventually(async () => {
+        await rig.clock.advance(50)
+        return runs().length === tries
+      })
+    await begun(2)
+    expect(captures()).toBe(2)
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    await rig.endedBeside(id)
+    await rig.manager.resume(id, { prompt: "" }, rig.caller)
+    await begun(4)
+    expect(runs()).toEqual([0, 0, 1, 1])
+    expect(captures()).toBe(2)
+  })
+
   test("a map is not resumed once a task that it waited for was cleared, and says what to do", async () => {
     rig = open({ maxHistory: 1 })
     const { id, before, resume } = await failed()
