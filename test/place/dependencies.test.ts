@@ -11,7 +11,7 @@ import {
   statSync,
 } from "node:fs"
 import { join } from "node:path"
-import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import type { PreparedPlace } from "../../src/runtime/places/place.ts"
 import { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
@@ -25,7 +25,10 @@ beforeEach(() => {
   bench = new Bench()
   user = bench.user
 })
-afterEach(() => bench.close())
+afterEach(() => {
+  vi.unstubAllEnvs()
+  bench.close()
+})
 
 const json = (value: unknown) => JSON.stringify(value)
 
@@ -170,6 +173,31 @@ describe("a link out of the repository", () => {
       "Not brought into the worktree: node_modules/far (a link that leads out of the repository). The option worktree.setup names a command that installs it in each worktree."
     expect(preface).toContain(text)
     expect(await bench.places.lacks(ID, user.top)).toBe(text)
+  })
+
+  test("a link to a pipe, a device or another file system is left out", async () => {
+    npmProject()
+    user.sh("mkfifo ../pipe")
+    const targets = { pipe: join(bench.folder, "pipe"), device: "/dev/null", system: "/proc/sys/fs" }
+    for (const [name, target] of Object.entries(targets)) user.link(`node_modules/${name}`, target)
+    const { child } = await entered()
+    expect(Object.keys(targets).filter((name) => child.has(`node_modules/${name}`))).toEqual([])
+  })
+
+  test("a link whose target can be copied only in part is left out, with nothing that leads into the user's files", async () => {
+    npmProject()
+    const linked = new Repository(join(bench.folder, "linked")).write("a", "a")
+    linked.link("b", join(linked.top, "a"))
+    user.link("node_modules/linked", linked.top)
+    const cp = run(user, "command -v cp").trim()
+    const bin = new Repository(join(bench.folder, "bin"))
+    bin.write("cp", `#!/bin/sh\n${cp} "$@"; case "$*" in *${linked.top}*) exit 1; esac\n`, 0o755)
+    vi.stubEnv("PATH", `${bin.top}:${process.env.PATH}`)
+    const { child, lacks } = await entered()
+    expect(child.has("node_modules/greet")).toBe(true)
+    expect(existsSync(join(child.top, "node_modules/linked"))).toBe(false)
+    expect(await bench.places.lacks(ID, user.top)).toContain("node_modules/linked (a link that leads out")
+    expect(lacks).toBeUndefined()
   })
 
   test("a link in place of the whole package folder is followed", async () => {
