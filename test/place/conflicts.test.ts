@@ -106,6 +106,18 @@ describe("conflict marks", () => {
     })
   })
 
+  test("conflict marks are short enough to be read, whatever the repository sets", async () => {
+    user.write(".gitattributes", "a conflict-marker-size=100000\n")
+    await inOne()
+    await again((child) => {
+      expect(child.read("a").length).toBeLessThan(1000)
+      expect(child.read("a")).toContain(`${OPEN}\n`)
+    })
+    expect(await merge()).toEqual({ kind: "conflict", files: ["a"] })
+    await again((child) => child.write("a", text({ 5: "both" })))
+    expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
+  })
+
   test.each([
     ["the first", /^(=======|>>>>>>> .*)\n/gm],
     ["the middle one", /^(<<<<<<<|>>>>>>>) .*\n/gm],

@@ -222,11 +222,15 @@ const labels = (taskID: string) => ({ users: `${USERS} (${taskID})`, agents: `${
 /** Suffixes of file names where both sides need the same name. */
 const SIDE_NAMES = { users: "original-folder", agents: "your-work" } as const
 
-/** Replaces git's commit ids in markers by labels; undefined if the text has no markers. */
+/** Longest marker of a text that is shown to an agent. */
+const MOST_SIZE = 100
+
+/** Replaces git's commit ids in markers by labels; undefined if the text has no markers, or too long ones. */
 export function labelMarkers(text: string, taskID: string, { users, agents }: Sides): string | undefined {
   const label = labels(taskID)
   const first = new RegExp(`^(<{3,}) ${users}(:[^\\r\\n]*)?(\\r?)$`, "gm")
-  if (!first.test(text)) return undefined
+  const [, size] = first.exec(text) ?? []
+  if (size === undefined || size.length > MOST_SIZE) return undefined
   return text
     .replace(first, (_, mark, path = "", end) => `${mark} ${label.users}${path}${end}`)
     .replace(
