@@ -263,6 +263,8 @@ export class TaskManager {
       throw new CallError(
         `Task ${found.id} is one of several ${kind.noun.many}: superagents_task(merge="${found.member?.of}") merges the one that passed.`,
       )
+    // After a restart, the members of an ended group are read only where they are needed.
+    if (!store.get(found.id)) await this.ready(found.parentID)
     await this.parts.dispatcher.closed(found.id)
     const task = await this.parts.archive.settle(store.get(found.id) ?? found, { signal: caller.abort })
     if (isUnmerged(task)) await permitEdit(caller, task.id, await this.parts.archive.filesOf(task))

@@ -39,6 +39,8 @@ export class TaskResumer {
     kindOf(this.#engine.kinds, task.place?.kind ?? HERE)
     await this.#engine.dispatcher.over(task)
     await this.#readAgain(task)
+    // What the group has done so far is counted by its members, of which a restart reads those of the last days alone.
+    if (task.group) await this.#engine.recovery.ready(task.sessionID)
     const check = request.check ?? keptCheck(store.get(task.id) ?? task)
     const call = { folder: opencode.folderOf(task.parentID), options, permit: caller?.permit }
     const { schema = task.group && task.run.schema } = await readArguments(this.#engine.features, request, call)
