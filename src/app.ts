@@ -90,7 +90,7 @@ export async function openApp(given: Connection, options: Options, features: rea
   const clock = systemClock
   const commands = { folder: COMMANDS, ...ownerMarks(given) }
   const ports = { processes: PROCESSES, commands, configFolder: given.ownFolder }
-  const kinds = kindsOf(features, options, { ...ports, finished: (found) => void manager.placeFinished(found) })
+  const kinds = kindsOf(features, options, { ...ports, finished: (left) => void manager.parts.archive.finished(left) })
   let connection = given
   const between: OpencodeLayer[] = []
   const threads: FeatureThreads[] = []
@@ -169,7 +169,7 @@ async function lookBack(connection: Connection, manager: TaskManager): Promise<v
   await manager.recover()
   const lost = connection.lost()
   if (lost) connection.warn(lost)
-  void manager.sweep(connection.directory)
+  void manager.parts.archive.sweep(connection.directory)
 }
 
 /** Kills commands left by an OpenCode that crashed. Never rejects. */

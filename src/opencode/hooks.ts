@@ -159,7 +159,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
       }),
     "chat.message": async ({ sessionID }, { message, parts }) =>
       runSafely(async () => {
-        if (opencode.isPersons(sessionID, message.id)) manager.wrote()
+        if (opencode.isPersons(sessionID, message.id)) manager.parts.presence.wrote()
         native?.written(message, parts as readonly Part[])
         for (const each of threads) await each.conversations.written(sessionID, message.id)
       }),

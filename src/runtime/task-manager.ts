@@ -1,7 +1,6 @@
 import { CallError } from "../core/errors.ts"
 import type { Feature, RequestObserver } from "../core/feature.ts"
 import { modelKey, modelKeyOf } from "../core/limits.ts"
-import type { PauseView } from "../core/pause.ts"
 import type { OpencodeEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
 import {
@@ -26,7 +25,7 @@ import { authorizeTell, type Caller, chooseModel, permitEdit, refusalTo } from "
 import { Launcher } from "./launch/launcher.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
 import { resumesWithoutPrompt, TaskResumer } from "./launch/resuming.ts"
-import type { PlaceEvent, PlaceKind, RemoteActivity, SweptLeftover } from "./places/place.ts"
+import type { PlaceEvent, PlaceKind, RemoteActivity } from "./places/place.ts"
 import { Reports } from "./reports.ts"
 import { Requests, refuseUntellable, tellTask } from "./requests.ts"
 import { type CancelSelector, findBatch, findNamedBatch, findTask, viewOf } from "./tasks/view.ts"
@@ -69,29 +68,10 @@ export class TaskManager {
     return [...this.parts.bodies.values()].flatMap(({ requests }) => requests ?? [])
   }
 
-  get overview(): Reports {
-    return this.parts.reports
-  }
-
-  /** Cleans up places that earlier processes left around a folder. Never rejects. */
-  sweep(folder: string): Promise<void> {
-    return this.parts.archive.sweep(folder)
-  }
-
   /** Handles an event of a place. */
   placeTold(taskID: string, news: PlaceEvent | RemoteActivity): void {
     if (news.type === "active") this.parts.poller.onRemoteActivity(news)
     else this.parts.dispatcher.deliver(taskID, news)
-  }
-
-  /** Called when contact with a place is back: archives the work that ended tasks left there. Never rejects. */
-  placeAnswers(name: string): Promise<void> {
-    return this.parts.archive.settleOwed(name)
-  }
-
-  /** Records and tells what became of merges that a crash had cut off. Never rejects. */
-  placeFinished(found: readonly SweptLeftover[]): Promise<void> {
-    return this.parts.archive.finished(found)
   }
 
   /** Recovers tasks of an earlier process. Never rejects. */
@@ -102,12 +82,6 @@ export class TaskManager {
   /** Recovers the session's tasks from earlier processes. Must be awaited before these tasks are used. */
   ready(sessionID: string): Promise<void> {
     return this.parts.recovery.ready(sessionID)
-  }
-
-  /** Like `ready`, for a caller that shows the tasks: waits a moment until those of dead processes are settled. */
-  async recovered(sessionID: string): Promise<void> {
-    await this.parts.recovery.ready(sessionID)
-    await this.parts.recovery.settled(sessionID)
   }
 
   /** Launches a task. `lacks`: what the task's place will lack. */
@@ -125,11 +99,6 @@ export class TaskManager {
     if (!resumesWithoutPrompt(task) && request.prompt === "")
       throw new CallError("Argument `prompt` is missing: what the agent shall do, or what it is told.")
     return this.#view(await this.parts.resuming.resume(task, request, caller))
-  }
-
-  /** Allowances of a new run, one line for each limit. */
-  allowance(task: Task): readonly string[] {
-    return this.parts.allowance.of(task)
   }
 
   /** Path of the file with the value or the rows of a task's run; undefined for none. */
@@ -203,11 +172,6 @@ export class TaskManager {
     return { view: this.#view(paused), ...found }
   }
 
-  /** Limit because of which a task must not ask its model now; undefined for none. */
-  limitOf(task: Task): PauseView | undefined {
-    return this.parts.waits.limitOf(task)
-  }
-
   /** Why the session may not call this tool now; undefined where it may. */
   refusesTools(sessionID: string, tool: string): string | undefined {
     const task = this.parts.store.bySession(sessionID)
@@ -239,14 +203,6 @@ export class TaskManager {
     const tasks = batch.length > 0 ? batch : [await this.parts.reports.find(reference, own)]
     const all = tasks.map(async (task) => (task.group?.place ? this.parts.reports.completed(task) : [task]))
     return (await Promise.all(all)).flat().map(({ id }) => id)
-  }
-
-  /**
-   * Returns a task, with its answer if it has ended; the first such call marks the task as retrieved. `block`: longest
-   * wait for the end, in ms.
-   */
-  output(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<Report> {
-    return this.parts.reports.report(reference, caller.sessionID, block, signal)
   }
 
   /** Outputs of one task or member, or of a batch. */
@@ -306,11 +262,6 @@ export class TaskManager {
     return undefined
   }
 
-  /** Number of the session's unread tasks dropped from its history. */
-  droppedUnread(sessionID: string): number {
-    return this.parts.store.parentState(sessionID).droppedUnread
-  }
-
   /** Cancels the selected tasks; see `TaskCanceller`. Returns the tasks that the call ended or stopped. */
   async cancel(selector: CancelSelector, { sessionID }: Caller): Promise<readonly TaskView[]> {
     return (await this.parts.cancelling.cancel(selector, sessionID)).map((task) => this.#view(task))
@@ -333,24 +284,9 @@ export class TaskManager {
     return task !== undefined && !isUnattended(task)
   }
 
-  /** Called when a user has written. */
-  wrote(): void {
-    this.parts.presence.wrote()
-  }
-
-  /** Called when a page was opened. Returns a function to call when the page is closed. */
-  opened(): () => void {
-    return this.parts.presence.opened()
-  }
-
   /** Handles an event of OpenCode. Never throws; costs one or two look-ups for sessions of other agents. */
   handle(event: OpencodeEvent): void {
     this.parts.eventRouter.take(event)
-  }
-
-  /** One poll of OpenCode and all limits, as the timer does. Never rejects. */
-  tick(): Promise<void> {
-    return this.parts.poller.tick()
   }
 
   /** Stops timers and waiting calls; tasks and their sessions continue. */
@@ -358,11 +294,6 @@ export class TaskManager {
     this.#stop.abort()
     this.parts.poller.stop()
     this.parts.dispatcher.releaseAll()
-  }
-
-  /** Resolves when no background work is pending; for tests and shutdown. */
-  settled(): Promise<void> {
-    return this.parts.background.idle()
   }
 
   /** Active run of a task; an ended task's session belongs to its user. */

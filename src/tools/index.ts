@@ -27,7 +27,7 @@ function cancelTool(manager: TaskManager): Tool {
       const batch = selector.type === "batch" ? selector.name : undefined
       const running = manager.list(context.sessionID, { status: "running" })
       const selected = batch === undefined ? running : manager.list(context.sessionID, { status: "running", batch })
-      const foreign = selected.filter(({ task }) => manager.overview.isForeign(task.id))
+      const foreign = selected.filter(({ task }) => manager.parts.reports.isForeign(task.id))
       return renderCancelled(cancelled, { batch, running, left: selector.type === "task" ? 0 : foreign.length })
     },
   })
@@ -78,7 +78,7 @@ function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
       if (all > 0) return renderNone({ status, batch }, all)
       const copied = views.length === 0 ? await manager.copied(context) : undefined
       const bill = isWhole && needsBill(limits) ? { ...(await manager.bill(sessionID)), limits } : undefined
-      const list = renderList(views, manager.droppedUnread(sessionID), bill)
+      const list = renderList(views, manager.parts.store.parentState(sessionID).droppedUnread, bill)
       return copied === undefined ? list : { ...list, output: `${list.output}. ${copied}` }
     },
   })
@@ -123,7 +123,9 @@ export function toolsFor(manager: TaskManager, options: Options): Readonly<Recor
   const prepared = (tool: Tool): Tool => ({
     ...tool,
     async execute(args, context) {
-      await manager.recovered(context.sessionID)
+      const { recovery } = manager.parts
+      await recovery.ready(context.sessionID)
+      await recovery.settled(context.sessionID)
       try {
         return await tool.execute(args, context)
       } catch (error) {

@@ -218,12 +218,12 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
   const placeOf = ({ task: { place } }: TaskView) => place && kindOf(manager.kinds, place.kind).called(place.kind)
   const begun = (view: TaskView, allowance: readonly string[]) => {
     const results = manager.resultsOf(view.task)
-    return { view, allowance, results, place: placeOf(view), closed: manager.limitOf(view.task) }
+    return { view, allowance, results, place: placeOf(view), closed: manager.parts.waits.limitOf(view.task) }
   }
   const toldLimits = new Map<string, string>()
   /** Limits of a launched task: the time its call gave, and the others where they are news to its parent. */
   const newLimits = ({ task }: TaskView, timeout = 0): readonly string[] => {
-    const limits = manager.allowance(task)
+    const limits = manager.parts.allowance.of(task)
     const isKnown = toldLimits.get(task.parentID) === limits.join()
     addBounded(toldLimits, task.parentID, limits.join(), MOST_SESSIONS)
     if (task.group) return [...groupLimits(task.group, options), ...limits]
@@ -257,7 +257,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
         const request = { ...own, prompt, timeout, maxCost, merge }
         const view = await manager.resume(args.resume ?? "", request, caller)
         const times = view.task.group && timeout ? groupLimits(view.task.group, options) : []
-        return renderResume(begun(view, [...times, ...manager.allowance(view.task)]))
+        return renderResume(begun(view, [...times, ...manager.parts.allowance.of(view.task)]))
       }
       const { model, place } = args
       const after = typeof args.after === "string" ? oneLine(args.after) : args.after

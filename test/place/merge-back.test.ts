@@ -116,7 +116,7 @@ describe("a crash between a merge and its record", () => {
     await rig.clock.advance(20_000)
     await diesAfterMerge(async () => void rig.manager.merge(id, rig.caller).catch(() => {}))
     expect(rig.task(id).outcome?.work?.merge).toBeUndefined()
-    await rig.manager.sweep(user.top)
+    await rig.manager.parts.archive.sweep(user.top)
     expect(rig.task(id).outcome?.work?.merge).toEqual({ kind: "nothing", files: [] })
   })
 })

@@ -42,7 +42,7 @@ async function tried(nth: number, answer: (prompt: string, sessionID: string) =>
   const launched = await tool?.execute(CALLS[nth], rig.caller)
   const id = /bg_\w+/.exec(launched?.output ?? "")?.[0] ?? ""
   const task = await rig.endedBeside(id)
-  return { task, told: rig.notices().at(-1)?.hidden ?? "", output: await rig.manager.output(id, rig.caller) }
+  return { task, told: rig.notices().at(-1)?.hidden ?? "", output: await rig.output(id) }
 }
 
 test("the page docs/results.md contains exactly three example calls", () => {

@@ -70,7 +70,7 @@ export class FarMachine {
     for (const [sessionID, remote] of this.#stubs) if (remote) this.#settle(sessionID, remote)
     for (const go of [...this.#waiting]) go()
     this.#tell(undefined)
-    for (const manager of this.#ports.managers()) void manager.placeAnswers(FAR)
+    for (const manager of this.#ports.managers()) void manager.parts.archive.settleOwed(FAR)
   }
 
   /** As soon as there is contact, or this fires. */
@@ -103,7 +103,7 @@ export class FarMachine {
         void Promise.resolve().then(() => {
           if (!this.isReached) return
           manager().placeTold(taskID, { type: "contact", lost: undefined })
-          void manager().placeAnswers(FAR)
+          void manager().parts.archive.settleOwed(FAR)
         })
       },
       most: () => 2,

@@ -146,7 +146,7 @@ test("an agent still reads a message when its turn then ends at a refused questi
   await rig.clock.advance(100)
   for (const ask of rig.opencode.questions) rig.opencode.refuseByUser(ask)
   await rig.ended(id)
-  expect((await rig.manager.output(id, rig.caller)).answer).toBe("heard")
+  expect((await rig.output(id)).answer).toBe("heard")
 })
 
 test("the sender of a message hears that the task was cleared before the message arrived", async () => {
@@ -323,7 +323,7 @@ test("a task keeps its reported end when its user writes before the notification
   await rig.manager.recover()
   await rig.clock.advance(MINUTE)
   expect(rig.task(id).status).toBe("completed")
-  expect((await rig.manager.output(id, rig.caller)).answer).toBe("done")
+  expect((await rig.output(id)).answer).toBe("done")
   expect(rig.notices()).toHaveLength(1)
 })
 
@@ -370,7 +370,7 @@ async function takenOver(reply: Reply, options: object = {}) {
   const { id } = await rig.launch({ prompt: "WORK" })
   await other.manager.ready(rig.parent)
   const seen: string[] = []
-  rig.manager.overview.subscribe(() => {
+  rig.manager.parts.reports.subscribe(() => {
     const { status } = rig.task(id)
     if (seen.at(-1) !== status) seen.push(status)
   })
@@ -557,7 +557,7 @@ test("a message to a map from the screen is refused and leaves nothing pending",
   await rig.clock.advance(MINUTE)
   expect(rig.task(id).status).toBe("completed")
   expect(rig.opencode.toasts.map(({ title }) => title)).toContain("Not done")
-  expect(await Promise.race([rig.manager.settled().then(() => "settled"), rig.settle()])).toBe("settled")
+  expect(await Promise.race([rig.manager.parts.background.idle().then(() => "settled"), rig.settle()])).toBe("settled")
 })
 
 test("a map launched while its model is at its limit begins when the model reopens", async () => {
@@ -610,7 +610,7 @@ test("an agent reads a message that arrives as its turn ends, although a notific
   const told = rig.manager.tell(id, "MORE", rig.caller)
   await rig.ended(id)
   await told
-  expect((await rig.manager.output(id, rig.caller)).answer).toBe("heard")
+  expect((await rig.output(id)).answer).toBe("heard")
 })
 
 test("a parent whose turn ends just as it is notified is woken although more is stored after", async () => {
@@ -661,12 +661,12 @@ test("a user's new message is answered although they stopped the wake just befor
 test("a slow archive wakes the parent although the last answer of its batch was fetched by a call", async () => {
   const world = new World({ options: { wake: "last" }, lastWord: "obeys" })
   world.meets = ({ site }) => (site === "place.archive" ? { slow: 20_000 } : undefined)
-  const { rig, manager, parent } = world
+  const { rig, parent } = world
   await world.launch({ prompt: "DO quick", batch: "one" })
   await world.launch({ prompt: "DO quick", place: "worktree" })
   await world.launch({ prompt: "DO slow" })
   const last = world.tasks.at(-1)
-  const answer = manager.output(last?.id ?? "", rig.caller, MINUTE)
+  const answer = rig.output(last?.id ?? "", rig.caller, MINUTE)
   await world.clock.advance(100)
   world.opencode.conclude(last?.sessionID ?? "", { text: "done" })
   await world.clock.advance(MINUTE)
@@ -787,7 +787,7 @@ test("an agent's own tasks belong to the process in which the agent works", asyn
   const { other } = world
   const { sessionID } = await other.launch({ prompt: "DO launching" })
   await world.clock.advance(1000)
-  const own = other.manager.list(sessionID).map(({ task }) => other.manager.overview.isForeign(task.id))
+  const own = other.manager.list(sessionID).map(({ task }) => other.manager.parts.reports.isForeign(task.id))
   expect(own).toEqual([false])
 })
 
@@ -948,7 +948,7 @@ test("a session that is deleted while a dead process's task is settled stays del
   await rig.manager.recover()
   await rig.clock.advance(MINUTE)
   expect(isDeleted).toBe(true)
-  expect(rig.manager.overview.get(id)).toBeUndefined()
+  expect(rig.manager.parts.reports.get(id)).toBeUndefined()
   expect(rig.notices()).toEqual(told)
   expect(rig.timers.pending).toBe(0)
 })
@@ -975,7 +975,7 @@ test("a process that settles a crashed agent also settles the tasks that the age
   const { rig, other, parent } = world
   await world.launch({ prompt: "DO launching" })
   await other.manager.ready(parent)
-  const known = () => other.manager.overview.list().map(({ task }) => task)
+  const known = () => other.manager.parts.reports.list().map(({ task }) => task)
   expect(known()).toHaveLength(1)
   await world.clock.advance(200)
   expect(world.tasks).toHaveLength(2)
@@ -1104,7 +1104,7 @@ test("a task whose model is silent ends although the news of its own task waits 
   )
   await rig.clock.advance(MINUTE)
   expect(rig.task(id)).toMatchObject({ status: "error", outcome: { reason: { code: "silence" } } })
-  expect(rig.manager.overview.get(own.view.task.id)?.task.delivery.state).toBe("confirmed")
+  expect(rig.manager.parts.reports.get(own.view.task.id)?.task.delivery.state).toBe("confirmed")
 })
 
 test("the last messages of a run that is stopped are read again where OpenCode refuses once, so its bill holds", async () => {
@@ -1229,14 +1229,14 @@ test("another process forgets a cleared task although its thread has another tas
   await new Unattended(rig.manager.parts).start(thread)
   await rig.clock.advance(1000)
   await other.manager.recover()
-  const [first] = other.manager.overview.list().map(({ task }) => task.id)
-  expect(other.manager.overview.isForeign(first ?? "")).toBe(true)
+  const [first] = other.manager.parts.reports.list().map(({ task }) => task.id)
+  expect(other.manager.parts.reports.isForeign(first ?? "")).toBe(true)
   await rig.manager.clear("")
-  expect(rig.manager.overview.list()).toEqual([])
+  expect(rig.manager.parts.reports.list()).toEqual([])
   void new Unattended(rig.manager.parts).start(thread)
   await rig.clock.advance(MINUTE)
-  const known = other.manager.overview.list().map(({ task }) => task.id)
-  expect(known).toEqual(rig.manager.overview.list().map(({ task }) => task.id))
+  const known = other.manager.parts.reports.list().map(({ task }) => task.id)
+  expect(known).toEqual(rig.manager.parts.reports.list().map(({ task }) => task.id))
   expect(known).not.toContain(first)
 })
 

@@ -58,7 +58,7 @@ export const calls = (
 })
 
 const fetch = async (world: World, { id, parentID }: Task, ms?: number): Promise<void> => {
-  const { answer } = await world.manager.output(id, world.rig.callerIn(parentID), ms)
+  const { answer } = await world.rig.output(id, world.rig.callerIn(parentID), ms)
   if (answer !== undefined) world.watch.fetched.set(id, answer)
 }
 
@@ -73,7 +73,7 @@ export const waits = (name: string, ms: number): Input =>
     },
     runs,
     (world, { id }) => {
-      const { pause, at } = world.manager.overview.get(id) ?? {}
+      const { pause, at } = world.manager.parts.reports.get(id) ?? {}
       return pause && at !== undefined && (whenOf(pause, at)?.in ?? 0) > ms ? 0 : ms
     },
   )
@@ -386,7 +386,7 @@ const TIME: readonly Input[] = [
   {
     name: "somebody looks at the clock",
     weight: 1,
-    give: (world) => world.track("a tick", world.manager.tick()),
+    give: (world) => world.track("a tick", world.manager.parts.poller.tick()),
   },
 ]
 
@@ -431,7 +431,7 @@ const PROCESSES: readonly Input[] = [
   {
     name: "another process looks at the clock",
     weight: 1,
-    give: (world) => world.track("the other's tick", world.other.manager.tick(), world.other),
+    give: (world) => world.track("the other's tick", world.other.manager.parts.poller.tick(), world.other),
   },
   { name: "another process dies and comes back", weight: 1, give: (world) => world.restartOther() },
 ]

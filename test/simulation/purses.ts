@@ -127,7 +127,7 @@ export class Bursar {
     this.#mostAtWork = Math.max(this.#mostAtWork, atWork.length)
     if (this.#used > purse.max + SAME_USD) this.#emptySince ??= clock.now()
     for (const task of paid) {
-      if (manager.overview.isForeign(task.id) || isUnattended(task) || task.run.startedAt === undefined) continue
+      if (manager.parts.reports.isForeign(task.id) || isUnattended(task) || task.run.startedAt === undefined) continue
       const { startedAt } = task.run
       if (this.#emptySince !== undefined && startedAt > this.#emptySince)
         watch.breach(`${history.nameOf(task.id)} has begun, and its purse was empty`)

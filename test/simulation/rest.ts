@@ -26,7 +26,7 @@ export async function rest(world: World): Promise<void> {
   await world.clock.advance(10 * MINUTE)
   // What another machine, or a process that died, had parked goes on when its lease is over.
   const isUnsettled = ({ manager }: typeof world.rig) =>
-    manager.overview.list().some(({ task }) => isActive(task) || hasPendingNotification(task))
+    manager.parts.reports.list().some(({ task }) => isActive(task) || hasPendingNotification(task))
   if ([world.rig, world.other].some(isUnsettled)) await world.clock.advance(10 * MINUTE)
   if (world.opencode.isDead) return
   world.watch.check()
@@ -37,7 +37,7 @@ export async function rest(world: World): Promise<void> {
   await checkQuiet(world)
   checkMoney(world)
   world.bursar?.checkBill()
-  world.track("sweep", world.manager.sweep("/project"))
+  world.track("sweep", world.manager.parts.archive.sweep("/project"))
   await world.rig.settle()
   if (world.places.open.length > 0) watch.breach(`places were left open: ${world.places.open}`)
   checkFar(world)
@@ -177,7 +177,7 @@ async function checkQuiet(world: World): Promise<void> {
     const who = each === rig ? "the process" : "the other process"
     if (each.timers.pending > 0) watch.breach(`${each.timers.pending} timers of ${who} are left`)
     let isSettled = false
-    void each.manager.settled().then(() => {
+    void each.manager.parts.background.idle().then(() => {
       isSettled = true
     })
     await each.settle()

@@ -40,7 +40,7 @@ describe("4: a turn ended by a refusal", () => {
     const { id } = await rig.launch({ prompt: "ASK" })
     const task = await rig.ended(id)
     expect(task.status).toBe("completed")
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("done without them")
+    expect((await rig.output(id)).answer).toBe("done without them")
     expect(rig.notices()).toHaveLength(1)
   })
 
@@ -206,6 +206,6 @@ describe("9: the limits of the history", () => {
     const { id } = await rig.launch({ prompt: "WORK" })
     const task = await rig.ended(id)
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "tokens" }, saidLastWord: true } })
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("this far")
+    expect((await rig.output(id)).answer).toBe("this far")
   })
 })

@@ -143,7 +143,7 @@ export class Watch {
   /** What was not written down when the process died never was: records, and words that OpenCode had just taken. */
   restarting(): void {
     const { deaths } = this.figures
-    for (const { phase } of this.#world.manager.overview.list()) {
+    for (const { phase } of this.#world.manager.parts.reports.list()) {
       if (!phase) continue
       const what = phase.replaceAll(/bg_\w+/g, "a task").replace(/,? (until|next try) .*/, "")
       deaths[what] = (deaths[what] ?? 0) + 1
@@ -212,7 +212,7 @@ export class Watch {
   #ownedIn(sessionID: string): Task | undefined {
     for (const { manager, opencode } of [this.#world.rig, this.#world.other]) {
       const task = opencode.isDead ? undefined : manager.taskIn(sessionID)?.task
-      if (task && !manager.overview.isForeign(task.id)) return task
+      if (task && !manager.parts.reports.isForeign(task.id)) return task
     }
     return undefined
   }
@@ -321,7 +321,7 @@ export class Watch {
         this.#cleared.set(seen.sessionID, this.#world.clock.now())
     for (const task of tasks) {
       this.#checkChange(task)
-      if (manager.overview.isForeign(task.id)) continue
+      if (manager.parts.reports.isForeign(task.id)) continue
       this.#checkAfter(task)
       // What an earlier process left holds no slot in this one; until it is settled it is shown as it was.
       const holds =

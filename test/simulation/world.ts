@@ -133,11 +133,11 @@ export class World {
 
   /** All tasks that the first process knows, oldest first. */
   get tasks(): readonly Task[] {
-    return this.manager.overview.list().map(({ task }) => task)
+    return this.manager.parts.reports.list().map(({ task }) => task)
   }
 
   task(id: string): Task | undefined {
-    return id === "" ? undefined : this.manager.overview.get(id)?.task
+    return id === "" ? undefined : this.manager.parts.reports.get(id)?.task
   }
 
   /** The first task that was launched in this life. */
@@ -212,7 +212,7 @@ export class World {
     const recovered = manager.recover()
     this.track(
       "look back",
-      recovered.then(() => manager.sweep(FOLDER)),
+      recovered.then(() => manager.parts.archive.sweep(FOLDER)),
     )
     this.track("be ready", manager.ready(this.parent))
     this.bursar?.known(this.rig, recovered)
@@ -252,7 +252,7 @@ export class World {
   }
 
   #portsOf(rig: () => Rig): PlacePorts {
-    const sessionOf = (taskID: string) => rig().manager.overview.get(taskID)?.task.sessionID ?? ""
+    const sessionOf = (taskID: string) => rig().manager.parts.reports.get(taskID)?.task.sessionID ?? ""
     return {
       carryOut: <Result>(method: string, taskID: string, work: () => Result | Promise<Result>) =>
         rig().opencode.carryOut(method, sessionOf(taskID), work),
@@ -318,7 +318,7 @@ export class World {
     }
     const { history } = this
     if (history.isTold)
-      rig.manager.overview.subscribe((id) => {
+      rig.manager.parts.reports.subscribe((id) => {
         const task = this.task(id)
         if (!task) return
         const status = `${task.status}${task.run.startedAt === undefined ? ", queued" : ""}, run ${task.run.generation}`

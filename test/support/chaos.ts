@@ -247,7 +247,7 @@ export class Life {
         for (const { task } of views) model.cleared.add(task.id)
         return this.#try(rig.manager.clear(rig.parent))
       case "tick":
-        return this.#try(rig.manager.tick())
+        return this.#try(rig.manager.parts.poller.tick())
       case "speak":
         rig.opencode.say(rig.parent, "DO slow")
         return
@@ -272,9 +272,9 @@ export class Life {
       case "resume":
         return this.#try(rig.manager.resume(id, { prompt: "DO quick" }, rig.caller))
       case "output":
-        return this.#try(rig.manager.output(id, rig.caller))
+        return this.#try(rig.output(id))
       case "wait":
-        return this.#try(rig.manager.output(id, rig.caller, step.ms))
+        return this.#try(rig.output(id, rig.caller, step.ms))
       case "say":
         if (rig.opencode.database.sessions.has(sessionID)) rig.opencode.say(sessionID, "DO quick", { agent: "general" })
         return
@@ -303,9 +303,9 @@ export class Life {
       this.#try(other.manager.recover())
     }
     if (does === "ready") this.#try(other.manager.ready(rig.parent))
-    if (does === "tick") this.#try(other.manager.tick())
+    if (does === "tick") this.#try(other.manager.parts.poller.tick())
     const [first] = other.manager.list(rig.parent)
-    if (does === "output" && first) this.#try(other.manager.output(first.task.id, rig.caller))
+    if (does === "output" && first) this.#try(other.output(first.task.id, rig.caller))
   }
 
   #recorded({ sessionID }: Task): Status {

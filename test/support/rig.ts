@@ -8,7 +8,7 @@ import { isActive, type Schema, type Task } from "../../src/core/task.ts"
 import { FEATURES } from "../../src/features/index.ts"
 import type { OwnerMark } from "../../src/lib/atomic-file.ts"
 import { type Options, optionsOf } from "../../src/options/options.ts"
-import type { TaskView } from "../../src/present/view.ts"
+import type { Report, TaskView } from "../../src/present/view.ts"
 import { ResultFolder } from "../../src/runtime/answers.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import { hereKind, type Place, type PlaceKind, type PlacePorts } from "../../src/runtime/places/place.ts"
@@ -191,6 +191,11 @@ export class Rig {
       this.callerIn(sessionID),
     )
     return view.task
+  }
+
+  /** Fetches a task's answer, as the tool for it does. `block`: longest wait for the end, in ms. */
+  output(reference: string, { sessionID } = this.caller, block = 0, signal?: AbortSignal): Promise<Report> {
+    return this.manager.parts.reports.report(reference, sessionID, block, signal)
   }
 
   view(id: string, sessionID = this.parent): TaskView {

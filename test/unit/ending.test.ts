@@ -170,7 +170,7 @@ describe("an idle child's open todos", () => {
     rig.opencode.stored(sessionID).todos = []
     const task = await rig.ended(id)
     expect(task).toMatchObject({ status: "completed", outcome: { openTodos: 0 } })
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("all done")
+    expect((await rig.output(id)).answer).toBe("all done")
   })
 
   test("a run does not wait for open todos when todoGrace is 0", async () => {
@@ -193,7 +193,7 @@ describe("a compaction behind an answer", () => {
     rig.onPrompt("BIG", { text: "THE ANSWER", usage: { input: 5000 }, delay: 1000 })
     const { id, sessionID } = await rig.launch({ prompt: "BIG" })
     expect(await rig.ended(id)).toMatchObject({ status: "completed" })
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("THE ANSWER")
+    expect((await rig.output(id)).answer).toBe("THE ANSWER")
     await rig.clock.advance(5000)
     expect(rig.opencode.isWorking(sessionID)).toBe(false)
     expect(rig.errors()).toEqual([])
@@ -352,7 +352,7 @@ describe("a child's session", () => {
         outcome: { reason: { code: "aborted" } },
         delivery: { wake: true },
       })
-      expect((await rig.manager.output(id, rig.caller)).answer).toBe("so far")
+      expect((await rig.output(id)).answer).toBe("so far")
     },
   )
 
@@ -373,7 +373,7 @@ describe("a child's session", () => {
       expect(rig.notices()).toHaveLength(1)
       expect(rig.notices()[0]?.visible).toMatch(/^⊘/)
       expect((await rig.opencode.activity()).has(sessionID)).toBe(false)
-      await expect(rig.manager.output(id, rig.caller)).resolves.toMatchObject({ answer: expect.any(String) })
+      await expect(rig.output(id)).resolves.toMatchObject({ answer: expect.any(String) })
     },
   )
 })
@@ -429,7 +429,7 @@ describe("a compaction", () => {
     await rig.clock.advance(200)
     rig.opencode.compact(sessionID)
     expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { toolCalls: 1 } })
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
+    expect((await rig.output(id)).answer).toBe("the answer")
   })
 
   test("a compaction after an answer that fills the context keeps that answer", async () => {
@@ -437,7 +437,7 @@ describe("a compaction", () => {
     const { id, sessionID } = await rig.launch()
     expect((await rig.ended(id)).status).toBe("completed")
     expect(rig.opencode.isWorking(sessionID)).toBe(false)
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
+    expect((await rig.output(id)).answer).toBe("the answer")
     expect(rig.notices()[0]?.hidden).toContain("Its whole answer:\n<task_output>\nthe answer\n")
   })
 
@@ -448,7 +448,7 @@ describe("a compaction", () => {
     await rig.clock.advance(20)
     await rig.clock.sleep(3_600_000)
     expect(await rig.ended(id)).toMatchObject({ status: "completed", run: { lastWordAt: expect.any(Number) } })
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
+    expect((await rig.output(id)).answer).toBe("the answer")
   })
 
   test("a task that its user stops after a compaction, before it has read its last message, is cancelled", async () => {
@@ -458,7 +458,7 @@ describe("a compaction", () => {
     await rig.manager.tell(id, "MORE", rig.caller)
     rig.opencode.abortByUser(sessionID)
     expect(await rig.ended(id)).toMatchObject({ status: "cancelled", outcome: { reason: { code: "aborted" } } })
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
+    expect((await rig.output(id)).answer).toBe("the answer")
   })
 })
 
@@ -512,6 +512,6 @@ test("a message that a user writes while an answer is verified is answered befor
   rig.opencode.say(sessionID, "HELLO", { agent: "general" })
   expect((await rig.ended(id)).status).toBe("completed")
   expect(rig.opencode.stored(sessionID).messages.at(-1)?.finish).toBe("stop")
-  expect((await rig.manager.output(id, rig.caller)).answer).toBe("found more")
+  expect((await rig.output(id)).answer).toBe("found more")
   expect(rig.notices()[0]?.hidden).toContain("found more")
 })

@@ -25,7 +25,7 @@ describe("a run between two steps", () => {
     await rig.clock.advance(3000)
     expect(rig.task(id).status).toBe("running")
     expect((await rig.ended(id)).status).toBe("completed")
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("all done")
+    expect((await rig.output(id)).answer).toBe("all done")
   })
 
   test.each(["heard", "not heard"])("a run is cancelled when the user stops it between two steps (%s)", async (how) => {

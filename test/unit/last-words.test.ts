@@ -30,7 +30,7 @@ const ended = async (options: object, work: Reply, word: Reply, launch: Paramete
   await rig.clock.advance(5000)
   expect((await rig.opencode.activity()).has(task.sessionID)).toBe(false)
   expect(rig.notices()).toHaveLength(1)
-  const { answer } = await rig.manager.output(id, rig.caller)
+  const { answer } = await rig.output(id)
   return { rig, task, words, answer, lasted: (task.run.endedAt ?? 0) - (task.run.startedAt ?? 0) }
 }
 

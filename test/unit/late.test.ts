@@ -26,7 +26,7 @@ const answerAgain = async (rig: Rig, id: string) => {
   await rig.clock.until(() => rig.task(id).run.generation === 1)
   await resuming
   await rig.clock.until(() => !isActive(rig.task(id)))
-  return (await rig.manager.output(id, rig.caller)).answer
+  return (await rig.output(id)).answer
 }
 
 const cancelAll = (rig: Rig, ms = 1000) =>
@@ -96,7 +96,7 @@ describe("late messages of an ended run", () => {
     await rig.clock.until(() => rig.task(id).run.generation === 2)
     await resuming
     await rig.clock.until(() => !isActive(rig.task(id)))
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("again")
+    expect((await rig.output(id)).answer).toBe("again")
   })
 })
 

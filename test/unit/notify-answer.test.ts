@@ -87,7 +87,7 @@ describe("an answer inside a notification", () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "found it", delay: 500 })
     const { id } = await rig.launch()
-    const waiting = rig.manager.output(id, rig.caller, 10_000)
+    const waiting = rig.output(id, rig.caller, 10_000)
     await rig.ended(id)
     expect((await waiting).answer).toBe("found it")
     expect(rig.notices()[0]?.hidden).toContain("\nYou have fetched its answer already.\n")

@@ -18,17 +18,17 @@ describe("a fetched answer", () => {
     const rig = new Rig({ options: { notifyAnswerChars: 0 } })
     rig.onPrompt("FIND", { text: "the answer", delay: 100 })
     const { id, sessionID } = await rig.launch()
-    expect(await rig.manager.output(id, rig.caller)).toMatchObject({ firstLook: false })
+    expect(await rig.output(id)).toMatchObject({ firstLook: false })
     expect(rig.task(id).retrievedAt).toBeUndefined()
     await rig.ended(id)
-    const first = await rig.manager.output(id, rig.caller)
+    const first = await rig.output(id)
     expect(first).toMatchObject({
       firstLook: true,
       answer: "the answer",
       view: { task: { retrievedAt: rig.clock.now() } },
     })
     await rig.clock.advance(LATER_MS)
-    expect(await rig.manager.output(id, rig.caller)).toMatchObject({
+    expect(await rig.output(id)).toMatchObject({
       firstLook: false,
       view: { task: first.view.task },
     })
@@ -42,10 +42,10 @@ describe("a fetched answer", () => {
     const { id, sessionID } = await rig.launch()
     await rig.ended(id)
     await rig.clock.advance(LATER_MS)
-    await rig.manager.output(id, rig.caller)
+    await rig.output(id)
     const written = async () => (await rig.opencode.session(sessionID))?.record?.task.retrievedAt
     expect(await written()).toBeUndefined()
-    await rig.manager.tick()
+    await rig.manager.parts.poller.tick()
     await rig.settle()
     expect(await written()).toBe(rig.clock.now())
   })
@@ -66,12 +66,12 @@ describe("a fetched answer", () => {
       if (method === "messagesSince" && session === sessionID) reads++
       return undefined
     }
-    await rig.manager.output(id, rig.caller)
-    await rig.manager.output(id, rig.caller)
+    await rig.output(id)
+    await rig.output(id)
     expect(reads, "what its end was judged by").toBe(0)
     await rig.clock.advance(60_000)
-    await rig.manager.output(id, rig.caller)
-    await rig.manager.output(id, rig.caller)
+    await rig.output(id)
+    await rig.output(id)
     expect(reads).toBe(1)
   })
 
@@ -79,9 +79,9 @@ describe("a fetched answer", () => {
     const rig = new Rig({ options: { resultCacheTTL: 0 } })
     const { id } = await rig.launch()
     await rig.ended(id)
-    await rig.manager.output(id, rig.caller)
+    await rig.output(id)
     const before = rig.opencode.calls.length
-    await rig.manager.output(id, rig.caller)
+    await rig.output(id)
     expect(rig.opencode.calls.length).toBeGreaterThan(before)
   })
 
@@ -97,9 +97,9 @@ describe("a fetched answer", () => {
       if (method === "messagesSince" && session) read.push(session)
       return undefined
     }
-    await rig.manager.output(second.id, rig.caller)
+    await rig.output(second.id)
     expect(read).toEqual([])
-    await rig.manager.output(first.id, rig.caller)
+    await rig.output(first.id)
     expect(read).toEqual([first.sessionID])
   })
 
@@ -108,23 +108,23 @@ describe("a fetched answer", () => {
     rig.onPrompt("FIND", { text: "the answer", delay: 5000 })
     const { id } = await rig.launch()
     const gone = new AbortController()
-    const waits = [rig.manager.output(id, rig.caller, 1000), rig.manager.output(id, rig.caller, 60_000, gone.signal)]
+    const waits = [rig.output(id, rig.caller, 1000), rig.output(id, rig.caller, 60_000, gone.signal)]
     await rig.clock.advance(1000)
     expect((await waits[0])?.view.task.status).toBe("running")
     gone.abort()
     expect((await waits[1])?.view.task.status).toBe("running")
-    expect(await rig.manager.output(id, rig.caller, 60_000, gone.signal)).toMatchObject({ firstLook: false })
-    const last = rig.manager.output(id, rig.caller, 60_000)
+    expect(await rig.output(id, rig.caller, 60_000, gone.signal)).toMatchObject({ firstLook: false })
+    const last = rig.output(id, rig.caller, 60_000)
     await rig.ended(id)
     expect((await last).answer).toBe("the answer")
-    expect(await rig.manager.output(id, rig.caller, 60_000)).toMatchObject({ answer: "the answer" })
+    expect(await rig.output(id, rig.caller, 60_000)).toMatchObject({ answer: "the answer" })
   })
 
   test("waiting output calls return when the plugin is stopped", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true })
     const { id } = await rig.launch()
-    const waiting = rig.manager.output(id, rig.caller, 60_000)
+    const waiting = rig.output(id, rig.caller, 60_000)
     await rig.settle()
     rig.manager.stop()
     expect((await waiting).view.task.status).toBe("running")
@@ -139,7 +139,7 @@ describe("a fetched answer", () => {
     const queued = await rig.launch({ prompt: "QUEUED" })
     rig.opencode.onCall = (method) => (method === "activity" ? { slow: 5000 } : undefined)
     await rig.clock.advance(100)
-    const looking = rig.manager.tick()
+    const looking = rig.manager.parts.poller.tick()
     await rig.clock.advance(2000)
     rig.manager.stop()
     rig.opencode.calls.length = 0
@@ -158,7 +158,7 @@ describe("a fetched answer", () => {
     await rig.ended(id)
     await rig.clock.advance(1000)
     rig.opencode.deleteByUser(sessionID)
-    expect(await rig.manager.output(id, rig.caller)).toMatchObject({ answer: "", gone: true })
+    expect(await rig.output(id)).toMatchObject({ answer: "", gone: true })
   })
 
   test.each([0, 60_000])(
@@ -172,7 +172,7 @@ describe("a fetched answer", () => {
       rig.onPrompt("OTHER", { text: "another" })
       await rig.ended((await rig.launch({ prompt: "OTHER" })).id)
       rig.opencode.deleteByUser(sessionID)
-      expect(await rig.manager.output(id, rig.caller)).toMatchObject({ answer: "the short answer", gone: false })
+      expect(await rig.output(id)).toMatchObject({ answer: "the short answer", gone: false })
     },
   )
 
@@ -180,10 +180,10 @@ describe("a fetched answer", () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true })
     const { id } = await rig.launch()
-    const waiting = rig.manager.output(id, rig.caller, 60_000)
+    const waiting = rig.output(id, rig.caller, 60_000)
     await rig.clock.advance(60_000)
     expect(renderOutput(await waiting, 0).output).toContain("It is still running after a wait of 1m. You will be told")
-    expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).toContain("It is still running. You will")
+    expect(renderOutput(await rig.output(id), 0).output).toContain("It is still running. You will")
   })
 
   test("a manager that is stopped in the middle of a poll starts no new timer", async () => {
@@ -231,14 +231,14 @@ describe("the history of tasks", () => {
   test("a full history drops the oldest tasks with read answers first, together with their records", async () => {
     const { rig, ids } = await filled(3, 3)
     const session = rig.task(ids[1] ?? "").sessionID
-    await rig.manager.output(ids[1] ?? "", rig.caller)
+    await rig.output(ids[1] ?? "")
     await rig.launch({ description: "task 3" })
     await rig.clock.advance(1000)
     await rig.launch({ description: "task 4" })
     await rig.settle()
     expect(left(rig)).toEqual(["task 0", "task 2", "task 3", "task 4"])
     expect(rig.opencode.stored(session).metadata).toEqual({})
-    expect(rig.manager.droppedUnread(rig.parent)).toBe(0)
+    expect(rig.manager.parts.store.parentState(rig.parent).droppedUnread).toBe(0)
   })
 
   test("a full history counts the dropped tasks whose answers were never read", async () => {
@@ -246,9 +246,9 @@ describe("the history of tasks", () => {
     expect(left(rig)).toEqual(["task 1", "task 2", "task 3"])
     await rig.launch({ description: "task 4" })
     expect(left(rig)).toEqual(["task 2", "task 3", "task 4"])
-    expect(rig.manager.droppedUnread(rig.parent)).toBe(2)
+    expect(rig.manager.parts.store.parentState(rig.parent).droppedUnread).toBe(2)
     await rig.manager.clear(rig.parent)
-    expect(rig.manager.droppedUnread(rig.parent)).toBe(0)
+    expect(rig.manager.parts.store.parentState(rig.parent).droppedUnread).toBe(0)
   })
 
   test("the history never drops running or unreported tasks, and has no limit at 0", async () => {
@@ -396,7 +396,7 @@ describe("record writes", () => {
     rig.opencode.onCall = (method) => (method === "saveRecord" ? { slow: 300 } : undefined)
     const { id, sessionID } = await rig.launch()
     await rig.ended(id)
-    await rig.manager.output(id, rig.caller)
+    await rig.output(id)
     await rig.clock.advance(LATER_MS + 1000)
     const record = (await rig.opencode.session(sessionID))?.record
     expect(record?.task).toEqual(jsonCopy(rig.task(id)))

@@ -16,9 +16,9 @@ test("the overview lists the tasks of all sessions, oldest first", async () => {
   const first = await rig.launch()
   await rig.clock.advance(10)
   const second = await rig.launch({ description: "other" }, other)
-  expect(rig.manager.overview.list().map(({ task }) => task.id)).toEqual([first.id, second.id])
-  expect(rig.manager.overview.get(second.id)?.task.description).toBe("other")
-  expect(rig.manager.overview.get("bg_nothere0")).toBeUndefined()
+  expect(rig.manager.parts.reports.list().map(({ task }) => task.id)).toEqual([first.id, second.id])
+  expect(rig.manager.parts.reports.get(second.id)?.task.description).toBe("other")
+  expect(rig.manager.parts.reports.get("bg_nothere0")).toBeUndefined()
 })
 
 test("reading an answer in the overview does not count as fetched by the parent", async () => {
@@ -26,40 +26,40 @@ test("reading an answer in the overview does not count as fetched by the parent"
   rig.onPrompt("FIND", { text: "found it" })
   const { id } = await rig.launch()
   await rig.ended(id)
-  expect(await rig.manager.overview.answer(id)).toBe("found it")
+  expect(await rig.manager.parts.reports.answer(id)).toBe("found it")
   expect(rig.task(id).retrievedAt).toBeUndefined()
-  expect(await rig.manager.overview.answer("bg_nothere0")).toBe("")
+  expect(await rig.manager.parts.reports.answer("bg_nothere0")).toBe("")
 })
 
 test("the user can stop a task in the overview once, and its parent is notified and woken", async () => {
   const rig = new Rig()
   rig.onPrompt("FIND", { hang: true })
   const { id } = await rig.launch()
-  expect(await rig.manager.overview.cancel(id)).toBe(true)
+  expect(await rig.manager.parts.reports.cancel(id)).toBe(true)
   await rig.ended(id)
   expect(rig.task(id)).toMatchObject({ status: "cancelled", outcome: { reason: { text: "The user stopped it." } } })
   expect(rig.notices()).toHaveLength(1)
-  expect(await rig.manager.overview.cancel(id)).toBe(false)
-  expect(await rig.manager.overview.cancel("bg_nothere0")).toBe(false)
+  expect(await rig.manager.parts.reports.cancel(id)).toBe(false)
+  expect(await rig.manager.parts.reports.cancel("bg_nothere0")).toBe(false)
 })
 
 test("the overview notifies its subscribers when tasks are added, change, work or are removed", async () => {
   const rig = new Rig()
   rig.onPrompt("FIND", { hang: true })
   const heard: string[] = []
-  const end = rig.manager.overview.subscribe((id) => heard.push(id))
+  const end = rig.manager.parts.reports.subscribe((id) => heard.push(id))
   const { id, sessionID } = await rig.launch()
   expect(new Set(heard)).toEqual(new Set([id]))
   await rig.clock.advance(10)
   heard.length = 0
   rig.manager.handle({ type: "text-delta", sessionID, partID: "prt_1", delta: "a", messageID: "msg_1" })
   expect(heard).toEqual([id])
-  await rig.manager.overview.cancel(id)
+  await rig.manager.parts.reports.cancel(id)
   await rig.ended(id)
   heard.length = 0
   await rig.manager.clear(rig.parent)
   expect(heard).toContain(id)
-  expect(rig.manager.overview.list()).toEqual([])
+  expect(rig.manager.parts.reports.list()).toEqual([])
   end()
   heard.length = 0
   await rig.launch({ prompt: "again" })
@@ -72,7 +72,7 @@ test("the overview shows another process's running task but cannot cancel it", a
   const { id } = await first.launch()
   await clock.advance(10)
   await second.manager.recover()
-  const { overview } = second.manager
+  const { reports: overview } = second.manager.parts
   expect([overview.get(id)?.task.status, overview.isForeign(id)]).toEqual(["running", true])
   expect(await overview.cancel(id)).toBe(false)
   expect(first.task(id).status).toBe("running")
@@ -91,7 +91,7 @@ test("the overview reads messages of another process's tasks only on refresh, an
   }
   await clock.advance(120_000)
   expect(reads).toBe(0)
-  const { overview } = second.manager
+  const { reports: overview } = second.manager.parts
   await overview.refresh()
   await overview.refresh()
   await second.manager.ready(first.parent)
@@ -112,7 +112,7 @@ test("a refresh of the overview finds tasks that another process launched later"
   first.onPrompt("FIND", { hang: true })
   const { id } = await first.launch()
   await clock.advance(10)
-  const { overview } = second.manager
+  const { reports: overview } = second.manager.parts
   expect(overview.get(id)).toBeUndefined()
   await overview.refresh()
   expect([overview.get(id)?.task.status, overview.isForeign(id)]).toEqual(["running", true])
@@ -148,7 +148,7 @@ test("a call that waits for another process's task returns when that process has
   await clock.advance(10)
   await second.manager.ready(first.parent)
   let hasReturned = false
-  const waiting = second.manager.output(id, second.callerIn(first.parent), 600_000)
+  const waiting = second.output(id, second.callerIn(first.parent), 600_000)
   void waiting.then(() => {
     hasReturned = true
   })
@@ -165,7 +165,7 @@ test("what this process has read of another's ended task stays read when that pr
   await first.ended(id)
   await clock.advance(20_000)
   await second.manager.ready(first.parent)
-  await second.manager.output(id, second.callerIn(first.parent))
+  await second.output(id, second.callerIn(first.parent))
   expect(second.task(id, first.parent).retrievedAt).toBeDefined()
   await clock.advance(20_000)
   await first.manager.parts.journal.save(first.task(id))

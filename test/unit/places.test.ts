@@ -102,7 +102,7 @@ describe("a task in a worktree", () => {
     expect([prompt, preface]).toMatchObject([{ text: "FIND" }, { text: expect.stringContaining("/place") }])
     expect(task.outcome?.work).toEqual({ files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] })
     expect(rig.notices()[0]?.hidden).toContain("Changes: 1 file, +1 −0: a")
-    expect((await rig.manager.output(id, rig.caller)).shown?.diff).toBe("+a")
+    expect((await rig.output(id)).shown?.diff).toBe("+a")
     expect(rig.errors()).toEqual([])
   })
 
@@ -554,10 +554,10 @@ describe("archived work", () => {
   })
 
   test("archived work is looked after at the start, and failures of that are logged", async () => {
-    await rig.manager.sweep("/project")
+    await rig.manager.parts.archive.sweep("/project")
     expect(places.calls).toEqual(["sweep", "expire"])
     places.sweep = () => Promise.reject(new Error("broken"))
-    await rig.manager.sweep("/project")
+    await rig.manager.parts.archive.sweep("/project")
     expect(rig.opencode.logs.some(({ message }) => message.includes("could not be looked after"))).toBe(true)
   })
 
@@ -571,7 +571,7 @@ describe("archived work", () => {
     await rig.clock.advance(60_000)
     rig.restart()
     await rig.manager.recover()
-    await rig.manager.sweep("/project")
+    await rig.manager.parts.archive.sweep("/project")
     await rig.settle()
     const { note, work } = rig.task(id).outcome ?? {}
     expect({ note, files: work?.files }).toEqual({ note: undefined, files: ["a"] })
@@ -586,7 +586,7 @@ describe("archived work", () => {
       await rig.clock.advance(1000)
       const toasts = rig.opencode.toasts.length
       before()
-      await rig.manager.sweep("/project")
+      await rig.manager.parts.archive.sweep("/project")
       await besides?.()
       await rig.clock.advance(1000)
       const said = rig.opencode
@@ -632,7 +632,7 @@ describe("archived work", () => {
         rig.restart()
         places.swept = []
         await rig.manager.recover()
-        await rig.manager.sweep("/project")
+        await rig.manager.parts.archive.sweep("/project")
       }
       const { merge, told } = await sweepOf({ kind: "conflict", files: ["b"] }, async () => {
         await rig.clock.advance(1000)
@@ -668,7 +668,7 @@ describe("archived work", () => {
     test("an interrupted merge that another merge finds is recorded and reported at once", async () => {
       const conflict = { kind: "conflict", files: ["b"], cutOff: true } as const
       const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
-      await rig.manager.placeFinished([{ taskID: id, what: "its merge was cut off", merge: conflict }])
+      await rig.manager.parts.archive.finished([{ taskID: id, what: "its merge was cut off", merge: conflict }])
       expect(rig.task(id).outcome?.work?.merge).toEqual({ ...conflict, unreported: true })
       await rig.clock.until(isTold)
       await rig.clock.advance(1000)
@@ -680,14 +680,14 @@ describe("archived work", () => {
       const { id } = await rig.launch(IN_WORKTREE)
       await rig.clock.advance(10_000)
       places.swept = [{ taskID: id, what: "cut off", merge: { kind: "conflict", files: ["b"] } }]
-      await rig.manager.sweep("/project")
+      await rig.manager.parts.archive.sweep("/project")
       expect(rig.opencode.toasts.some(({ title }) => title.includes("cut off"))).toBe(false)
     })
   })
 
   test("a task without a worktree never calls the worktree code", async () => {
     const { id } = await rig.ended((await rig.launch()).id)
-    await rig.manager.output(id, rig.caller)
+    await rig.output(id)
     await rig.manager.clear(rig.parent)
     expect(places.calls).toEqual([])
     expect(rig.opencode.calls).not.toContain("move")

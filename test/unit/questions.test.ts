@@ -100,11 +100,11 @@ describe("a child's questions", () => {
     test("a question waits an hour while the user is present, and the task's clock stops meanwhile", async () => {
       const terminal = await waiting(async () => true)
       const page = await waiting()
-      const [leave, other] = [page.rig.manager.opened(), page.rig.manager.opened()]
+      const [leave, other] = [page.rig.manager.parts.presence.opened(), page.rig.manager.parts.presence.opened()]
       other()
       other()
       const written = await waiting()
-      written.rig.manager.wrote()
+      written.rig.manager.parts.presence.wrote()
       for (const { rig } of [terminal, page, written]) await rig.clock.advance(50 * MINUTE_MS)
       expect((await terminal.refusedAfter()) - startsAt).toBe(60)
       expect((await page.refusedAfter()) - startsAt).toBe(60)
@@ -118,7 +118,7 @@ describe("a child's questions", () => {
 
     test("a question is refused soon after the page is closed, if no other screen is known", async () => {
       const { rig, refusedAfter } = await waiting(() => Promise.reject(new Error("no")))
-      const leave = rig.manager.opened()
+      const leave = rig.manager.parts.presence.opened()
       await rig.clock.advance(10 * MINUTE_MS)
       leave()
       expect((await refusedAfter()) - startsAt).toBeLessThanOrEqual(11)

@@ -47,7 +47,7 @@ describe("the queue", () => {
       await rig.clock.advance(1)
     }
     const said = async (id = "") => {
-      const { output } = renderOutput(await rig.manager.output(id, rig.caller), 0)
+      const { output } = renderOutput(await rig.output(id), 0)
       const status = /^Status: (.*)$/m.exec(output)?.[1] ?? ""
       const row = renderList(rig.manager.list(rig.parent), 0)
         .output.split("\n")

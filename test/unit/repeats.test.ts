@@ -47,7 +47,7 @@ describe("an agent that repeats a call", () => {
     expect(calls).toBe(6)
     const text = "Stopped at its limit of equal calls: poll, 6 times in a row with the same result (option maxRepeats)."
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "repeats", text }, saidLastWord: true } })
-    expect((await rig.manager.output(task.id, rig.caller)).answer).toBe("it never changes")
+    expect((await rig.output(task.id)).answer).toBe("it never changes")
   })
 
   test.each([

@@ -16,7 +16,7 @@ const completed = async (options: object = {}) => {
 describe("a resume", () => {
   test("a resume asks the same session again, and times and reports only the new run", async () => {
     const { rig, task, resume } = await completed()
-    await rig.manager.output(task.id, rig.caller)
+    await rig.output(task.id)
     const view = await resume()
     expect(view).toMatchObject({ phase: "working", elapsed: 0, task: { status: "resumed", run: { generation: 1 } } })
     expect(view.task).not.toHaveProperty("retrievedAt")
@@ -26,7 +26,7 @@ describe("a resume", () => {
       earlier: { toolCalls: 0, usage: { input: 100, output: 20 } },
       outcome: { usage: { input: 100, output: 20 } },
     })
-    expect((await rig.manager.output(task.id, rig.caller)).answer).toBe("second answer")
+    expect((await rig.output(task.id)).answer).toBe("second answer")
     await rig.clock.advance(60_000)
     expect(rig.notices()).toHaveLength(2)
     expect(rig.notices()[1]?.visible).toBe("✓ **Resume #1 completed in 1s.**\nTask Progress: 1/1")
@@ -136,7 +136,7 @@ describe("a resume", () => {
   test("superagents_output can wait for the end of a resume", async () => {
     const { rig, task, resume } = await completed()
     await resume()
-    const waiting = rig.manager.output(task.id, rig.caller, 60_000)
+    const waiting = rig.output(task.id, rig.caller, 60_000)
     await rig.ended(task.id)
     expect((await waiting).answer).toBe("second answer")
   })

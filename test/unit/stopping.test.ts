@@ -27,7 +27,7 @@ describe("a cancel", () => {
     await rig.clock.advance(60_000)
     expect(rig.task(first.id)).toMatchObject({ status: "cancelled", delivery: { state: "confirmed" } })
     expect(rig.notices()).toHaveLength(1)
-    expect((await rig.manager.output(first.id, rig.caller)).answer).toBe("so far")
+    expect((await rig.output(first.id)).answer).toBe("so far")
     await rig.clock.advance(LATER_MS)
     expect(rig.timers.pending).toBe(0)
   })
@@ -204,7 +204,7 @@ describe("a clear", () => {
 
   test("superagents_clear ends a call that waits for a task", async () => {
     const { rig, first } = await running()
-    const waiting = rig.manager.output(first.id, rig.caller, 60_000)
+    const waiting = rig.output(first.id, rig.caller, 60_000)
     await rig.settle()
     await rig.manager.clear(rig.parent)
     expect((await waiting).view.task.status).toBe("cancelled")
@@ -287,7 +287,7 @@ describe("the tasks of an ended task", () => {
     await rig.ended(outer.id)
     expect(rig.task(inner.id, outer.sessionID).status).toBe("completed")
     expect(rig.notices(outer.sessionID)).toHaveLength(1)
-    expect((await rig.manager.output(outer.id, rig.caller)).answer).toBe("the outer answer")
+    expect((await rig.output(outer.id)).answer).toBe("the outer answer")
     const own = rig.view(inner.id, outer.sessionID).whole.usage.output
     expect(rig.view(outer.id).whole.usage.output).toBe(40 + own)
   })
@@ -302,7 +302,7 @@ describe("the tasks of an ended task", () => {
     rig.opencode.onCall = (method, sessionID) =>
       method === "session" && sessionID === outer.sessionID ? { slow: 1500 } : undefined
     await rig.ended(outer.id)
-    expect((await rig.manager.output(outer.id, rig.caller)).answer).toBe("the outer answer")
+    expect((await rig.output(outer.id)).answer).toBe("the outer answer")
   })
 
   test("a task with its own tasks completes even when notifications never wake it", async () => {

@@ -9,7 +9,7 @@ const rigged = (options: object = {}) => {
   rig.script(({ lastUser }) => (lastUser.startsWith("MORE") ? { text: `heard ${lastUser}` } : undefined))
   return rig
 }
-const answerOf = async (rig: Rig, id: string) => (await rig.manager.output(id, rig.caller)).answer
+const answerOf = async (rig: Rig, id: string) => (await rig.output(id)).answer
 
 describe("a message to a task", () => {
   test("a message to a working task is read at its next step and answered in the same run", async () => {

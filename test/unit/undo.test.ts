@@ -191,7 +191,7 @@ describe("a child's undone prompt", () => {
       if (own) rig.opencode.conclude(own.sessionID, { text: "done" })
       const task = await rig.ended(id)
       expect(task).toMatchObject({ status: "completed", run: { promptID: better } })
-      expect((await rig.manager.output(id, rig.caller)).answer).toBe(own ? "ok" : "the better answer")
+      expect((await rig.output(id)).answer).toBe(own ? "ok" : "the better answer")
     },
   )
 
@@ -201,7 +201,7 @@ describe("a child's undone prompt", () => {
     const better = rig.opencode.say(sessionID, BETTER)
     await rig.manager.tell(id, "say more", rig.caller)
     expect(await rig.ended(id)).toMatchObject({ status: "completed", run: { promptID: better } })
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the better answer, and more")
+    expect((await rig.output(id)).answer).toBe("the better answer, and more")
   })
 
   test("an undone child prompt is not replaced by a message of the parent", async () => {
@@ -225,7 +225,7 @@ describe("a child's undone prompt", () => {
     rig.restart()
     await rig.manager.recover()
     expect(await rig.ended(id)).toMatchObject({ status: "completed", run: { promptID: better } })
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the better answer")
+    expect((await rig.output(id)).answer).toBe("the better answer")
   })
 
   test("a task whose child prompt is undone and then redone counts as stopped by the user", async () => {

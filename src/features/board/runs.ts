@@ -87,8 +87,8 @@ export class ManagerRuns extends Unattended {
     if (!view || !isUnattended(view.task)) return undefined
     const { id, run } = view.task
     // A queued run may wait because of its model's limit: such a run counts as paused, too.
-    const pause = view.pause ?? (isQueued(view.task) ? this.#manager.limitOf(view.task) : undefined)
-    return toRun({ ...view, pause }, this.#manager.overview.isForeign(id), !this.wrote(run.promptID))
+    const pause = view.pause ?? (isQueued(view.task) ? this.#manager.parts.waits.limitOf(view.task) : undefined)
+    return toRun({ ...view, pause }, this.#manager.parts.reports.isForeign(id), !this.wrote(run.promptID))
   }
 
   /** Summary of the thread's last run in one line, and its last word if there is one. */
@@ -96,12 +96,12 @@ export class ManagerRuns extends Unattended {
     const { outcome, id } = this.#manager.taskIn(sessionID)?.task ?? {}
     const receipt = outcome?.receipt ? receiptLine(outcome.receipt) : ""
     if (id === undefined || !outcome?.saidLastWord) return { receipt }
-    return { receipt, lastWord: await this.#manager.overview.answer(id).catch(() => "") }
+    return { receipt, lastWord: await this.#manager.parts.reports.answer(id).catch(() => "") }
   }
 
   /** Calls `changed` when a run begins, ends, asks a question or gets an answer. `changed` must not throw. */
   listen(changed: (sessionID: string) => void): void {
-    this.#manager.overview.subscribe((taskID) => {
+    this.#manager.parts.reports.subscribe((taskID) => {
       const sessionID = this.sessionOf(taskID)
       if (sessionID === undefined) return
       const { state, asks, createdAt, pause } = this.of(sessionID) ?? {}

@@ -54,7 +54,7 @@ export function openHosts({
     start(manager) {
       hosts.listen(
         (taskID, news) => manager.placeTold(taskID, news),
-        (name) => void manager.placeAnswers(name),
+        (name) => void manager.parts.archive.settleOwed(name),
       )
       clock.after(0, () => void hosts.cleanup.takeUp())
     },

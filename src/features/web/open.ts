@@ -101,17 +101,17 @@ function sourceOf(setup: PageSetup): Source {
 }
 
 function agentsOf({ manager }: PageSetup, sessions: ReturnType<typeof sessionsOf>): Agents {
-  const { overview } = manager
-  const taskOf = (id: string) => overview.get(id)?.task
+  const { reports, presence } = manager.parts
+  const taskOf = (id: string) => reports.get(id)?.task
   return {
-    list: () => overview.list(),
-    get: (id) => overview.get(id),
-    isForeign: (id) => overview.isForeign(id),
-    refresh: () => overview.refresh(),
-    answer: (id) => overview.answer(id),
-    cancel: (id) => overview.cancel(id),
+    list: () => reports.list(),
+    get: (id) => reports.get(id),
+    isForeign: (id) => reports.isForeign(id),
+    refresh: () => reports.refresh(),
+    answer: (id) => reports.answer(id),
+    cancel: (id) => reports.cancel(id),
     subscribe(listener) {
-      const [end, left] = [overview.subscribe(listener), manager.opened()]
+      const [end, left] = [reports.subscribe(listener), presence.opened()]
       return () => {
         end()
         left()
@@ -120,7 +120,7 @@ function agentsOf({ manager }: PageSetup, sessions: ReturnType<typeof sessionsOf
     async diff(id) {
       const task = taskOf(id)
       if (!task) return []
-      const patch = await overview.patch(id)
+      const patch = await reports.patch(id)
       return patch === undefined ? sessions.changesOf(task) : filesOf(patch)
     },
     async history(id) {
@@ -143,7 +143,7 @@ function personOf(
     ...sessions,
     question: (ask) => userActions.question(ask),
     answer(ask, reply) {
-      manager.wrote()
+      manager.parts.presence.wrote()
       return userActions.answer(ask, reply)
     },
     discard: (sessionID) => opencode.deleteSession(sessionID),

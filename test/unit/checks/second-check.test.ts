@@ -75,7 +75,7 @@ describe("a completed task's second check", () => {
 
   test("a completed task's answer is available while its second check runs", async () => {
     const { id } = await merging()
-    const report = await rig.manager.output(id, rig.caller)
+    const report = await rig.output(id)
     expect([report.answer, report.view.merging, lives()]).toEqual(["ok", true, true])
   })
 
@@ -96,13 +96,13 @@ describe("a completed task's second check", () => {
 
   test("a user can stop a completed task's second check from the page, which shows it as stoppable", async () => {
     const seen: unknown[] = []
-    rig.manager.overview.subscribe((task) => seen.push(rig.manager.overview.get(task)?.merging))
+    rig.manager.parts.reports.subscribe((task) => seen.push(rig.manager.parts.reports.get(task)?.merging))
     const { id } = await merging()
     expect(seen).toContain(true)
-    expect(await rig.manager.overview.cancel(id)).toBe(true)
+    expect(await rig.manager.parts.reports.cancel(id)).toBe(true)
     expect([lives(), places.merged, rig.task(id).status]).toEqual([false, [], "completed"])
     await rig.ended(id)
-    expect(await rig.manager.overview.cancel(id)).toBe(false)
+    expect(await rig.manager.parts.reports.cancel(id)).toBe(false)
   })
 
   test("a user can stop a completed task's second check from the terminal", async () => {

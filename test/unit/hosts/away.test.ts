@@ -40,7 +40,7 @@ test("a task whose work is still on its host stays listed beyond maxHistory unti
   const { id } = await cutOff()
   await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   // What was read goes first.
-  await rig.manager.output(id, rig.caller)
+  await rig.output(id)
   const ended = async () => {
     const { id } = await rig.launch({ prompt: "HERE" })
     await rig.ended(id)
@@ -52,7 +52,7 @@ test("a task whose work is still on its host stays listed beyond maxHistory unti
   const listed = () => rig.manager.list(rig.parent).map(({ task }) => task.id)
   expect(listed()).toContain(id)
   big.cut = () => false
-  await rig.manager.placeAnswers("big")
+  await rig.manager.parts.archive.settleOwed("big")
   expect(rig.task(id).outcome?.work?.files).toEqual(["a"])
   await ended()
   expect(listed()).not.toContain(id)

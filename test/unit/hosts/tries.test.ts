@@ -28,7 +28,7 @@ const parts = (): readonly Task[] => {
   const all = [...database.sessions.values()].flatMap((session) => database.recordIn(session)?.task ?? [])
   return all.filter(({ member }) => member !== undefined)
 }
-const output = async (id: string) => renderOutput(await rig.manager.output(id, rig.caller), 0).output
+const output = async (id: string) => renderOutput(await rig.output(id), 0).output
 
 const STOPPED =
   "It is stopped on big as soon as big answers. What it changed is still on big, and is fetched when big answers."
@@ -50,10 +50,10 @@ describe("a winner's unfetched work", () => {
     expect(big.entered).toHaveLength(1)
     expect(big.settled).toEqual([])
     expect(await output(id)).toContain(owed(id))
-    await rig.manager.placeAnswers("big")
+    await rig.manager.parts.archive.settleOwed("big")
     expect(rig.task(id).outcome).not.toHaveProperty("work")
     big.cut = () => false
-    await rig.manager.placeAnswers("big")
+    await rig.manager.parts.archive.settleOwed("big")
     expect(rig.task(id).outcome).toMatchObject({ note: undefined, work: { files: ["a"] }, group: { won: "mock/one" } })
     expect(big.settled.at(-1)).toBe(parts()[0]?.id)
     expect(parts().map(({ outcome }) => outcome?.work?.files)).toEqual([["a"]])
@@ -61,7 +61,7 @@ describe("a winner's unfetched work", () => {
     expect(rig.notices()).toHaveLength(1)
     expect(big.entered).toHaveLength(1)
     const times = big.settled.length
-    await rig.manager.placeAnswers("big")
+    await rig.manager.parts.archive.settleOwed("big")
     expect(big.settled).toHaveLength(times)
     expect(rig.errors()).toEqual([])
   })
@@ -82,7 +82,7 @@ describe("a winner's unfetched work", () => {
     await rig.manager.ready(rig.parent)
     await rig.clock.advance(1000)
     big.cut = () => false
-    await rig.manager.placeAnswers("big")
+    await rig.manager.parts.archive.settleOwed("big")
     expect(rig.task(id).outcome).toMatchObject({ note: undefined, work: { files: ["a"] } })
     expect(big.settled.at(-1)).toBe(parts()[0]?.id)
     await rig.clock.advance(60_000)
@@ -99,10 +99,10 @@ test("a losing try whose work cannot be fetched delays nothing, and is archived 
   expect(task.outcome).toMatchObject({ note: undefined, work: { merge: { kind: "merged" } } })
   expect(rows()).toMatchObject({ won: "mock/two", rows: [{ how: "check did not pass (exit code 1)" }, { how: "won" }] })
   expect(rows()).not.toHaveProperty("rows.0.ref")
-  await rig.manager.placeAnswers("big")
+  await rig.manager.parts.archive.settleOwed("big")
   expect(rows()).not.toHaveProperty("rows.0.ref")
   big.cut = () => false
-  await rig.manager.placeAnswers("big")
+  await rig.manager.parts.archive.settleOwed("big")
   expect(rows()).toMatchObject({ rows: [{ ref: `refs/superagents-cleared/${id}/1` }, { how: "won" }] })
   expect(rig.task(id).outcome?.work?.merge?.kind).toBe("merged")
   expect(rig.notices()).toHaveLength(1)
@@ -186,7 +186,7 @@ describe("tries stopped without contact", () => {
     expect([rig.task(id), ...parts()].map(({ status }) => status)).toEqual(["cancelled", "cancelled", "cancelled"])
     expect(rig.task(id).outcome?.note).toBe(STOPPED)
     big.cut = () => false
-    await rig.manager.placeAnswers("big")
+    await rig.manager.parts.archive.settleOwed("big")
     expect(parts().map(({ outcome }) => [outcome?.work?.files, outcome?.note])).toEqual([
       [["a"], undefined],
       [["a"], undefined],

@@ -140,7 +140,7 @@ describe("a map", () => {
     expect(rows[5]).toMatchObject({ item: 5, value: { n: 5 }, task: expect.stringMatching(/^bg_/), cost: 0.001 })
     expect(rows[1]?.reason).toContain("did not match the schema")
     expect(rig.manager.list(rig.parent)).toHaveLength(1)
-    const { output } = renderOutput(await rig.manager.output(id, rig.caller), 0)
+    const { output } = renderOutput(await rig.output(id), 0)
     expect(output.indexOf('"index":4')).toBeLessThan(output.indexOf('"index":0'))
     expect(output).toContain(`superagents_output(task_id="${id}/1") opens the first, which has index 0.`)
     const opened = async (reference: string) =>
@@ -300,11 +300,11 @@ describe("a map", () => {
     const task = await rig.endedBeside(id)
     // OpenCode does not know what an answer cost that was cut off.
     expect(rig.view(id).whole.usage.atLeast).toBe(true)
-    expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).toContain("of 2. At least $0.0000 in all.")
+    expect(renderOutput(await rig.output(id), 0).output).toContain("of 2. At least $0.0000 in all.")
     const why = "Stopped with all of its task: It was cancelled by the agent that launched it."
     expect(rowsOf(task).map(({ reason }) => reason)).toEqual([why, why])
     expect(sumsUp(task).groups).toEqual([{ why, count: 2, first: [0, 1] }])
-    const { output } = renderOutput(await rig.manager.output(rowsOf(task)[0]?.task ?? "", rig.caller), 0)
+    const { output } = renderOutput(await rig.output(rowsOf(task)[0]?.task ?? ""), 0)
     expect(output).toContain(`Reason: ${why}`)
   })
 
@@ -321,7 +321,7 @@ describe("a map", () => {
     await rig.clock.advance(1000)
     expect([...asked.keys()]).toEqual(["0"])
     expect(rig.view(id).counts).toEqual({ valid: 0, failed: 0, running: 1, notBegun: 8, total: 9 })
-    await expect(rig.manager.output(`${id}/9`, rig.caller)).rejects.toThrow(`${id}/9 has not begun yet.`)
+    await expect(rig.output(`${id}/9`)).rejects.toThrow(`${id}/9 has not begun yet.`)
     await expect(rig.manager.tell(id, "more", rig.caller)).rejects.toThrow(
       `No agent reads messages to a group. Cancel it, then superagents_task(resume="${id}", prompt) runs`,
     )
@@ -391,7 +391,7 @@ describe("a map", () => {
     })
     const { id } = await rig.launch(request({ each: ["a", "b", "c"], place: "worktree" }))
     const unmerged = () => sumsUp(rig.task(id)).unmerged
-    const shown = async () => renderOutput(await rig.manager.output(id, rig.caller), 0).output
+    const shown = async () => renderOutput(await rig.output(id), 0).output
     await rig.endedBeside(id)
     const [one = "", two = "", three = ""] = await rig.manager.idsOf(id, rig.parent)
     await rig.manager.merge(one, rig.caller)
@@ -459,10 +459,10 @@ describe("a map", () => {
     await rig.launch({ prompt: "MINE" })
     const { id } = await rig.launch(request({ each: ["a", "b"] }))
     await rig.clock.advance(1000)
-    await expect(rig.manager.output(`${id}/2`, rig.caller)).rejects.toThrow(`${id}/2 has not begun yet.`)
+    await expect(rig.output(`${id}/2`)).rejects.toThrow(`${id}/2 has not begun yet.`)
     await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
-    expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).not.toContain("opens the first")
-    await expect(rig.manager.output(`${id}/2`, rig.caller)).rejects.toThrow(
+    expect(renderOutput(await rig.output(id), 0).output).not.toContain("opens the first")
+    await expect(rig.output(`${id}/2`)).rejects.toThrow(
       `${id}/2 never began: ${id} has ended (cancelled). superagents_task(resume="${id}") runs what is not done.`,
     )
   })
@@ -738,7 +738,7 @@ test("the counts of three maps always add up everywhere while they end together 
       addsUp(agentRow(view, false, rig.clock.now(), []).counts)
       const seen = (await rig.opencode.recordsSince(0)).map(({ task }) => ({ task }))
       addsUp(stateText({ task: view.task, groupKind: view.groupKind }, seen, rig.clock.now()))
-      const report = await rig.manager.output(view.task.id, rig.caller)
+      const report = await rig.output(view.task.id)
       addsUp(renderOutput(report, 0).output.replace(/, of /, " of "))
     }
     const lines = renderList(views, 0)
@@ -862,7 +862,7 @@ describe("a map after a crash", () => {
       numbers(6).map((n) => `${n} ${n} ${n === 4 ? "failed" : "valid"}`),
     )
     rmSync(file)
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe("")
+    expect((await rig.output(id)).answer).toBe("")
     await rig.manager.resume(id, { prompt: "" }, rig.caller)
     const again = await rig.endedBeside(id)
     expect(again.outcome?.reason?.text).toMatch(
@@ -897,7 +897,7 @@ describe("a map after a crash", () => {
     expect(sumsUp(task)).toMatchObject({ valid: 4 })
     expect(rowsOf(task).map(({ value }) => value)).toEqual(numbers(4).map((n) => ({ n })))
     truncateSync(file, 3_000_000_000)
-    await expect(rig.manager.output(id, rig.caller)).rejects.toThrow(
+    await expect(rig.output(id)).rejects.toThrow(
       /^The rows in .*jsonl cannot be read: it has 3,000,000,000 bytes; at most 200,000,000 are read\.$/,
     )
   })
@@ -987,7 +987,7 @@ describe("a map after a crash", () => {
     const task = await rig.endedBeside(id)
     const file = fileOf(task)
     writeFileSync(file, `${readFileSync(file, "utf8")}{"index":1,"ite`)
-    const { answer } = await rig.manager.output(id, rig.caller)
+    const { answer } = await rig.output(id)
     expect(answer?.split("\n")).toHaveLength(2)
   })
 })

@@ -97,7 +97,7 @@ describe("tasks at a provider's limit", () => {
     const [task] = await provider.launchAll(1)
     const sent = () => rig.opencode.calls.filter((call) => call === "abort").length
     rig.opencode.onCall = (method) => (method === "activity" || method === "abort" ? held() : undefined)
-    const look = rig.manager.tick()
+    const look = rig.manager.parts.poller.tick()
     await rig.clock.until(() => isParkedNow(rig, task.id))
     expect(sent()).toBe(1)
     // OpenCode answers the look with a session that is about to be stopped.
@@ -597,7 +597,7 @@ describe("texts about a parked task", () => {
   test("a waiting call returns at once if the task stays parked longer than the call would wait", async () => {
     const { rig, id } = await closed()
     const before = rig.clock.now()
-    const { view } = await rig.manager.output(id, rig.caller, 60_000)
+    const { view } = await rig.output(id, rig.caller, 60_000)
     expect([view.phase, rig.clock.now()]).toEqual([expect.stringMatching(/^parked until/), before])
   })
 

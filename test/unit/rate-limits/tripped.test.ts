@@ -122,7 +122,7 @@ describe("an overloaded model", () => {
   test("a map whose items are all parked says so, and when they are tried again", async () => {
     const { rig } = failing(1000)
     const { id } = await rig.launch({ prompt: "MAP {{item}}", each: ["a", "b"] })
-    const phase = () => rig.manager.overview.get(id)?.phase
+    const phase = () => rig.manager.parts.reports.get(id)?.phase
     const parked = () => rig.manager.list(rig.task(id).sessionID).filter(({ task }) => isPaused(task))
     await rig.clock.until(() => parked().length > 0)
     expect(phase()).toMatch(/^parked, next try \d\d:\d\d$/)
@@ -325,7 +325,7 @@ describe("a tripped breaker", () => {
       await rig.clock.advance(3000)
       expect(rig.task(id)).toMatchObject({ status: "completed" })
       expect(rig.task(id).run).not.toHaveProperty("parkedTimes")
-      expect((await rig.manager.output(id, rig.caller)).answer).toBe("THE ANSWER")
+      expect((await rig.output(id)).answer).toBe("THE ANSWER")
       expect(rig.opencode.isWorking(sessionID)).toBe(false)
       expect(rig.errors()).toEqual([])
     })
@@ -352,7 +352,7 @@ describe("a tripped breaker", () => {
       const { id } = await rig.launch({ prompt: "BIG" })
       await rig.clock.advance(3000)
       expect(rig.task(id)).toMatchObject({ status: "completed" })
-      expect((await rig.manager.output(id, rig.caller)).answer).toBe("THE ANSWER")
+      expect((await rig.output(id)).answer).toBe("THE ANSWER")
     })
 
     test("a task that was told more before such a compaction is parked, and goes on", async () => {
@@ -368,7 +368,7 @@ describe("a tripped breaker", () => {
       expect(rig.task(id).run.parked).toMatchObject({ model: "scripted/alpha" })
       isShut = false
       expect(await rig.ended(id)).toMatchObject({ status: "completed" })
-      expect((await rig.manager.output(id, rig.caller)).answer).toBe("ALL OF IT")
+      expect((await rig.output(id)).answer).toBe("ALL OF IT")
     })
 
     const slowRead = (rig: Rig, about: string) => {
@@ -395,7 +395,7 @@ describe("a tripped breaker", () => {
       expect((await rig.ended(other.id)).status).toBe("completed")
       expect(await rig.ended(id)).toMatchObject({ status: "completed" })
       expect(rig.task(id).run).not.toHaveProperty("parkedTimes")
-      expect((await rig.manager.output(id, rig.caller)).answer).toBe("ALL OF IT")
+      expect((await rig.output(id)).answer).toBe("ALL OF IT")
     })
 
     test("a task that was held while its answer was looked for closes no model that answers again", async () => {
@@ -416,7 +416,7 @@ describe("a tripped breaker", () => {
       const began = rig.clock.now()
       expect(await rig.ended(id)).toMatchObject({ status: "completed" })
       expect(rig.clock.now() - began).toBeLessThan(MINUTE_MS)
-      expect((await rig.manager.output(id, rig.caller)).answer).toBe("ALL OF IT")
+      expect((await rig.output(id)).answer).toBe("ALL OF IT")
     })
 
     test("a task that was resumed while its answer was looked for is not stopped again", async () => {

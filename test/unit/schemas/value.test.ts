@@ -57,7 +57,7 @@ describe("a task with a schema", () => {
 
   test("a task with a schema shows only its value, wherever that stands in the answer", async () => {
     const { rig, id } = await withAnswersOf([`Here it is:\n\`\`\`json\n${VALID}\n\`\`\`\nDone.`])
-    expect((await rig.manager.output(id, rig.caller, 0)).answer).toBe(VALID)
+    expect((await rig.output(id, rig.caller, 0)).answer).toBe(VALID)
     expect(rig.notices()[0]?.hidden).toContain(`<task_output>\n${VALID}\n</task_output>`)
     expect(rig.notices()[0]?.hidden).not.toContain("Here it is")
   })
@@ -76,7 +76,7 @@ describe("a task with a schema", () => {
     rig.restart()
     await rig.manager.recover()
     expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { value: { valid: true } } })
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe(VALID)
+    expect((await rig.output(id)).answer).toBe(VALID)
     expect(rig.notices()[0]?.hidden).toContain(`<task_output>\n${VALID}\n</task_output>`)
   })
 
@@ -93,7 +93,7 @@ describe("a task with a schema", () => {
       rig.opencode.say(sessionID, "THANKS", { agent: "general" })
       await rig.clock.advance(5000)
       expect(rig.answers(sessionID)).toHaveLength(2)
-      expect((await rig.manager.output(id, rig.caller)).answer).toBe("schema" in more ? VALID : text)
+      expect((await rig.output(id)).answer).toBe("schema" in more ? VALID : text)
     }
   })
 
@@ -113,7 +113,7 @@ describe("a task with a schema", () => {
     const note = `Note: the value has ${VALID.length} characters, an answer that was refused before it 3,0`
     expect(rig.notices()[0]?.hidden).toMatch(/Schema: valid, asked 3 times; /)
     expect(rig.notices()[0]?.hidden).toContain(note)
-    expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).toContain(note)
+    expect(renderOutput(await rig.output(id), 0).output).toContain(note)
   })
 
   test("a task with a schema names the file of its value before and after its end", async () => {
@@ -122,7 +122,7 @@ describe("a task with a schema", () => {
     expect(await rig.manager.resultsOf(rig.task(id))).toBe(file)
     expect(await rig.manager.resultsOf(await rig.launch())).toBeUndefined()
     expect(rig.notices()[0]?.hidden).toContain(`the value is also in ${file}\n`)
-    expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).toContain(file)
+    expect(renderOutput(await rig.output(id), 0).output).toContain(file)
   })
 
   test("a task with a schema fails after the allowed number of requests, and keeps its text", async () => {
@@ -140,7 +140,7 @@ describe("a task with a schema", () => {
     })
     expect(rig.notices()).toHaveLength(1)
     expect(rig.notices()[0]?.hidden).toContain("Schema: not valid, asked 3 times")
-    expect((await rig.manager.output(id, rig.caller, 0)).answer).toBe("All is well.")
+    expect((await rig.output(id, rig.caller, 0)).answer).toBe("All is well.")
   })
 
   test("answers that another verifier refuses take no attempt from those for a valid answer", async () => {
@@ -159,7 +159,7 @@ describe("a task with a schema", () => {
     const { id } = await rig.launch({ schema: SCHEMA, timeout: 60_000 })
     const task = await rig.ended(id)
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" }, value: { valid: false } } })
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe(later)
+    expect((await rig.output(id)).answer).toBe(later)
     expect(rig.notices()[0]?.hidden).toContain("Schema: not valid")
   })
 

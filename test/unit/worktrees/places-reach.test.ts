@@ -118,7 +118,7 @@ test("a merge during an automatic fetch happens once and stays recorded", async 
   putAways = [other.work, own.work]
   const merging = rig.manager.merge(id, rig.caller)
   await rig.settle()
-  const owed = rig.manager.placeAnswers("worktree")
+  const owed = rig.manager.parts.archive.settleOwed("worktree")
   await rig.settle()
   reaches[0]?.resolve()
   await rig.settle()
@@ -150,11 +150,11 @@ test("a place that answers has the work of another process's task archived only 
     share: { clock: rig.clock, database: rig.opencode.database },
   })
   await other.manager.ready(rig.parent)
-  await other.manager.placeAnswers("worktree")
+  await other.manager.parts.archive.settleOwed("worktree")
   expect([other.task(id, rig.parent).status, calls]).toEqual(["completed", []])
   rig.crash()
   await rig.clock.advance(60_000)
   // Nothing was written when the process died.
-  await other.manager.placeAnswers("worktree")
+  await other.manager.parts.archive.settleOwed("worktree")
   expect(calls).toEqual(["put away"])
 })
