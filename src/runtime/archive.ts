@@ -4,6 +4,7 @@ import { holdsPlace, isActive, isUnmerged, type Merge, type Outcome, slotSession
 import { DAY_MS } from "../lib/format.ts"
 import { cutOffMergeNote } from "../present/notification.ts"
 import { toldText } from "../present/output.ts"
+import { cutOffToast } from "../present/toasts.ts"
 import type { Engine } from "./engine.ts"
 import {
   kindOf,
@@ -295,7 +296,7 @@ export class Archive {
     if (!task || isActive(task) || !task.outcome?.work || store.isForeign(taskID)) return
     const isConflict = merge.kind === "conflict"
     const now = await this.#recordMerge(task, isConflict ? { ...merge, unreported: true } : merge)
-    if (isConflict) toaster.cutOff(now, merge.files)
+    if (isConflict) toaster.add(cutOffToast(now, merge.files))
   }
 
   /** Tells the parent of a merge that a crash cut off. The record says so until then, because the wait may be long. */

@@ -9,6 +9,7 @@ import { nextDue, step } from "../core/run/machine.ts"
 import type { Input, MachineCommand, MachineStep, RunContext } from "../core/run/steps.ts"
 import { billedTokens, type Ending, elapsed, isActive, isMember, isUnattended, type Task } from "../core/task.ts"
 import { stopsTime } from "../core/transition.ts"
+import { endToast } from "../present/toasts.ts"
 import type { Answers } from "./answers.ts"
 import type { CostLedger } from "./budgets.ts"
 import type { Effects, Token } from "./effects.ts"
@@ -276,7 +277,7 @@ export class Dispatcher {
 
   #ended({ task, run }: TaskHandle, silent: boolean): void {
     const { toaster, opencode, clock, store } = this.#services
-    if (!silent && !isUnattended(task) && !isMember(task)) toaster.ended(task)
+    if (!silent && !isUnattended(task) && !isMember(task)) toaster.add(endToast(task))
     opencode.log("info", "task ended", {
       task: task.id,
       session: task.sessionID,

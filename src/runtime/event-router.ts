@@ -2,6 +2,7 @@ import { factsOf } from "../core/outcome.ts"
 import type { OpencodeEvent, Undone } from "../core/ports.ts"
 import { DELETED } from "../core/run/events.ts"
 import { hasPendingNotification, isActive, isQueued, type Task } from "../core/task.ts"
+import { redoToast, undoneToast } from "../present/toasts.ts"
 import type { TaskCanceller } from "./cancel.ts"
 import { PARENT_ENDED } from "./dispatcher.ts"
 import type { Engine } from "./engine.ts"
@@ -97,10 +98,8 @@ export class EventRouter {
     }
     const files = new Set((await Promise.all(launched.map(edits))).flat())
     const staying = [...files].filter((file) => !reset.some((each) => `/${file}`.endsWith(`/${each}`)))
-    toaster.undone(
-      launched.filter((task) => isActive(store.get(task.id) ?? task)),
-      staying,
-    )
+    const running = launched.filter((task) => isActive(store.get(task.id) ?? task))
+    if (running.length + staying.length > 0) toaster.add(undoneToast(running, staying))
   }
 
   /** Warns the user once that a redo would reset what an agent has changed since the undo. */
@@ -111,10 +110,8 @@ export class EventRouter {
       if (!parent.undone?.restores) continue
       parent.undone = { ...parent.undone, restores: false }
       const folder = `${opencode.folderOf(each.parentID)}/`
-      toaster.wouldReset(
-        task,
-        files.map((file) => (file.startsWith(folder) ? file.slice(folder.length) : file)),
-      )
+      const inFolder = files.map((file) => (file.startsWith(folder) ? file.slice(folder.length) : file))
+      toaster.add(redoToast(task, inFolder))
     }
   }
 

@@ -1,6 +1,7 @@
 import { modelKey } from "../../core/limits.ts"
 import { isMember, isQueued, type Task } from "../../core/task.ts"
 import { PATIENT_MS, retry } from "../../lib/clock.ts"
+import { launchToast } from "../../present/toasts.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import type { Scheduler } from "../scheduler.ts"
 import type { Services } from "../services.ts"
@@ -39,7 +40,7 @@ export class Queue {
     // Do not wait for the prompt: OpenCode only confirms it, and the caller does not need that.
     const until = this.#ports.scheduler.heldUntil(task)
     this.#ports.dispatcher.deliver(task.id, { type: "begin", prompt, until })
-    if (!isMember(task)) toaster.launched(task)
+    if (!isMember(task)) toaster.add(launchToast(task))
     this.#logLaunch(task)
     this.#ports.watch()
     this.#ports.scheduler.reschedule()

@@ -4,6 +4,7 @@ import { chosenIn, type Group, winnerIn } from "../../core/group.ts"
 import { withSchema } from "../../core/outcome.ts"
 import { recentRuns } from "../../core/spending.ts"
 import { isActive, nameOf, type Run, type Task } from "../../core/task.ts"
+import { launchToast } from "../../present/toasts.ts"
 import type { Engine } from "../engine.ts"
 import { HERE, kindOf } from "../places/place.ts"
 import {
@@ -79,7 +80,7 @@ export class TaskResumer {
     }
     const change = store.apply(task.id, { type: "resumed", run: next, timeout: request.timeout }, now)
     if (!change) throw alreadyResumed(task.id)
-    toaster.launched(change.after)
+    toaster.add(launchToast(change.after))
     const prompt = task.group ? laterPrompt(task.group, request.prompt) : withSchema(request.prompt, schema)
     await this.#engine.queue.enqueue(change.after, prompt)
     return store.get(task.id) ?? change.after

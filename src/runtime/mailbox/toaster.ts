@@ -3,16 +3,7 @@ import type { Ask, Task } from "../../core/task.ts"
 import { Collector } from "../../lib/background.ts"
 import { addBounded } from "../../lib/collections.ts"
 import type { Options } from "../../options/options.ts"
-import {
-  askToast,
-  copiedToast,
-  cutOffToast,
-  endToast,
-  launchToast,
-  redoToast,
-  summarize,
-  undoneToast,
-} from "../../present/toasts.ts"
+import { askToast, copiedToast, summarize } from "../../present/toasts.ts"
 
 /**
  * Toasts within this time are shown as one. An agent that ends soon after its launch would otherwise wait for the first
@@ -40,24 +31,9 @@ export class Toaster {
     })
   }
 
-  launched(task: Task): void {
-    if (this.#enabled) this.#news.add(launchToast(task))
-  }
-
-  ended(task: Task): void {
-    if (this.#enabled) this.#news.add(endToast(task))
-  }
-
-  cutOff(task: Task, files: readonly string[]): void {
-    if (this.#enabled) this.#news.add(cutOffToast(task, files))
-  }
-
-  undone(running: readonly Task[], files: readonly string[]): void {
-    if (this.#enabled && running.length + files.length > 0) this.#news.add(undoneToast(running, files))
-  }
-
-  wouldReset(task: Task, files: readonly string[]): void {
-    if (this.#enabled) this.#news.add(redoToast(task, files))
+  /** Shows a toast soon, together with others. */
+  add(toast: Toast): void {
+    if (this.#enabled) this.#news.add(toast)
   }
 
   /** Shows, once for each fork of a conversation, that the tasks stay with the first conversation. */

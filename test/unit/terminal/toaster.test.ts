@@ -1,5 +1,6 @@
 import { expect, test } from "vitest"
 import type { OpencodeApi, Toast } from "../../../src/core/ports.ts"
+import { endToast, launchToast } from "../../../src/present/toasts.ts"
 import { Toaster } from "../../../src/runtime/mailbox/toaster.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 import { parseOptions } from "../../support/options.ts"
@@ -17,14 +18,14 @@ const ended = taskOf({ status: "completed", outcome: outcomeOf(), run: { endedAt
 
 test("toasts of one moment are shown once, after a second or with the next call from OpenCode", async () => {
   const { clock, shown, toaster } = setUp()
-  toaster.launched(launched)
-  toaster.launched(launched)
+  toaster.add(launchToast(launched))
+  toaster.add(launchToast(launched))
   await clock.advance(999)
   expect(shown).toEqual([])
   await clock.advance(1)
   expect(shown).toEqual(["2 × Background agent launched"])
   await clock.advance(1000)
-  toaster.ended(ended)
+  toaster.add(endToast(ended))
   toaster.flush()
   expect(shown.slice(1)).toEqual(["Background agent finished"])
   await clock.advance(1000)
@@ -34,7 +35,7 @@ test("toasts of one moment are shown once, after a second or with the next call 
 test("the first of many toasts is shown at once, and the others are combined", async () => {
   const { clock, shown, toaster } = setUp()
   for (let at = 0; at < 10; at++) {
-    toaster.launched(launched)
+    toaster.add(launchToast(launched))
     toaster.flush()
     await clock.advance(125)
   }
@@ -44,15 +45,15 @@ test("the first of many toasts is shown at once, and the others are combined", a
 
 test("a toast for a question is shown at once, after the toasts before it", () => {
   const { shown, toaster } = setUp()
-  toaster.launched(launched)
+  toaster.add(launchToast(launched))
   toaster.asked(launched, askOf())
   expect(shown).toEqual(["Background agent launched", "A background agent asks for permission"])
 })
 
 test("no toast is shown when toasts are off", async () => {
   const { clock, shown, toaster } = setUp(false)
-  toaster.launched(launched)
-  toaster.ended(ended)
+  toaster.add(launchToast(launched))
+  toaster.add(endToast(ended))
   toaster.asked(launched, askOf())
   toaster.flush()
   await clock.advance(1000)
