@@ -26,7 +26,7 @@ export type DispatcherPorts = {
   readonly ledger: CostLedger
   readonly effects: Effects
   readonly nextMembers: (task: Task, run: ActiveRun) => GroupStep
-  readonly places: Pick<Places, "mostAway">
+  readonly places: Pick<Places, "kindNamed">
   readonly verifiers: Pick<Verifiers, "of">
   /** Called when a member of a group is closed. */
   readonly settled: (member: Task) => void
@@ -167,6 +167,7 @@ export class Dispatcher {
 
   #contextOf({ task }: TaskHandle): RunContext {
     const { clock, options, store, opencode, presence } = this.#services
+    const { place } = task
     return {
       now: clock.now(),
       presence: presence.now,
@@ -182,7 +183,7 @@ export class Dispatcher {
       hasPendingMessage: store.hasOpen(task.sessionID) || this.#ports.outbox.hasPending(task.sessionID),
       spent: () => this.#ports.ledger.spentBy(task),
       nextMembers: (run) => this.#ports.nextMembers(task, run),
-      mostAway: () => this.#ports.places.mostAway(task),
+      mostAway: () => (place && this.#ports.places.kindNamed(place.kind)?.mostAway?.(place.kind)) ?? 0,
       verifiers: this.#ports.verifiers.of(task),
       delivery: (how) => this.announcing.deliveryOf(task, how),
     }

@@ -222,7 +222,10 @@ export class Poller {
     const now = clock.now()
     const running = store.active().filter((task) => !isQueued(task) && !isPaused(task))
     const isHeard = running.every(
-      (task) => task.group || store.run(task.id)?.observed.hasEvents || this.#ports.places.hasEvents(task),
+      ({ id, group, place }) =>
+        group ||
+        store.run(id)?.observed.hasEvents ||
+        (place && this.#ports.places.kindNamed(place.kind)?.hasEvents?.(place.kind)),
     )
     const interval = options.pollInterval ?? (isHeard ? HEARD_POLL_MS : UNHEARD_POLL_MS)
     if (running.length > 0 && interval > 0) yield now + interval

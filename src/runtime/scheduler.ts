@@ -16,7 +16,7 @@ import type { Services } from "./services.ts"
 
 export type AdmissionPorts = {
   readonly dispatcher: Dispatcher
-  readonly places: Pick<Places, "mostIn">
+  readonly places: Pick<Places, "kindNamed">
   readonly allowance: Allowance
   /** Sources of blocks, in the order in which the scheduler asks them. */
   readonly sources: readonly Partial<BlockSource>[]
@@ -182,7 +182,7 @@ export class Scheduler {
     // A task whose wake is deferred until its model takes requests must not keep the slot of the request that tries it.
     const waitsForOwn = ({ id, sessionID }: Task) =>
       store.run(id)?.idle === true && (store.hasOpen(sessionID) || outbox.hasPending(sessionID))
-    const mostIn = (place: string) => this.#ports.places.mostIn(place)
+    const mostIn = (place: string) => this.#ports.places.kindNamed(place)?.most?.(place) ?? 0
     return slotsHeld(this.#known().filter(holdsSlot), slotLimits, waitsForOwn, mostIn)
   }
 }

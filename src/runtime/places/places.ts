@@ -88,22 +88,8 @@ export class Places {
     if (place) kindOf(this.kinds, place.kind).rejoin?.(place.kind, id)
   }
 
-  /** The task's place reports activity by events. */
-  hasEvents({ place }: Task): boolean {
-    return place !== undefined && this.#kindNamed(place.kind)?.hasEvents?.(place.kind) === true
-  }
-
-  /** Most tasks at once in a place; 0 for no limit. */
-  mostIn(name: string): number {
-    return this.#kindNamed(name)?.most?.(name) ?? 0
-  }
-
-  /** How long the task's place may be out of reach, in ms; 0 for any time. */
-  mostAway({ place }: Task): number {
-    return (place && this.#kindNamed(place.kind)?.mostAway?.(place.kind)) ?? 0
-  }
-
-  #kindNamed(name: string): PlaceKind | undefined {
+  /** Undefined for a place that this process does not know. */
+  kindNamed(name: string): PlaceKind | undefined {
     return this.kinds.find(({ names }) => names.includes(name))
   }
 
