@@ -61,13 +61,13 @@ export class FakeRuns implements Runs {
     if (before && before.state !== "ended") throw new Error(`two runs at once in ${request.sessionID}`)
     this.started.push(request)
     const { sessionID } = request
-    this.set(sessionID, { createdAt: this.#clock.now(), state: this.begins(sessionID), isForeign: false, asks: [] })
+    this.set(sessionID, { createdAt: this.#clock.now(), state: this.begins(sessionID), asks: [] })
   }
 
   async adopt({ sessionID }: { sessionID: string }): Promise<void> {
     if (this.of(sessionID)?.state === "running") return
     const createdAt = this.#clock.now()
-    this.set(sessionID, { createdAt, state: "running", isForeign: false, byPerson: true, asks: [] })
+    this.set(sessionID, { createdAt, state: "running", byPerson: true, asks: [] })
   }
 
   async refusals() {

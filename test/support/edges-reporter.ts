@@ -2,7 +2,15 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { Reporter, TestModule, Vitest } from "vitest/node"
-import { EDGES } from "../../src/core/run/machine.ts"
+import type { Stage } from "../../src/core/run/active-run.ts"
+import { type Edge, edgeOf, TABLE, type Target } from "../../src/core/run/machine.ts"
+import type { InputType } from "../../src/core/run/steps.ts"
+
+export const EDGES: readonly Edge[] = (Object.keys(TABLE) as Stage[]).flatMap((from) =>
+  (Object.entries(TABLE[from]) as [InputType, readonly Target[]][]).flatMap(([input, targets]) =>
+    targets.map((to) => edgeOf(from, input, to)),
+  ),
+)
 
 /** Fails a run of all unit tests in which an edge of the machine's table was taken by none. */
 export class EdgesReporter implements Reporter {

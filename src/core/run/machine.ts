@@ -130,13 +130,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
 /** Example: `working --looked--> closing`. */
 export type Edge = `${Stage} --${InputType}--> ${Target}`
 
-const edgeOf = (from: Stage, input: InputType, to: Target): Edge => `${from} --${input}--> ${to}`
-
-export const EDGES: readonly Edge[] = (Object.keys(TABLE) as Stage[]).flatMap((from) =>
-  (Object.entries(TABLE[from]) as [InputType, readonly Target[]][]).flatMap(([input, targets]) =>
-    targets.map((to) => edgeOf(from, input, to)),
-  ),
-)
+export const edgeOf = (from: Stage, input: InputType, to: Target): Edge => `${from} --${input}--> ${to}`
 
 const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
   begin,

@@ -15,9 +15,7 @@ export type RunView = {
   readonly createdAt: number
   /** Time at which the run ended, in ms. */
   readonly endedAt?: number
-  /** `isForeign`: whether another live process carries out the run. */
   readonly state: "queued" | "running" | "ended"
-  readonly isForeign: boolean
   /** Pause of the run, during which it holds no slot. */
   readonly pause?: PauseView
   /** Whether a user's message in the thread started the run. */
@@ -85,10 +83,10 @@ export class ManagerRuns extends Unattended {
   of(sessionID: string): RunView | undefined {
     const view = this.#manager.taskIn(sessionID)
     if (!view || !isUnattended(view.task)) return undefined
-    const { id, run } = view.task
+    const { run } = view.task
     // A queued run may wait because of its model's limit: such a run counts as paused, too.
     const pause = view.pause ?? (isQueued(view.task) ? this.#manager.parts.waits.limitOf(view.task) : undefined)
-    return toRun({ ...view, pause }, this.#manager.parts.reports.isForeign(id), !this.wrote(run.promptID))
+    return toRun({ ...view, pause }, !this.wrote(run.promptID))
   }
 
   /** Summary of the thread's last run in one line, and its last word if there is one. */
@@ -121,11 +119,10 @@ export class ManagerRuns extends Unattended {
 
 function toRun(
   { task, elapsed, asks, pause }: Omit<TaskView, "pause"> & Pick<RunView, "pause">,
-  isForeign: boolean,
   byPerson: boolean,
 ): RunView {
   const { run, outcome, status } = task
-  const common = { createdAt: run.createdAt, isForeign, byPerson, asks: asks.map(({ what }) => what) }
+  const common = { createdAt: run.createdAt, byPerson, asks: asks.map(({ what }) => what) }
   // A run that its model's limit keeps from beginning is parked and has worked for no time: it counts as queued.
   const isUnbegun = isQueued(task) || (pause !== undefined && elapsed === 0)
   if (isActive(task)) return { ...common, state: isUnbegun ? "queued" : "running", ...(pause && { pause }) }

@@ -34,13 +34,8 @@ export type SnapshotMode = "as git sees it" | "whole" | "without index"
  * Commits a checkout's current state as `filesOf` reads it; index, HEAD, branches, stash and files do not change.
  * `parents` become the commit's ancestors; a single parent with the same content is returned instead of a new commit.
  */
-export async function snapshot(
-  checkout: Checkout,
-  parents: readonly string[],
-  message: string,
-  how: SnapshotMode = "as git sees it",
-): Promise<Snapshot> {
-  const files = await filesOf(checkout, parents[0] ?? "HEAD", how)
+export async function snapshot(checkout: Checkout, parents: readonly string[], message: string): Promise<Snapshot> {
+  const files = await filesOf(checkout, parents[0] ?? "HEAD", "as git sees it")
   return { ...files, commit: await commitOf(checkout, files.tree, parents, message) }
 }
 

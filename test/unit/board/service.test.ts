@@ -392,7 +392,7 @@ describe("the runs of a board task", () => {
   test("a queued run is removed when its board task is completed", async () => {
     const task = await make("build")
     await rig.settle()
-    rig.runs.set(thread(task), { createdAt: rig.clock.now(), state: "queued", isForeign: false, asks: [] })
+    rig.runs.set(thread(task), { createdAt: rig.clock.now(), state: "queued", asks: [] })
     await rig.board.complete("1", USER)
     await rig.settle()
     expect(rig.runs.stopped).toEqual([thread(task)])

@@ -15,7 +15,6 @@ const taskOf = (id: string, more: Partial<BoardTask> = {}): BoardTask => boardTa
 const runOf = (state: RunView["state"], more: Partial<RunView> = {}): RunView => ({
   createdAt: Date.parse(NOW),
   state,
-  isForeign: false,
   asks: [],
   ...more,
 })

@@ -369,7 +369,6 @@ class BoardThreads {
     return {
       createdAt,
       state,
-      isForeign: false,
       asks: this.asks(of).map(({ what }) => what),
       ...(pause && { pause }),
     }
