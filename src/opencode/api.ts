@@ -23,13 +23,13 @@ import {
   type UnverifiedRecord,
 } from "../core/ports.ts"
 import type { GroupSchemas } from "../core/record.ts"
-import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
+import type { Ask, Task, TaskDraft } from "../core/task.ts"
 import { SerialQueue } from "../lib/promises.ts"
 import { recordDecoder, type UiMetadata } from "../runtime/record/codec.ts"
 import { ownershipOf, type Signer } from "../runtime/record/identity.ts"
 import { Cached, EventCache, SessionFolders } from "./cache.ts"
 import { call, find, OpencodeLog } from "./client.ts"
-import { errorLine, figureOf, picksAgent, toAgent, toMessage } from "./convert.ts"
+import { errorLine, figureOf, picksAgent, promptModel, sessionModel, toAgent, toMessage } from "./convert.ts"
 import { permissionAsk, questionAsk, type RawEvent } from "./events.ts"
 import { lastWanted, messageID, pagesOf, partID, storedMessages, Transcripts, taskOfMessage } from "./messages.ts"
 import { costWithBelow, OpencodeRecords } from "./records.ts"
@@ -163,7 +163,7 @@ export class OpencodeHttpApi implements OpencodeApi {
         parentID,
         title,
         agent,
-        model: model && { providerID: model.provider, id: model.id, variant: model.variant },
+        model: sessionModel(model),
         permission: [...rules],
         metadata: this.#records.metadataOf(draft),
       }),
@@ -218,7 +218,7 @@ export class OpencodeHttpApi implements OpencodeApi {
       filename: basename(file),
       mime: statSync(file, { throwIfNoEntry: false })?.isDirectory() ? "application/x-directory" : "text/plain",
     }))
-    const message = { sessionID, messageID, agent, ...modelFields(model), noReply, parts: [...texts, ...attachments] }
+    const message = { sessionID, messageID, agent, ...promptModel(model), noReply, parts: [...texts, ...attachments] }
     if (noReply && lookedFor) await this.#storeUnseen(message)
     else if (noReply) {
       const stored = await call("store a message", this.#client.session.prompt(message))
@@ -500,8 +500,4 @@ export class OpencodeHttpApi implements OpencodeApi {
   async #readProviders(): Promise<readonly Provider[]> {
     return (await call("read the models", this.#client.config.providers())).providers
   }
-}
-
-function modelFields(model: Model | undefined) {
-  return model && { model: { providerID: model.provider, modelID: model.id }, variant: model.variant }
 }

@@ -4,8 +4,16 @@ import type { Agent, Part, Message as SdkMessage, ToolPart } from "@opencode-ai/
 import type { Refusal } from "../core/pause.ts"
 import type { AgentInfo, AnswerError, EndedCall, Finish, Message, MessagePart } from "../core/ports.ts"
 import { ranOf } from "../core/receipts/command.ts"
-import type { Usage } from "../core/task.ts"
+import type { Model, Usage } from "../core/task.ts"
 import { head, oneLine, tail } from "../lib/text.ts"
+
+/** The model of a new session, as OpenCode takes it. */
+export const sessionModel = (model: Model | undefined) =>
+  model && { providerID: model.provider, id: model.id, variant: model.variant }
+
+/** The fields of a prompt that name its model, as OpenCode takes them. */
+export const promptModel = (model: Model | undefined) =>
+  model && { model: { providerID: model.provider, modelID: model.id }, variant: model.variant }
 
 /** Translates OpenCode's terms for the end of a message into the core's. No other file knows OpenCode's terms. */
 

@@ -2,6 +2,7 @@ import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { OpencodeApi } from "../../../core/ports.ts"
 import type { Model } from "../../../core/task.ts"
 import { call, find } from "../../../opencode/client.ts"
+import { sessionModel } from "../../../opencode/convert.ts"
 import type { Connection } from "../../../runtime/connection.ts"
 import { THREAD_KEY } from "../../../runtime/record/codec.ts"
 import type { Signer } from "../../../runtime/record/identity.ts"
@@ -28,7 +29,7 @@ export class OpencodeThreads implements Threads {
         directory: this.#home,
         title,
         agent,
-        model: model && { providerID: model.provider, id: model.id, variant: model.variant },
+        model: sessionModel(model),
         metadata: { [THREAD_KEY]: { task: taskID, signature: this.#signer.sign(this.#named(taskID)) } },
       }),
     )

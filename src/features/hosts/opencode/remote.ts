@@ -3,7 +3,7 @@ import type { AskOptions, Reply } from "../../../core/ports.ts"
 import { type Activity, type AgentInfo, type Message, OpencodeError, type Prompt } from "../../../core/ports.ts"
 import type { Ask } from "../../../core/task.ts"
 import { call, find } from "../../../opencode/client.ts"
-import { errorLine, toAgent, toMessage } from "../../../opencode/convert.ts"
+import { errorLine, promptModel, sessionModel, toAgent, toMessage } from "../../../opencode/convert.ts"
 import { permissionAsk, questionAsk } from "../../../opencode/events.ts"
 import { lastWanted, pagesOf, type StoredMessage, storedMessages } from "../../../opencode/messages.ts"
 import { OpencodeUserActions } from "../../../opencode/user-actions.ts"
@@ -92,7 +92,7 @@ class OpencodeRemote {
         directory: folder,
         title,
         agent,
-        model: model && { providerID: model.provider, id: model.id, variant: model.variant },
+        model: sessionModel(model),
         permission: [...rules],
         metadata: { [KEY]: { task: taskID, skew } },
       }),
@@ -102,8 +102,7 @@ class OpencodeRemote {
 
   async prompt({ sessionID, messageID, agent, model, noReply, parts }: Prompt): Promise<void> {
     const texts = parts.map((part) => ({ type: "text" as const, ...part }))
-    const named = model && { model: { providerID: model.provider, modelID: model.id }, variant: model.variant }
-    const message = { sessionID, messageID, agent, ...named, noReply, parts: texts }
+    const message = { sessionID, messageID, agent, ...promptModel(model), noReply, parts: texts }
     if (noReply) await call("store a message", this.#client.session.prompt(message))
     else await call("send a prompt", this.#client.session.promptAsync(message))
   }
