@@ -26,29 +26,19 @@ type Prepared = { readonly as?: string; readonly threadId?: string }
 /** `seen`: digests of the tasks' texts that the user was shown. Absent where the caller shows none. */
 type Shown = { readonly seen?: readonly string[] }
 
+type OnTask = { readonly id: string; readonly by: Actor }
+
 /** Commands that change a board. */
 export type BoardCommand =
   | ({ readonly type: "create"; readonly input: NewTask; readonly by: Actor } & Prepared)
-  | ({ readonly type: "update"; readonly id: string; readonly patch: TaskPatch; readonly by: Actor } & Shown)
-  | { readonly type: "complete"; readonly id: string; readonly by: Actor }
-  | { readonly type: "cancel"; readonly id: string; readonly by: Actor }
-  | { readonly type: "update steps"; readonly id: string; readonly steps: readonly NewStep[]; readonly by: Actor }
-  | {
-      readonly type: "update step"
-      readonly id: string
-      readonly index: number
-      readonly patch: StepPatch
-      readonly by: Actor
-    }
-  | ({
-      readonly type: "create subtask"
-      readonly id: string
-      readonly index: number
-      readonly input: NewSubtask
-      readonly by: Actor
-    } & Prepared)
-  | { readonly type: "add resource"; readonly id: string; readonly resource: Resource; readonly by: Actor }
-  | { readonly type: "remove resource"; readonly id: string; readonly index: number; readonly by: Actor }
+  | ({ readonly type: "update"; readonly patch: TaskPatch } & OnTask & Shown)
+  | ({ readonly type: "complete" } & OnTask)
+  | ({ readonly type: "cancel" } & OnTask)
+  | ({ readonly type: "update steps"; readonly steps: readonly NewStep[] } & OnTask)
+  | ({ readonly type: "update step"; readonly index: number; readonly patch: StepPatch } & OnTask)
+  | ({ readonly type: "create subtask"; readonly index: number; readonly input: NewSubtask } & OnTask & Prepared)
+  | ({ readonly type: "add resource"; readonly resource: Resource } & OnTask)
+  | ({ readonly type: "remove resource"; readonly index: number } & OnTask)
   | { readonly type: "notify"; readonly message: string; readonly by: Actor }
   /** A user wrote in the task's thread. */
   | { readonly type: "written"; readonly threadId: string }
