@@ -164,7 +164,9 @@ describe("an unattended run", () => {
     await rig.clock.advance(20_000)
     rig.restart()
     await rig.manager.recover()
-    expect(runs().of(sessionID)).toMatchObject({ state: "ended", isForeign: false, result: { status: "completed" } })
+    expect(runs().of(sessionID)).toMatchObject({ state: "ended", result: { status: "completed" } })
+    const { store } = rig.manager.parts
+    expect(store.isForeign(store.bySession(sessionID)?.id ?? "")).toBe(false)
     rig.onPrompt("HANG", { hang: true, text: "so far" })
     await start("HANG")
     await rig.clock.advance(100)
