@@ -1,4 +1,4 @@
-import { classify, withoutCompaction } from "../outcome.ts"
+import { classify } from "../outcome.ts"
 import type { Message } from "../ports.ts"
 import { NOTHING_SPENT, needsBill } from "../spending.ts"
 import { type Ask, elapsed, type LostContact, NOBODY, type Reason, slotSessionOf } from "../task.ts"
@@ -181,13 +181,8 @@ export const confirmed: Handler<"confirmed"> = (given, { reason, found }, contex
   const run = { ...given, confirming: false }
   const hasSpoken = run.lastWord?.state === "done"
   if (!found) return hasSpoken || isUnheard(reason) ? stay(run) : fail(run, reason, context)
-  if (hasSpoken || !isUnheard(reason)) {
-    if (classify(found.messages, "working")) return readMessages(run, context)
-    // The run has answered, and OpenCode compacts behind that: once the session is stopped, its messages end the run.
-    if (classify(withoutCompaction(found.messages), "working"))
-      return { run: { ...run, calls: run.calls + 1 }, commands: [{ do: "park", asks: [] }] }
-    return fail(run, reason, context)
-  }
+  if (hasSpoken || !isUnheard(reason))
+    return classify(found.messages, "working") ? readMessages(run, context) : fail(run, reason, context)
   if (reason.code === "empty") {
     const read = { ...run, observed: withMessages(run.observed, found.messages) }
     return emptiesIn(read.observed).length >= MOST_EMPTY_ANSWERS ? fail(read, reason, context) : stay(read)

@@ -86,7 +86,6 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     ...atWork("working"),
     look: ["working"],
     looked: ["working", "verifying", "closing"],
-    stopped: ["working"],
     pause: ["waiting", "working"],
   },
   supervising: {
