@@ -87,8 +87,8 @@ export class EventReader {
 
   /** Whether a call is a shell command of the session's user. The message with it is the first after the one before it. */
   #isByShell({ info, part }: Properties): boolean {
-    const { type, messageID, text } = part ?? {}
-    if (messageID && type === "text" && text === BY_SHELL && !this.#shells.has(messageID))
+    const { type, messageID, text, synthetic } = part ?? {}
+    if (messageID && type === "text" && synthetic && text === BY_SHELL && !this.#shells.has(messageID))
       addBounded(this.#shells, messageID, "", MOST_SHELLS)
     if (info?.id && info.parentID && this.#shells.get(info.parentID) === "") this.#shells.set(info.parentID, info.id)
     return type === "tool" && messageID !== undefined && [...this.#shells.values()].includes(messageID)
@@ -135,6 +135,7 @@ type Part = {
   callID?: string
   tool?: string
   text?: string
+  synthetic?: boolean
   time?: unknown
   state?: State
 }

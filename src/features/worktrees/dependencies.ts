@@ -1,6 +1,5 @@
 import { existsSync } from "node:fs"
-import { lstat, mkdir, readFile, readlink, realpath, rm, stat, statfs, symlink, writeFile } from "node:fs/promises"
-import { homedir } from "node:os"
+import { lstat, mkdir, readFile, readlink, realpath, rm, statfs, symlink, writeFile } from "node:fs/promises"
 import { basename, dirname, isAbsolute, join, relative, resolve } from "node:path"
 import { listed, messageOf } from "../../core/errors.ts"
 import { NoFile, readPlain, replaceFile } from "../../lib/atomic-file.ts"
@@ -211,7 +210,7 @@ export async function copyEntries(
   }
   if (placed.length === 0 || signal?.aborted) return { placed, failed, more: 0 }
   const move = { from, to }
-  const { left, more } = await replaceAll(await redirectLinks(move, placed), from, mostBytes)
+  const { left, more } = await replaceAll(await redirectLinks(move, placed), mostBytes)
   await redirectTexts(move, placed)
   const out = left.length > 0 ? [`${listed(left)} (a link that leads out of the repository)`] : []
   return { placed, failed: [...failed, ...out], more }
@@ -281,38 +280,29 @@ async function redirectLinks(move: Move, names: readonly string[]): Promise<read
  */
 async function replaceAll(
   outside: readonly Outside[],
-  from: string,
   mostBytes: number,
 ): Promise<{ readonly left: readonly string[]; readonly more: number }> {
   const left: string[] = []
   // The links are replaced in turn, because each target is measured before it is copied.
   let more = 0
-  const disks = await Promise.all([from, homedir()].map(diskOf))
   for (const each of outside) {
-    const bytes = await replaced(each, disks, mostBytes - more)
+    const bytes = await replaced(each, mostBytes - more)
     if (bytes === undefined) left.push(each.link)
     more += bytes ?? 0
   }
   return { left, more }
 }
 
-const diskOf = (path: string): Promise<number | undefined> =>
-  stat(path).then(
-    ({ dev }) => dev,
-    () => undefined,
-  )
+/** Whether a path is on a file system such as /proc, which has no size. */
+const isVirtual = (path: string): Promise<boolean> => statfs(path).then(({ blocks }) => blocks === 0)
 
 type Outside = { readonly link: string; readonly path: string; readonly led: string }
 
 /**
- * Replaces a link by a copy of its target of at most `mostBytes` bytes on one of the disks. Returns the copy's size;
+ * Replaces a link by a copy of its target of at most `mostBytes` bytes. Returns the copy's size;
  * undefined if the link was removed instead.
  */
-async function replaced(
-  { path, led }: Outside,
-  disks: readonly (number | undefined)[],
-  mostBytes: number,
-): Promise<number | undefined> {
+async function replaced({ path, led }: Outside, mostBytes: number): Promise<number | undefined> {
   const real = await realpath(led).catch(() => undefined)
   // In a Python environment, the link to the system's interpreter stays.
   if (real !== undefined && /^python[\d.]*$/.test(basename(path)) && existsSync(join(dirname(path), "..", VENV)))
@@ -323,7 +313,7 @@ async function replaced(
   if (real.includes("/node_modules/")) return undefined
   // Devices and file systems such as /proc tell no size, and may have no end.
   const target = await lstat(real)
-  if (!(target.isFile() || target.isDirectory()) || !disks.includes(target.dev)) return undefined
+  if (!(target.isFile() || target.isDirectory()) || (await isVirtual(real))) return undefined
   const bytes = await bytesOf(dirname(real), [basename(real)])
   if (bytes > mostBytes) return undefined
   if ((await copied(real, path)) !== undefined) {

@@ -169,8 +169,7 @@ export class Places {
       const found = await this.#unfit(task, place, recorded).catch(mergeFailure)
       const archived = await archive()
       // What OpenCode had begun to merge before it was stopped had passed its check.
-      const isBegun = found && (await place.isMergeBegun?.(task.id, parentFolderOf(this.#services, task)))
-      const unfit = isBegun ? undefined : found
+      const unfit = found && (await this.#isMergeBegun(task, place)) ? undefined : found
       const unseen = task.run.check === undefined || !archived.unseen ? undefined : refusedMerge(archived.unseen)
       const merge = archived.files.length > 0 ? (unfit ?? unseen ?? (await this.mergeBack(task, place))) : undefined
       return toWork(archived, merge)
@@ -298,14 +297,20 @@ export class Places {
     if (!merging || work.files.length === 0) return { found: { work }, refs }
     const { place, shared } = await this.#sharedIn(task)
     const finished = await this.#inTurn(merging, async (recorded) => {
-      if (await place.isMergeBegun?.(task.id, parentFolderOf(this.#services, task)))
-        return { ...work, merge: await this.mergeBack(task, place) }
+      if (await this.#isMergeBegun(task, place)) return { ...work, merge: await this.mergeBack(task, place) }
       const unfit = await this.#unfitGroup(task, place, shared, recorded).catch(mergeFailure)
       // The folder of the check may stay, and is named as well.
-      const checked = await this.keepGroup(task)
-      return { ...checked.work, merge: unfit ?? (await this.mergeBack(task, place)) }
+      const { held = work.held } = await this.keepGroup(task).then(
+        (kept) => kept.work,
+        () => work,
+      )
+      return { ...work, ...(held && { held }), merge: unfit ?? (await this.mergeBack(task, place)) }
     })
     return { ...finished, refs }
+  }
+
+  async #isMergeBegun(task: Task, place: Place): Promise<boolean | undefined> {
+    return place.isMergeBegun?.(task.id, parentFolderOf(this.#services, task)).catch(() => false)
   }
 
   /** Like `#unfit`, for a group's work, which has no place any more. */

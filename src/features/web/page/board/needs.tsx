@@ -16,7 +16,7 @@ export function BoardNeeds(props: { asking: readonly AgentRow[] }) {
         <LostNeed count={board.lost} />
       </Show>
       <Show when={outside().length > 1}>
-        <UnverifiedNeed tasks={outside()} />
+        <UnverifiedNeed count={outside().length} />
       </Show>
       <For each={all().waiting}>{(task) => <TaskNeed task={task} />}</For>
       <For each={all().resting}>{(task) => <RestNeed task={task} />}</For>
@@ -74,18 +74,19 @@ function LostNeed(props: { count: number }) {
 }
 
 /** Row for several board tasks with outside edits. The user can accept them together. */
-function UnverifiedNeed(props: { tasks: readonly TaskRow[] }) {
+function UnverifiedNeed(props: { count: number }) {
   let seen: readonly string[] = []
   const asks = () => {
-    seen = props.tasks.map((task) => task.seen)
+    // A changed draft, or a changed task at work, is believed, too.
+    seen = tasks().map((task) => task.seen)
     return {
-      text: `Believe all ${seen.length} tasks as they stand there now? Each has its turn with the next round, or at once while a purse is open.`,
+      text: `Believe all ${props.count} tasks as they stand there now? Each has its turn with the next round, or at once while a purse is open.`,
       yes: "Believe them",
     }
   }
   return (
     <Need tone="fail" what="changed">
-      <p>{props.tasks.length} tasks were changed outside the board. Look at what they say now.</p>
+      <p>{props.count} tasks were changed outside the board. Look at what they say now.</p>
       <div class="button-row">
         <Action label="Believe all …" asks={asks} run={() => boardApi.accept(seen)} />
       </div>
