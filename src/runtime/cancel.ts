@@ -84,10 +84,12 @@ export class TaskCanceller {
   prune(parentID: string): void {
     const { store, options, opencode, background, dependencies, places } = this.#engine
     if (options.maxHistory === 0) return
-    const ended = store
-      .ofParent(parentID)
+    const own = store.ofParent(parentID)
+    // A resume of a group needs the answers that it waited for.
+    const answers = new Set(own.flatMap(({ group, run: { after = [] } }) => (group ? after : [])))
+    const ended = own
       .filter((task) => !isActive(task) && !hasPendingNotification(task) && !dependencies.isWaitedFor(task.id))
-      .filter((task) => !places.isAway(task))
+      .filter((task) => !places.isAway(task) && !answers.has(task.id))
     const surplus = ended.length - options.maxHistory
     if (surplus <= 0) return
     const oldestFirst = ended.toSorted((a, b) => (a.run.endedAt ?? 0) - (b.run.endedAt ?? 0))

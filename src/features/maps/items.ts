@@ -6,6 +6,7 @@ import { modelKey } from "../../core/limits.ts"
 import type { ModelFacts } from "../../core/ports.ts"
 import { elapsed, isActive, type Model, NO_FIGURES, type Outcome, type Task } from "../../core/task.ts"
 import { dollars } from "../../lib/format.ts"
+import { problemOf, readJson } from "../../lib/json.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { jsonIn, type MayRead, textInFile } from "../../runtime/launch/argument-file.ts"
 import type { GroupLaunch } from "../../runtime/launch/request.ts"
@@ -39,11 +40,14 @@ export async function itemsGiven(
   return items
 }
 
+/** From here on, a number that a model wrote in digits is shown with an exponent. */
+const MOST_DIGITS = 1e21
+
 /** First whole number in a value that may stand for another one that the model wrote. */
 function unsafeIn(item: unknown): number | undefined {
   let found: number | undefined
   JSON.stringify(item, (_key, value) => {
-    if (Number.isInteger(value) && !Number.isSafeInteger(value)) found ??= value
+    if (Number.isInteger(value) && !Number.isSafeInteger(value) && Math.abs(value) < MOST_DIGITS) found ??= value
     return value
   })
   return found
@@ -67,11 +71,18 @@ async function inFile(
     // Millions of lines would take seconds to parse.
     refuseTooMany(lines, most)
     const isJson = name.endsWith(".jsonl")
-    return lines.map(({ line, where }) => (isJson ? jsonIn(line, `line ${where} of ${shown}`, refused) : line))
+    return lines.map(({ line, where }) => (isJson ? exactly(line, `line ${where} of ${shown}`) : line))
   }
-  const items = jsonIn(text, shown, refused)
+  const items = exactly(text, shown)
   if (!Array.isArray(items)) throw refused(`${shown} holds no array.`)
   return items
+}
+
+/** Parses JSON. Refuses what a program would read as another value than stands there: each agent would get the other one. */
+function exactly(text: string, what: string): unknown {
+  const read = readJson(text, 0)
+  if ("why" in read && read.begun) throw refused(`${what} cannot be read as JSON: ${problemOf(text, read)}.`)
+  return jsonIn(text, what, refused)
 }
 
 /**

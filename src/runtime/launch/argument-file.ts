@@ -3,7 +3,6 @@ import { realpath } from "node:fs/promises"
 import { resolve, sep } from "node:path"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { NoFile, readPlain } from "../../lib/atomic-file.ts"
-import { problemOf, readJson } from "../../lib/json.ts"
 import { formatInteger, oneLine } from "../../lib/text.ts"
 
 /** Most bytes read from a file that an argument names; larger than any allowed argument. */
@@ -44,13 +43,8 @@ export async function textInFile(
   }
 }
 
-/**
- * Parses JSON, and refuses what a program would read otherwise than it stands there. `what`: name of the text for the
- * error that `refused` makes.
- */
+/** Parses JSON. `what`: name of the text for the error that `refused` makes. */
 export function jsonIn(text: string, what: string, refused: Refused): unknown {
-  const read = readJson(text, 0)
-  if (!("end" in read)) throw refused(`${what} cannot be read as JSON: ${problemOf(text, read)}.`)
   try {
     return JSON.parse(text)
   } catch (error) {

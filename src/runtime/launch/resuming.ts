@@ -34,6 +34,8 @@ export class TaskResumer {
    */
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
     const { opencode, store, clock, options, toaster } = this.#engine
+    // A restart reads no tasks from before the last days, and the answers of some may stand before the members' prompts.
+    if (answersBefore(task)) await this.#engine.recovery.ready(task.parentID)
     this.#refuseToResume(task)
     refuseUnpaid(this.#engine, this.#engine.groups.modelsOf(task, task.run.generation + 1))
     if (request.merge) refuseUnlessMerging(task)
@@ -123,10 +125,11 @@ export class TaskResumer {
   }
 
   #refuseWithoutAnswers(task: Task): void {
-    const members = this.#engine.groupKindOf(task)?.noun.many
+    const { store, groupKindOf } = this.#engine
+    const members = groupKindOf(task)?.noun.many
     for (const id of answersBefore(task) ?? []) {
-      const other = this.#engine.store.get(id)
-      const fate = whyNeverCompletes(other)
+      const other = store.get(id)
+      const fate = other || store.wasCleared(id) ? whyNeverCompletes(other) : "is no longer known"
       if (fate)
         throw new CallError(
           `Task ${task.id} cannot be resumed: its ${members} begin with the answer of ${other ? nameOf(other) : id}, which ${fate}. Launch a new task for what is left.`,

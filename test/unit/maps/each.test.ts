@@ -690,16 +690,25 @@ describe("the resume of a map that waited for another task", () => {
     expect(captures()).toBe(2)
   })
 
-  test("a map is not resumed once a task that it waited for was cleared, and says what to do", async () => {
+  test("a task whose answer a map may need again stays in the history", async () => {
     rig = open({ maxHistory: 1 })
-    const { id, before, resume } = await failed()
+    const { before, resume } = await failed()
     await rig.launch({ prompt: "AGAIN" })
     await rig.clock.advance(100)
+    expect(rig.manager.list(rig.parent).map(({ task }) => task.id)).toContain(before.id)
+    await expect(resume()).resolves.toMatchObject({ task: { run: { generation: 1 } } })
+  })
+
+  test("a map is not resumed once a task that it waited for was cleared, and says what to do", async () => {
+    const { id, before, resume } = await failed()
+    const { metadata } = rig.opencode.stored(before.sessionID)
+    rig.opencode.writeMetadata(before.sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
+    await rig.clock.advance(1000)
     expect(rig.manager.list(rig.parent).map(({ task }) => task.id)).not.toContain(before.id)
     await expect(resume()).rejects.toThrow(
       `Task ${id} cannot be resumed: its items begin with the answer of ${before.id}, which was cleared. Launch a new task for what is left.`,
     )
-    expect(prompts).toHaveLength(4)
+    expect(prompts).toHaveLength(3)
   })
 
   test("a map is not resumed while a task that it waited for has a later run that was cancelled", async () => {
@@ -1024,7 +1033,7 @@ describe("a map's items", () => {
     ["ids.json", '[{"id": 9007199254740993}]', /line 1, column 9: a number that no program can represent exactly/],
     ["ids.jsonl", "1234567890123456789", /line 1 of ids\.jsonl .*a number that no program can represent exactly/],
     ["twice.json", '[{"a": 1, "a": 2}]', /the key "a" stands twice/],
-    ["bad.jsonl", "1\n\nno\n", /line 3 of bad\.jsonl cannot be read as JSON/],
+    ["bad.jsonl", "1\n\nno\n", /line 3 of bad\.jsonl is no JSON/],
     ["long.jsonl", `${"1\n".repeat(1001)}no`, /1,002 items, and the option each\.most allows 1000/],
     ["object.json", "{}", /object\.json holds no array/],
   ])("a map's items may come from a project file that the caller may read: %s", async (name, text, expected) => {
