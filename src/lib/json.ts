@@ -3,7 +3,7 @@ import { oneLine } from "./text.ts"
 /** Strict JSON reader that reports faults with their position. Pure, single pass, no recursion. */
 
 /** End of a value, or position and reason of a fault. */
-export type JsonReadResult = { readonly end: number } | Flaw
+export type JsonScanResult = { readonly end: number } | Flaw
 
 type Flaw = {
   readonly at: number
@@ -24,7 +24,7 @@ const WORD = /true|false|null/y
 const MOST_KEY_CHARS = 60
 
 /** Reads the value after optional white space at `start`. */
-export function readJson(text: string, start: number): JsonReadResult {
+export function scanJson(text: string, start: number): JsonScanResult {
   const reader = new Reader(text, start)
   try {
     reader.read()

@@ -2,6 +2,7 @@ import { type Ending, hasPendingNotification, isActive, type Task } from "../cor
 import type { Cleared } from "../present/view.ts"
 import type { Archive } from "./archive.ts"
 import type { Engine } from "./engine.ts"
+import { answersBefore } from "./launch/resuming.ts"
 import { type CancelSelector, selectRunning } from "./tasks/view.ts"
 
 const CANCELLED: Ending = {
@@ -86,7 +87,7 @@ export class TaskCanceller {
     if (options.maxHistory === 0) return
     const own = store.ofParent(parentID)
     // A resume of a group needs the answers that it waited for.
-    const answers = new Set(own.flatMap(({ group, run: { after = [] } }) => (group ? after : [])))
+    const answers = new Set(own.flatMap((task) => answersBefore(task) ?? []))
     const ended = own
       .filter((task) => !isActive(task) && !hasPendingNotification(task) && !dependencies.isWaitedFor(task.id))
       .filter((task) => !places.isAway(task) && !answers.has(task.id))

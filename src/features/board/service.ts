@@ -91,7 +91,7 @@ export interface Board {
   history(limit?: number): Promise<readonly BoardTask[]>
 
   create(input: NewTask, by: Actor): Promise<BoardTask>
-  /** `seen`, here and below: digests of the texts that the user was shown (`seenOf`). No other text becomes trusted. */
+  /** `seen`, here and below: digests of the texts that the user was shown (`textDigest`). No other text becomes trusted. */
   update(id: string, patch: TaskPatch, by: Actor, seen?: readonly string[]): Promise<Archived>
   complete(id: string, by: Actor): Promise<Archived>
   cancel(id: string, by: Actor): Promise<Archived>

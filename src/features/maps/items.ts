@@ -6,7 +6,7 @@ import { modelKey } from "../../core/limits.ts"
 import type { ModelFacts } from "../../core/ports.ts"
 import { elapsed, isActive, type Model, NO_FIGURES, type Outcome, type Task } from "../../core/task.ts"
 import { dollars } from "../../lib/format.ts"
-import { problemOf, readJson } from "../../lib/json.ts"
+import { problemOf, scanJson } from "../../lib/json.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { jsonIn, type MayRead, textInFile } from "../../runtime/launch/argument-file.ts"
 import type { GroupLaunch } from "../../runtime/launch/request.ts"
@@ -31,8 +31,7 @@ export async function itemsGiven(
       "With `each`, `prompt` must contain {{item}}, or {{item.field}} of an object. Nothing was launched.",
     )
   for (const [index, item] of items.entries()) {
-    const altered = typeof given === "string" ? undefined : unsafeIn(item)
-    if (altered !== undefined)
+    if (typeof given !== "string" && mayBeRounded(item))
       throw refused(`item ${index + 1} has a number that no program can represent exactly. Give it as a text.`)
     const lacking = fields.find((field) => field !== undefined && fieldOf(item, field) === undefined)
     if (lacking !== undefined) throw refused(`item ${index + 1} has no field "${lacking}".`)
@@ -43,11 +42,11 @@ export async function itemsGiven(
 /** From here on, a number that a model wrote in digits is shown with an exponent. */
 const MOST_DIGITS = 1e21
 
-/** First whole number in a value that may stand for another one that the model wrote. */
-function unsafeIn(item: unknown): number | undefined {
-  let found: number | undefined
+/** Whether a value holds a whole number that may stand for another one, which the model wrote. */
+function mayBeRounded(item: unknown): boolean {
+  let found = false
   JSON.stringify(item, (_key, value) => {
-    if (Number.isInteger(value) && !Number.isSafeInteger(value) && Math.abs(value) < MOST_DIGITS) found ??= value
+    found ||= Number.isInteger(value) && !Number.isSafeInteger(value) && Math.abs(value) < MOST_DIGITS
     return value
   })
   return found
@@ -80,7 +79,7 @@ async function inFile(
 
 /** Parses JSON. Refuses what a program would read as another value than stands there: each agent would get the other one. */
 function exactly(text: string, what: string): unknown {
-  const read = readJson(text, 0)
+  const read = scanJson(text, 0)
   if ("why" in read && read.begun) throw refused(`${what} cannot be read as JSON: ${problemOf(text, read)}.`)
   return jsonIn(text, what, refused)
 }

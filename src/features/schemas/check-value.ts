@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util"
 import { type Schema as JsonSchema, type OutputUnit, Validator } from "@cfworker/json-schema"
 import type { Schema } from "../../core/task.ts"
-import { problemOf, readJson, textPosition } from "../../lib/json.ts"
+import { problemOf, scanJson, textPosition } from "../../lib/json.ts"
 import { oneLine } from "../../lib/text.ts"
 
 /** Validation result of an answer. `problems`: path and fault, never the value itself. */
@@ -24,7 +24,7 @@ const FENCE_MARK = /^[ \t]*(`{3,}|~{3,}(?!~))([^`\n]*)$/gm
  */
 export function extract(text: string): Extracted {
   const start = text.length - text.trimStart().length
-  const whole = readJson(text, start)
+  const whole = scanJson(text, start)
   if ("end" in whole && text.slice(whole.end).trim() === "") return parsedAt(text, start, whole.end)
   const found = new Search(text).run()
   if (found) return found
@@ -69,7 +69,7 @@ class Search {
     while (this.#problem === undefined) {
       const at = this.#nextOpening()
       if (at >= until) return
-      const read = readJson(this.#text, at)
+      const read = scanJson(this.#text, at)
       if ("end" in read) {
         this.#take(at, read.end)
         this.#at = read.end
@@ -88,7 +88,7 @@ class Search {
   #fence({ body, bodyEnd, label }: Fence): void {
     const content = this.#text.slice(body, bodyEnd)
     const start = body + content.length - content.trimStart().length
-    const read = readJson(this.#text, start)
+    const read = scanJson(this.#text, start)
     if ("end" in read && read.end <= bodyEnd && this.#text.slice(read.end, bodyEnd).trim() === "")
       return this.#take(start, read.end)
     if (!/^json/i.test(label) && !/[{[]/.test(this.#text.charAt(start))) return

@@ -146,7 +146,7 @@ const isUnfinishedGroup = (task: Task): boolean =>
  * Tasks whose answers stand before the prompts of a group's members, in later runs, too. A chosen member has read them in
  * its session.
  */
-const answersBefore = ({ group, run }: Task): Run["after"] =>
+export const answersBefore = ({ group, run }: Task): Run["after"] =>
   group && chosenIn(group) === undefined ? run.after : undefined
 
 /** Check that a resume without `check` keeps, so that a task with an automatic merge does not merge unchecked. */

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { BoardCommand } from "../../../src/features/board/rules/command.ts"
-import { seenOf, verifyBoard } from "../../../src/features/board/rules/verify.ts"
+import { textDigest, verifyBoard } from "../../../src/features/board/rules/verify.ts"
 import { type BoardError, USER } from "../../../src/features/board/service.ts"
 import { type BoardState, EMPTY } from "../../../src/features/board/state.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
@@ -176,7 +176,7 @@ describe("unverified tasks", () => {
       { type: "update", id: draft, patch: { status: "active" }, by: USER },
       { type: "accept" },
     ]
-    const seen = () => ids.map((id) => seenOf(board.task(id)))
+    const seen = () => ids.map((id) => textDigest(board.task(id)))
     const verified = seen()
     for (const id of ids) await changed(board, id)
     const shown = seen()
@@ -200,7 +200,9 @@ describe("unverified tasks", () => {
     const [one, two] = [board.make(), board.make()]
     await changed(board, one)
     await changed(board, two)
-    expect(board.refusal({ type: "run", id: two, seen: [seenOf(board.task(one))] })).toMatch(/^conflict: Task #2 has/)
+    expect(board.refusal({ type: "run", id: two, seen: [textDigest(board.task(one))] })).toMatch(
+      /^conflict: Task #2 has/,
+    )
   })
 
   test("a task of a missing file is not accepted together with the tasks that are shown", async () => {
@@ -210,14 +212,14 @@ describe("unverified tasks", () => {
     await changed(board, open)
     board.state = await verifyBoard({ tasks: [], nextId: 3 }, board.state)
     board.state = await verifyBoard({ tasks: [{ ...boardTaskOf(open, AT), title: "new" }], nextId: 3 }, board.state)
-    board.do({ type: "accept", seen: [seenOf(board.task(open))] })
+    board.do({ type: "accept", seen: [textDigest(board.task(open))] })
     expect(Object.keys(board.state.outside)).toEqual([gone])
   })
 
   test("a start of a task whose text this installation wrote is not refused after its agent's changes", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one"], threadId: "ses_t" })
-    const seen = [seenOf(board.task(id))]
+    const seen = [textDigest(board.task(id))]
     board.do({ type: "update step", id, index: 0, patch: { done: true }, by: agent("build", "ses_t") })
     board.do({ type: "run", id, seen })
     expect(board.wake(id)).toBe("hand")

@@ -4,7 +4,7 @@ import type { Schema } from "../../../src/core/task.ts"
 import { checkValue, extract } from "../../../src/features/schemas/check-value.ts"
 import { problemIn } from "../../../src/features/schemas/given.ts"
 import { MOST_CHECK_MS, MOST_START_MS, Validation, type ValueThread } from "../../../src/features/schemas/validation.ts"
-import { readJson } from "../../../src/lib/json.ts"
+import { scanJson } from "../../../src/lib/json.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 
 const VERDICT = {
@@ -168,7 +168,7 @@ describe("an answer's value", () => {
     )
     fc.assert(
       fc.property(strings, (text) => {
-        const read = readJson(text, 0)
+        const read = scanJson(text, 0)
         const isWhole = "end" in read && /^[ \t\r\n]*$/.test(text.slice(read.end))
         const parsed = parsedAs(text)
         if (!parsed) expect(isWhole).toBe(false)

@@ -6,7 +6,7 @@ import { createSignal } from "solid-js"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { NO_USAGE, type Task } from "../../../src/core/task.ts"
 import type { BoardOptions } from "../../../src/features/board/options.ts"
-import { seenOf } from "../../../src/features/board/rules/verify.ts"
+import { textDigest } from "../../../src/features/board/rules/verify.ts"
 import { scheduleOf } from "../../../src/features/board/schedule.ts"
 import { type BoardState, EMPTY } from "../../../src/features/board/state.ts"
 import { Store } from "../../../src/features/board/store/store.ts"
@@ -333,13 +333,13 @@ test("a board task that a user's edit changed waits until its user starts it", a
   const [task] = source.tasks()
   expect(stateText()).toBe("waiting for a person: changed outside; look at it and start it")
   expect(task && source.isUnverified(task)).toBe(true)
-  const seen = task && [seenOf(task)]
+  const seen = task && [textDigest(task)]
   writeFileSync(file, readFileSync(file, "utf8").replace('"title": "Migrate"', '"title": "Delete it all"'))
   toasts.length = 0
   expect(await source.act({ type: "run", id: "5", seen })).toBeUndefined()
   expect(toasts).toEqual(["Task #5 has changed since you saw it. Look at it again."])
   await source.look()
-  expect(await source.act({ type: "run", id: "5", seen: source.tasks().map(seenOf) })).toBe(true)
+  expect(await source.act({ type: "run", id: "5", seen: source.tasks().map(textDigest) })).toBe(true)
   await vi.waitFor(() => expect(stateText()).toBe("queued"))
 })
 

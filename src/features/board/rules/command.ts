@@ -18,7 +18,7 @@ import {
   type TaskPatch,
 } from "../task.ts"
 import { resetFailures } from "./archive.ts"
-import { seenOf } from "./verify.ts"
+import { textDigest } from "./verify.ts"
 
 /** Id and thread of a new task. Both are created before the task is added to the board. */
 type Prepared = { readonly as?: string; readonly threadId?: string }
@@ -218,7 +218,7 @@ export function trustTasks(state: BoardState, tasks: readonly BoardTask[], { see
   const edited = new Set(tasks.filter(({ id }) => isUnverified(state, id)).map(({ id }) => id))
   if (edited.size === 0) return state
   const shown = seen && new Set(seen)
-  const changed = tasks.find((task) => edited.has(task.id) && shown?.has(seenOf(task)) === false)
+  const changed = tasks.find((task) => edited.has(task.id) && shown?.has(textDigest(task)) === false)
   if (changed) throw new BoardError("conflict", `Task #${changed.id} has changed since you saw it. Look at it again.`)
   return { ...state, outside: keeping(state.outside, (id) => !edited.has(id)) }
 }

@@ -82,7 +82,7 @@ export const textOf = ({ title, description, owner, status, steps, resources }: 
   ])
 
 /** Digest of a task's text as a user was shown it. It has the id, so that no copy of the text counts as seen. */
-export const seenOf = (task: BoardTask): string =>
+export const textDigest = (task: BoardTask): string =>
   createHash("sha256")
     .update(`${task.id} ${textOf(task)}`)
     .digest("base64url")

@@ -1,7 +1,7 @@
 import { budget, formatTime, spentShort } from "../../../lib/format.ts"
 import { count, oneLine } from "../../../lib/text.ts"
 import type { StoredReport } from "../../board/purse/report.ts"
-import { seenOf } from "../../board/rules/verify.ts"
+import { textDigest } from "../../board/rules/verify.ts"
 import { type BoardTask, headOf } from "../../board/task.ts"
 import { answerChoices } from "../dialogs.tsx"
 import type { Terminal } from "../menu.tsx"
@@ -35,7 +35,7 @@ function problemRow({ api }: BoardDialogPorts, problem: string): MenuRow {
 function boardChoices({ api, board }: BoardDialogPorts): readonly MenuRow[] {
   const close = closing(api)
   const lost = board.lost().length
-  const seen = board.tasks().filter(board.isUnverified).map(seenOf)
+  const seen = board.tasks().filter(board.isUnverified).map(textDigest)
   const restore = {
     title: `Bring back ${count(lost, "task")}`,
     description: "the board's file has gone; this is its copy",
@@ -74,7 +74,7 @@ function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly Menu
   const { api, board } = companion
   const { id, threadId, status } = task
   const by = { kind: "user" } as const
-  const seen = [seenOf(task)]
+  const seen = [textDigest(task)]
   const close = closing(api)
   const answers = answerChoices(companion, board.asks(task))
   const { state, reason } = board.state(task)

@@ -1,7 +1,7 @@
 import { type Context, Hono } from "hono"
 import { z } from "zod"
 import { isActive, NOBODY } from "../../../core/task.ts"
-import { seenOf } from "../../board/rules/verify.ts"
+import { textDigest } from "../../board/rules/verify.ts"
 import { type Archived, type Board, USER } from "../../board/service.ts"
 import { type BoardTask, historyLimit, line, newTaskSchema, purseSchema, taskPatchSchema } from "../../board/task.ts"
 import { bodyOf, parsed, WebError } from "../http.ts"
@@ -63,7 +63,7 @@ export function boardRoutes(source: () => Source): Hono {
 
 function taskRow(task: BoardTask, board: Pick<Board, "state">): TaskRow {
   const { state, reason, text } = board.state(task)
-  return { ...task, state, reason, stateText: text, seen: seenOf(task) }
+  return { ...task, state, reason, stateText: text, seen: textDigest(task) }
 }
 
 /** The board as sent by route and event stream. */
