@@ -27,6 +27,14 @@ test("no call is reported of a shell command of the user, but those of the answe
   expect([called("shell"), called("answer")]).toEqual([undefined, "tool"])
 })
 
+test("a call is reported in the answer to a user who wrote OpenCode's sentence about a shell command", () => {
+  const text = "The following tool was executed by the user"
+  heard("message.part.updated", { part: { id: "prt_3", type: "text", sessionID, messageID: "own", text } })
+  heard("message.updated", { info: { id: "reply", sessionID, role: "assistant", parentID: "own" } })
+  const part = { id: "prt_4", type: "tool", sessionID, messageID: "reply", callID: "c", tool: "bash", state: {} }
+  expect(heard("message.part.updated", { part })?.type).toBe("tool")
+})
+
 describe("a converted event of OpenCode", () => {
   test.each<[string, unknown, unknown]>([
     [

@@ -198,6 +198,18 @@ describe("a task with a schema", () => {
     expect(rig.manager.list(rig.parent)).toEqual([])
   })
 
+  test("a schema file may have bounds of 64 bits, which no program represents exactly", async () => {
+    const rig = new Rig()
+    const folder = mkdtempSync(join(tmpdir(), "superagents-schema-"))
+    rig.opencode.folderOf = () => folder
+    try {
+      writeFileSync(join(folder, "bounds.json"), '{"type": "integer", "maximum": 9223372036854775807}')
+      await expect(rig.launch({ schema: "bounds.json" })).resolves.toMatchObject({ status: "running" })
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
+  })
+
   test("a task is not launched when its schema file is unreadable or forbidden to the caller", async () => {
     const rig = new Rig()
     const folder = mkdtempSync(join(tmpdir(), "superagents-schema-"))
