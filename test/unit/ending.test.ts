@@ -181,6 +181,40 @@ describe("an idle child's open todos", () => {
   })
 })
 
+describe("a compaction behind an answer", () => {
+  test.each([
+    ["time", { taskTimeout: 30_000 }],
+    ["time, with a last word", { taskTimeout: 30_000, lastWord: 10_000 }],
+    ["money", { maxCostPerTask: 0.045 }],
+  ])("a compaction that outlasts the limit of %s leaves the answer as it is", async (_what, options) => {
+    const rig = new Rig({ options: { lastWord: 0, ...options } })
+    rig.opencode.contextTokens = 1000
+    rig.opencode.compaction = { reply: () => ({ text: "in short", delay: 600_000 }) }
+    rig.onPrompt("BIG", { text: "THE ANSWER", usage: { input: 5000 }, delay: 1000 })
+    const { id, sessionID } = await rig.launch({ prompt: "BIG" })
+    expect(await rig.ended(id)).toMatchObject({ status: "completed" })
+    expect((await rig.output(id)).answer).toBe("THE ANSWER")
+    await rig.clock.advance(5000)
+    expect(rig.opencode.isWorking(sessionID)).toBe(false)
+    expect(rig.errors()).toEqual([])
+  })
+
+  test.each([
+    ["valid", "[1]", { status: "completed", outcome: { value: { valid: true } } }],
+    ["not valid", '"no list"', { status: "error", outcome: { reason: { code: "timeout" } } }],
+  ])("where it outlasts a limit, a value that is %s is judged", async (_what, text, expected) => {
+    const rig = new Rig({ options: { lastWord: 0, taskTimeout: 30_000 } })
+    rig.opencode.contextTokens = 1000
+    rig.opencode.compaction = { reply: () => ({ text: "in short", delay: 600_000 }) }
+    rig.onPrompt("BIG", { text, usage: { input: 5000 }, delay: 1000 })
+    const { id, sessionID } = await rig.launch({ prompt: "BIG", schema: { type: "array" } })
+    expect(await rig.ended(id)).toMatchObject(expected)
+    await rig.clock.advance(5000)
+    expect(rig.opencode.isWorking(sessionID)).toBe(false)
+    expect(rig.errors()).toEqual([])
+  })
+})
+
 describe("a shell command that the user runs", () => {
   test("a task that waits for its own task goes on after a shell command in it, and reads that task's end", async () => {
     const rig = new Rig({ options: { maxDepth: 2, maxRepeats: 2 } })

@@ -1,13 +1,14 @@
-import { answerText, classify, isCutByCompaction } from "../outcome.ts"
+import { answerText, classify, isCutByCompaction, withoutCompaction } from "../outcome.ts"
 import type { Message } from "../ports.ts"
 import type { Ask, Ending, LastWord } from "../task.ts"
 import { transition } from "../transition.ts"
-import { endAfter, finalReason } from "../watchdog.ts"
+import { endAfter, finalReason, MOST_EMPTY_ANSWERS } from "../watchdog.ts"
 import { type ActiveRun, expectsMessage, type SentMessage } from "./active-run.ts"
 import { end, fail } from "./ending.ts"
-import { checkLimits, watchedAs } from "./limits.ts"
+import { checkLimits, isUnheard, watchedAs } from "./limits.ts"
 import {
   callsIn,
+  emptiesIn,
   type Observed,
   withAnswer,
   withDelta,
@@ -28,6 +29,7 @@ import {
 } from "./prompts.ts"
 import {
   andThen,
+  type Confirmed,
   type Handler,
   type Input,
   type MachineStep,
@@ -354,7 +356,7 @@ const isUnconfirmed = ({ expected, taken, reply }: SentMessage): boolean => expe
 function concluded(
   given: ActiveRun,
   judgement: Ending,
-  found: SessionRead,
+  found: Pick<SessionRead, "messages" | "openTodos">,
   waited: boolean,
   context: RunContext,
 ): MachineStep {
@@ -376,6 +378,41 @@ function concluded(
   const pendingEnding = { ending, messages, openTodos, answers: todos.observed.ended }
   return verifies({ ...moved(todos, "verifying"), idle: true, pendingEnding }, messages, first)
 }
+
+/** Decides by OpenCode's state whether a limit that seemed passed ends the run. */
+export const confirmed: Handler<"confirmed"> = (given, { reason, found }, context) => {
+  const run = { ...given, confirming: false }
+  const hasSpoken = run.lastWord?.state === "done"
+  if (!found) return hasSpoken || isUnheard(reason) ? stay(run) : fail(run, reason, context)
+  if (hasSpoken || !isUnheard(reason)) {
+    if (classify(found.messages, "working")) return readMessages(run, context)
+    const { messages } = found
+    const answered = run.stage === "working" ? classify(withoutCompaction(messages), "working") : undefined
+    if (!answered) return fail(run, reason, context)
+    // OpenCode compacts behind the run's answer. Only an end that is not proven stops the session.
+    const ending = { ...answered, proven: false }
+    return concluded(withReadMessages(run, messages), ending, { messages, openTodos: 0 }, false, context)
+  }
+  if (reason.code === "empty") {
+    const read = { ...run, observed: withMessages(run.observed, found.messages) }
+    return emptiesIn(read.observed).length >= MOST_EMPTY_ANSWERS ? fail(read, reason, context) : stay(read)
+  }
+  const { changed, next } = lookedAlive(run, found)
+  const alive = changed || hasCall(found.last, "running") || next.asks.length > 0
+  return alive ? stay(recordActivity(next, context.now)) : fail(next, reason, context)
+}
+
+function lookedAlive(run: ActiveRun, { last, asks }: Confirmed): { changed: boolean; next: ActiveRun } {
+  const look = JSON.stringify(last)
+  const newer = last !== undefined && last.createdAt > run.lastSignAt
+  const unheard = hasCall(last, "pending") && callsIn(run.observed, "pending") === 0
+  const changed = run.lastLook === undefined ? newer || unheard : run.lastLook !== look
+  const known = run.asks.filter(({ id }) => !asks.some((ask) => ask.id === id))
+  return { changed, next: { ...run, lastLook: look, asks: [...known, ...asks] } }
+}
+
+const hasCall = (message: Message | undefined, state: "pending" | "running"): boolean =>
+  message?.parts.some((part) => part.type === "tool" && part.state === state) ?? false
 
 const finalLastWord = (run: ActiveRun, context: RunContext): LastWord | undefined =>
   run.lastWord && { ...run.lastWord, reason: finalReason(watchedAs(run, context), run.lastWord.reason) }

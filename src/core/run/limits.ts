@@ -1,23 +1,13 @@
-import { classify } from "../outcome.ts"
-import type { Message } from "../ports.ts"
 import { NOTHING_SPENT, needsBill } from "../spending.ts"
 import { type Ask, elapsed, type LostContact, NOBODY, type Reason, slotSessionOf } from "../task.ts"
 import { transition } from "../transition.ts"
-import {
-  askTimeoutAt,
-  lastWordRefusal,
-  limitActionOf,
-  MOST_EMPTY_ANSWERS,
-  type RunLimits,
-  type Watched,
-} from "../watchdog.ts"
+import { askTimeoutAt, lastWordRefusal, limitActionOf, type RunLimits, type Watched } from "../watchdog.ts"
 import { type ActiveRun, expectsMessage, isUndecided, progressOf, waitsWithSlot } from "./active-run.ts"
 import { fail, isWon, superviseMembers } from "./ending.ts"
-import { callsIn, emptiesIn, mayHaveAnswered, withMessages } from "./progress.ts"
+import { emptiesIn, mayHaveAnswered } from "./progress.ts"
 import { askLastWord, unansweredAskText } from "./prompts.ts"
 import {
   andThen,
-  type Confirmed,
   type Handler,
   type MachineCommand,
   type MachineStep,
@@ -83,7 +73,7 @@ export function checkLimits(run: ActiveRun, context: RunContext): MachineStep {
 }
 
 /** True where messages that were not heard of could show that the limit is not passed. */
-const isUnheard = ({ code }: Reason): boolean => code === "silence" || code === "empty"
+export const isUnheard = ({ code }: Reason): boolean => code === "silence" || code === "empty"
 
 /** True where the step that passed a limit may have been the run's last. Then the run's messages end it. */
 const mayBeOver = (run: ActiveRun, context: RunContext): boolean =>
@@ -175,34 +165,6 @@ export const request: Handler<"request"> = (given, _input, { now }) => {
   const again = lastWord.againAt === undefined ? {} : { askedAgain: true as const }
   return stay({ ...run, lastWord: { ...lastWord, state, ...again } })
 }
-
-/** Decides by OpenCode's state whether a limit that seemed passed ends the run. */
-export const confirmed: Handler<"confirmed"> = (given, { reason, found }, context) => {
-  const run = { ...given, confirming: false }
-  const hasSpoken = run.lastWord?.state === "done"
-  if (!found) return hasSpoken || isUnheard(reason) ? stay(run) : fail(run, reason, context)
-  if (hasSpoken || !isUnheard(reason))
-    return classify(found.messages, "working") ? readMessages(run, context) : fail(run, reason, context)
-  if (reason.code === "empty") {
-    const read = { ...run, observed: withMessages(run.observed, found.messages) }
-    return emptiesIn(read.observed).length >= MOST_EMPTY_ANSWERS ? fail(read, reason, context) : stay(read)
-  }
-  const { changed, next } = lookedAlive(run, found)
-  const alive = changed || hasCall(found.last, "running") || next.asks.length > 0
-  return alive ? stay(recordActivity(next, context.now)) : fail(next, reason, context)
-}
-
-function lookedAlive(run: ActiveRun, { last, asks }: Confirmed): { changed: boolean; next: ActiveRun } {
-  const look = JSON.stringify(last)
-  const newer = last !== undefined && last.createdAt > run.lastSignAt
-  const unheard = hasCall(last, "pending") && callsIn(run.observed, "pending") === 0
-  const changed = run.lastLook === undefined ? newer || unheard : run.lastLook !== look
-  const known = run.asks.filter(({ id }) => !asks.some((ask) => ask.id === id))
-  return { changed, next: { ...run, lastLook: look, asks: [...known, ...asks] } }
-}
-
-const hasCall = (message: Message | undefined, state: "pending" | "running"): boolean =>
-  message?.parts.some((part) => part.type === "tool" && part.state === state) ?? false
 
 /** Checks limits and questions, and reads the session where the session seems idle. */
 export const tick: Handler<"tick"> = (given, input, context) =>

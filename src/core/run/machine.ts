@@ -2,9 +2,18 @@ import { NOTHING_SPENT } from "../spending.ts"
 import { nextLimitAt } from "../watchdog.ts"
 import { type ActiveRun, isWithoutAgent, type Stage } from "./active-run.ts"
 import { closed, ends, finalized, memberCreated, members, notified, stopped, written } from "./ending.ts"
-import { counted, event, looked, missingUntil, questions, stuckUntil, todosUntil, verified } from "./events.ts"
 import {
   confirmed,
+  counted,
+  event,
+  looked,
+  missingUntil,
+  questions,
+  stuckUntil,
+  todosUntil,
+  verified,
+} from "./events.ts"
+import {
   contact,
   hintDropped,
   idle,
@@ -86,6 +95,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     ...atWork("working"),
     look: ["working"],
     looked: ["working", "verifying", "closing"],
+    confirmed: ["working", "verifying", "closing"],
     pause: ["waiting", "working"],
   },
   supervising: {
