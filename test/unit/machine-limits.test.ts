@@ -67,7 +67,8 @@ describe("a passed limit", () => {
     const does = (run: Partial<ActiveRun>, scene: Scene = {}) => working(run, { ...over, ...scene }).takes(tick()).does
     const doubted = working({ observed: answers() }, over).takes(tick())
     expect(doubted.commands).toEqual([{ do: "confirm", reason: timeout, by: "messages" }])
-    expect(does({ observed: answers(), looking: true })).toEqual([])
+    // A read under way may be from before the answer, and may take long: the agent would spend on.
+    expect(does({ observed: answers(), looking: true })).toEqual(["confirm"])
     // It calls tools, goes on for its children or its todos, or has still to read a message: that is no last step.
     for (const run of [
       { observed: answers({ called: true }) },

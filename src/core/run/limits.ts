@@ -65,7 +65,7 @@ export function checkLimits(run: ActiveRun, context: RunContext): MachineStep {
   // Events may be lost, and the last answer may be final, so OpenCode is asked first.
   const isFinal = mayBeOver(run, context)
   if (!isFinal && !isUnheard(reason)) return fail(run, reason, context)
-  if (run.confirming || (isFinal && run.looking)) return stay(run)
+  if (run.confirming) return stay(run)
   const by = run.lastWord?.state !== "done" && reason.code === "silence" ? "life" : "messages"
   // A model may send many empty answers a second, so only messages since the first of them are read.
   const [since] = reason.code === "empty" ? emptiesIn(run.observed) : []
