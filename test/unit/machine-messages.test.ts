@@ -105,6 +105,14 @@ describe("a run that goes on after a pause", () => {
     })
     expect(reads(cut(NOW + 1)).run?.lookAt).toBe(NOW + 3001)
   })
+
+  test("the error for which it was paused does not end the run, and a later error does", () => {
+    const failed = (completedAt: number) => [asked(), answer({ error: { message: "overloaded" }, completedAt })]
+    expect(reads(failed(NOW - 1))).toMatchObject({ stage: "working", run: { stuckSince: NOW } })
+    expect(reads(failed(NOW - 1), { busy: true })).toMatchObject({ stage: "working", run: { stuckSince: undefined } })
+    expect(reads(failed(NOW + 1)).run?.closing?.ending.type).toBe("failed")
+    expect(reads([asked(), answer({ completedAt: NOW - 1 })]).run?.closing?.ending.type).toBe("completed")
+  })
 })
 
 describe("a deleted session", () => {

@@ -256,24 +256,26 @@ function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, co
   if (!isUrged && isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, context)
   const idle = classify(messages, "idle", run.error)
   const since = run.stuckSince ?? context.now
-  const isUnbegun = !idle.proven && !isUrged && isPromptAlone(run, messages, context)
+  const isProven = idle.proven === true && !isBeforePause(run, idle)
+  const isUnbegun = !isProven && !isUrged && isPromptAlone(run, messages, context)
   if (isUnbegun && context.now - since >= WORD_GRACE_MS) return askToGoOn(run, messages, UNBEGUN, context)
   const lookAt = message || isUnbegun ? since + WORD_GRACE_MS : undefined
-  const stuck = idle.proven ? run : { ...run, stuckSince: since, lookAt }
+  const stuck = isProven ? run : { ...run, stuckSince: since, lookAt }
   const next = arrived(withReadMessages(stuck, messages), messages)
-  const isEnd = idle.proven || context.now >= stuckUntil(next, context)
+  const isEnd = isProven || context.now >= stuckUntil(next, context)
   return isEnd ? concluded(next, idle, found, waited, context) : stay(missing(next, context))
 }
 
-/**
- * End that the messages prove. An abort ends no run whose session works, or which has gone on after a pause since: the
- * pause has cut that step off.
- */
-function endingIn({ continuedAt = NEVER }: ActiveRun, { messages, busy, undone }: SessionRead): Ending | undefined {
+/** End that the messages prove. An abort ends no run whose session works. */
+function endingIn(run: ActiveRun, { messages, busy, undone }: SessionRead): Ending | undefined {
   const ending = classify(messages, "working")
-  const { reason, at = NEVER } = ending ?? {}
-  return reason?.code === "aborted" && !undone && (busy || at < continuedAt) ? undefined : ending
+  if (!ending || undone) return ending
+  return isBeforePause(run, ending) || (ending.reason?.code === "aborted" && busy) ? undefined : ending
 }
+
+/** An error from before a pause ends no run that has gone on since: the pause was for it, or has cut that step off. */
+const isBeforePause = ({ continuedAt = NEVER }: ActiveRun, { type, at = NEVER }: Ending): boolean =>
+  type !== "completed" && at < continuedAt
 
 /**
  * When to read a stopped session again. A user who replaces the prompt of a working agent stops the agent first, and
