@@ -66,6 +66,7 @@ export class TaskCanceller {
   async forget(tasks: readonly Task[]): Promise<readonly string[]> {
     const { store } = this.#engine
     const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
+    for (const { id } of all) if (!store.isForeign(id)) store.clears(id)
     const unmerged = await this.#archive.clear(all)
     await Promise.all(tasks.map((task) => this.#drop(task)))
     return unmerged

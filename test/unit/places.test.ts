@@ -538,6 +538,18 @@ describe("archived work", () => {
     expect(await rig.manager.clear(rig.parent)).toEqual({ cleared: 1, stopped: 0, unmerged: [id] })
   })
 
+  test("a task is not resumed while a clear removes its archived work", async () => {
+    const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
+    places.clear = () => new Promise((resolve) => void rig.clock.after(2000, () => resolve([])))
+    const clearing = rig.manager.clear(rig.parent)
+    await rig.clock.advance(100)
+    await expect(rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)).rejects.toThrow(
+      `Task ${id} was cleared meanwhile. Start a new superagents_task instead.`,
+    )
+    await rig.clock.advance(2000)
+    expect(await clearing).toMatchObject({ cleared: 1 })
+  })
+
   test("a task that waits for another says so until the other's work is put away", async () => {
     const { promise, resolve } = held()
     places.onPutAway = async () => {

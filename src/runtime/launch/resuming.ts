@@ -56,8 +56,7 @@ export class TaskResumer {
     // While the user was asked, another call may have resumed the task, and its run may have ended: wait until that end
     // is closed.
     await this.#engine.dispatcher.over(task)
-    const current = store.get(task.id)
-    if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
+    const current = store.get(task.id) ?? task
     this.#refuseToResume(current)
     if (caller && isStopped(this.#engine, caller))
       throw new CallError(`The call was stopped before task ${task.id} was resumed. The task is as it was.`)
@@ -109,6 +108,8 @@ export class TaskResumer {
    */
   #refuseToResume(task: Task): void {
     const { store, options } = this.#engine
+    if (store.wasCleared(task.id) || !store.get(task.id))
+      throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
     const isUnfinished = isUnfinishedGroup(task)
     const whyNot = isUnfinished && this.#engine.groupKindOf(task)?.whyNothingRemains(task)
     if (whyNot) throw new CallError(whyNot)

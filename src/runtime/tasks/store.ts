@@ -304,11 +304,16 @@ export class TaskStore {
   }
 
   /**
-   * Removes a task that a user or its parent has cleared. The task's id is kept, so that a record read earlier does not
-   * show the task again.
+   * Notes that a user or the task's parent clears it: from then on it is not resumed, and a record read earlier does not
+   * show it again.
    */
-  clear(id: string): TaskHandle | undefined {
+  clears(id: string): void {
     for (const cleared of [id, this.get(id)?.sessionID ?? id]) this.#cleared.add(cleared)
+  }
+
+  /** Removes a task that a user or its parent has cleared. */
+  clear(id: string): TaskHandle | undefined {
+    this.clears(id)
     return this.remove(id)
   }
 
