@@ -146,8 +146,11 @@ const run = (z: Zod) =>
     stoppedSince: z.number().optional(),
     /** Total time that did not count, in ms: a stopped clock, and sleep of the run's process. */
     uncountedMs: z.number().optional(),
-    /** The user has stopped the session that gets the notification: it must not be woken until the user goes on. */
-    parentStopped: z.literal(true).optional(),
+    /**
+     * When the user stopped the session that gets the notification: it must not be woken until the user goes on. Older
+     * records hold no time.
+     */
+    parentStopped: z.union([z.number(), z.literal(true)]).optional(),
     /** Current fallback model. */
     model: model(z).optional(),
     /** Model changes: `provider/model`, first step with it, and reason. */

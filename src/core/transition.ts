@@ -65,7 +65,8 @@ export type TaskEvent =
   /** The process of the run has slept; negative where its clock was set back. */
   | { readonly type: "slept"; readonly generation: number; readonly ms: number }
   /** A user has stopped the parent session, or goes on with it. */
-  | { readonly type: "parent stopped" | "parent continued" }
+  | { readonly type: "parent stopped"; readonly at: number }
+  | { readonly type: "parent continued" }
   /** An answer beside the task's runs: somebody asked the agent for it, or it was given in a session below. */
   | { readonly type: "answered beside"; readonly generation: number; readonly at: number; readonly usage: Usage }
   /** More is known of the outcome after the end. */
@@ -94,8 +95,8 @@ export type TaskEvent =
 export function transition(task: Task, event: TaskEvent): Task {
   if ("generation" in event && event.generation !== task.run.generation) return task
   const { delivery } = task
-  if (event.type === "parent stopped" || event.type === "parent continued")
-    return ofParent(task, event.type === "parent stopped")
+  if (event.type === "parent stopped") return ofParent(task, event.at)
+  if (event.type === "parent continued") return ofParent(task, undefined)
   if (event.type === "notified")
     return delivery.state === "pending" ? { ...task, delivery: { ...delivery, state: event.state } } : task
   if (event.type === "answered beside") return withUsageBeside(task, event)
@@ -204,10 +205,10 @@ function withUsageBeside(task: Task, { at, usage }: Extract<TaskEvent, { type: "
   return { ...task, earlier, run: { ...task.run, recent } }
 }
 
-function ofParent(task: Task, isStopped: boolean): Task {
+function ofParent(task: Task, stoppedAt: number | undefined): Task {
   const { parentStopped, ...run } = task.run
-  if ((parentStopped === true) === isStopped) return task
-  return { ...task, run: isStopped ? { ...run, parentStopped: true } : run }
+  if ((parentStopped === undefined) === (stoppedAt === undefined)) return task
+  return { ...task, run: stoppedAt === undefined ? run : { ...run, parentStopped: stoppedAt } }
 }
 
 function end(task: Task, status: "completed" | "error" | "cancelled", event: Ended): Task {

@@ -63,7 +63,8 @@ export class EventRouter {
     if (!store.stopped(sessionID, isStopped)) return
     for (const task of store.ofParent(sessionID)) {
       if (store.isForeign(task.id) || (isStopped && !isActive(task) && !hasPendingNotification(task))) continue
-      const change = store.apply(task.id, { type: isStopped ? "parent stopped" : "parent continued" }, clock.now())
+      const at = clock.now()
+      const change = store.apply(task.id, isStopped ? { type: "parent stopped", at } : { type: "parent continued" }, at)
       if (change) journal.saveSoon(change.after)
     }
   }

@@ -127,7 +127,7 @@ const run = fc.record<Whole<Run>>({
   parkedTimes: some(whole),
   stoppedSince: some(whole),
   uncountedMs: some(whole),
-  parentStopped: yes,
+  parentStopped: some(fc.oneof(whole, fc.constant(true as const))),
   model: some(fc.record({ provider: text, id: text })),
   switches: some(fc.array(fc.record({ model: text, step: whole, why: text }))),
 })

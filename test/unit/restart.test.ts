@@ -79,6 +79,16 @@ describe("a crash and a restart", () => {
       expect(other.answers(rig.parent).at(-1)?.parentID).toBe(other.notices(rig.parent)[0]?.id)
     })
 
+    test("after a crash, a parent that was stopped before its answer had begun is not woken", async () => {
+      const all = await running()
+      all.rig.opencode.say(all.rig.parent, "THINK")
+      all.rig.opencode.abortByUser(all.rig.parent)
+      await all.rig.clock.advance(2000)
+      // OpenCode had not stored the answer yet.
+      expect(all.rig.opencode.stored(all.rig.parent).messages.pop()?.role).toBe("assistant")
+      expect(await asked(all)).toBe(0)
+    })
+
     test("after a crash, a parent that was stopped only by OpenCode's own end is woken", async () => {
       const all = await stopped()
       await all.rig.clock.advance(100)

@@ -24,9 +24,9 @@ test("work beside a task's runs is added to its cost and to the day it happened"
 
 test("a task remembers that its parent's user stopped it, until the user goes on", () => {
   for (const task of [taskOf(), taskOf({ status: "completed" })]) {
-    const stopped = transition(task, { type: "parent stopped" })
-    expect(stopped.run.parentStopped).toBe(true)
-    expect(transition(stopped, { type: "parent stopped" })).toBe(stopped)
+    const stopped = transition(task, { type: "parent stopped", at: 5000 })
+    expect(stopped.run.parentStopped).toBe(5000)
+    expect(transition(stopped, { type: "parent stopped", at: 6000 })).toBe(stopped)
     expect(transition(stopped, { type: "parent continued" })).toEqual(task)
     expect(transition(task, { type: "parent continued" })).toBe(task)
   }

@@ -235,7 +235,8 @@ export class OrphanSettler {
     handle.run = { ...handle.run, heldBy: "orphan", orphaned: { seenAt, settling: true } }
     try {
       const isMine = await this.#claimInOrder(task)
-      if (isMine && task.run.parentStopped && !(await this.#isTakenUp(task.parentID)))
+      const { parentStopped } = task.run
+      if (isMine && parentStopped !== undefined && !(await this.#isTakenUp(task.parentID, Number(parentStopped))))
         store.stopped(task.parentID, true)
       // Tasks that this task's agent launched are settled with it. A group's state is derived from its members, so they
       // are settled first.
@@ -254,14 +255,17 @@ export class OrphanSettler {
     }
   }
 
-  /** Whether a stopped session's user has written in it since: another process than that of its tasks may have read it. */
-  async #isTakenUp(sessionID: string): Promise<boolean> {
+  /**
+   * Whether the user of a session that was stopped then has written in it since: another process than that of its tasks
+   * may have read it. OpenCode stores nothing of a stop that comes before the answer to a message has begun.
+   */
+  async #isTakenUp(sessionID: string, stoppedAt: number): Promise<boolean> {
     const { opencode } = this.#services
     const last = await opencode.lastMessage(
       sessionID,
       (message) => message.error?.aborted === true || isByOthers(opencode, message),
     )
-    return last?.role === "user"
+    return last?.role === "user" && last.createdAt > stoppedAt
   }
 
   async #membersSettled(group: Task): Promise<void> {
