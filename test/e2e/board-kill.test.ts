@@ -123,7 +123,7 @@ let round = 0
 async function live(opencode: Opencode): Promise<void> {
   while (round++ < ROUNDS) {
     const sessions = await Promise.all(AGENTS.map(() => openSession(opencode)))
-    const answers = Math.floor(Math.random() * (MOST_ANSWERS + 1))
+    const answers = MOST_ANSWERS - ((round - 1) % (MOST_ANSWERS + 1))
     await Promise.all(
       AGENTS.map((agent, index) =>
         say(opencode, sessions[index] ?? "", `work as ${agent}`, { agent, timeout: PATIENCE_MS }),
