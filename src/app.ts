@@ -159,9 +159,10 @@ async function isThreadIn(threads: readonly FeatureThreads[], sessionID: string)
 
 /**
  * Recovers tasks of earlier processes. In a task's own folder nothing is done: the instance that owns the task does it.
+ * Nor does `opencode run`, whose end would cut off the parents that it wakes: a session that it uses recovers its own.
  */
 async function lookBack(connection: Connection, manager: TaskManager): Promise<void> {
-  if (connection.hasOtherOwner()) return
+  if (connection.endsWithTurn || connection.hasOtherOwner()) return
   await untilAtRest(connection.opencode, systemClock)
   // The instance that owns the task may have come meanwhile.
   if (connection.hasOtherOwner()) return

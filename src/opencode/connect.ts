@@ -125,6 +125,7 @@ export function connect(input: PluginInput, options: Options, kinds: readonly Gr
     transport: transportOf(input.client),
     userActions: new OpencodeUserActions(client),
     writeUiMetadata: (sessionID, uiMetadata) => opencode.writeUiMetadata(sessionID, uiMetadata),
+    endsWithTurn: process.argv[2] === "run",
     hasOtherOwner: () => peerOf(directory) !== undefined,
     requestHandler: (own) => peerOf(directory)?.handler ?? own,
     pages: () => sessionPages(serverUrl, directory),

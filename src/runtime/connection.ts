@@ -42,6 +42,8 @@ export type Connection = {
   readonly userActions: UserActions
   /** Writes UI metadata of a task whose session here only represents a remote session. */
   writeUiMetadata(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void>
+  /** This process is an `opencode run`, which ends with its own conversation and cuts off the turns of all others. */
+  readonly endsWithTurn: boolean
   /** Whether another instance of this process serves this folder and recovers its tasks. */
   hasOtherOwner(): boolean
   /**

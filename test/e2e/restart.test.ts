@@ -1,9 +1,13 @@
+import { spawn } from "node:child_process"
+import { once } from "node:events"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { callTool, eventually, messages } from "../support/drive.ts"
+import { prepareHome } from "../support/home.ts"
 import { fates, launchMany, notificationsOf } from "../support/killing.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import type { Opencode } from "../support/opencode.ts"
 import { startPlugged } from "../support/plugin.ts"
+import { BINARY } from "../support/server-process.ts"
 
 let model: ScriptedModel
 let opencode: Opencode
@@ -51,6 +55,28 @@ describe("a SIGKILL and a restart", () => {
     ])
     const { output } = await callTool(opencode, model, session, "superagents_output", { task_id: ids[1] })
     expect(output).toContain("ok")
+  })
+
+  test("an `opencode run` in another conversation neither tells nor wakes the parent, the next OpenCode does", async () => {
+    const remove = model.use((request) => (inSession("HANG")(request) ? { hang: true } : undefined))
+    const { session, ids } = await launchMany(opencode, model, 1, () => "HANG")
+    await eventually(() => model.requests.some(inSession("HANG")))
+    await opencode.kill("SIGKILL")
+    remove()
+    const isQuestion = ({ lastUser }: { lastUser: string }) => lastUser.includes("ONE QUESTION")
+    // The turn is long enough for a process that looks for tasks of earlier ones.
+    const removeSlow = model.use((request) => (isQuestion(request) ? { text: "42", delay: 6000 } : undefined))
+    const { env, directory } = await prepareHome({ home: opencode.home })
+    const run = spawn(BINARY, ["run", "ONE QUESTION"], { cwd: directory, env, stdio: "ignore" })
+    const before = model.requests.length
+    await once(run, "exit")
+    removeSlow()
+    const asked = model.requests.slice(before).filter((request) => !isQuestion(request))
+    expect(asked.filter(({ sessionID }) => sessionID === session)).toEqual([])
+    await opencode.restart()
+    const [outcome] = await fates(opencode, model, session, ids)
+    expect(outcome).toMatchObject({ status: "error", notifications: 1 })
+    await eventually(() => model.requests.slice(before).some(({ sessionID }) => sessionID === session))
   })
 
   test("a queued task is not started after SIGKILL, but reported with the advice to launch it again", async () => {

@@ -39,6 +39,8 @@ export async function rest(world: World): Promise<void> {
   world.bursar?.checkBill()
   world.track("sweep", world.manager.parts.archive.sweep("/project"))
   await world.rig.settle()
+  // A sweep writes records, whose events may hold a user's request that was not heard of.
+  if (isUnsettled(world.rig)) await world.clock.advance(10 * MINUTE)
   if (world.places.open.length > 0) watch.breach(`places were left open: ${world.places.open}`)
   checkFar(world)
 }
