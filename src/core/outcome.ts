@@ -230,6 +230,22 @@ export type Facts = Pick<
   "toolCalls" | "usage" | "recentTools" | "filesChanged" | "moreFiles" | "meanwhile" | "receipt" | "first"
 >
 
+/** Longest time in which another process may begin to answer a message that it has stored, in ms. */
+const BEGIN_MS = 2000
+/** Longest time for which an open answer counts as being written, in ms: the process that wrote it may have died. */
+const ANSWERING_MS = 300_000
+/** Longest time between two steps of a turn, in ms. */
+const NEXT_STEP_MS = 2000
+
+/** Whether a turn to which this last message of a session belongs may still go on, in whatever process. */
+export function mayGoOn({ role, createdAt, completedAt, finish, error }: Message, now: number): boolean {
+  if (error) return false
+  if (role === "user") return now - createdAt < BEGIN_MS
+  if (finish === "called") return now - (completedAt ?? createdAt) < NEXT_STEP_MS
+  // A shell command of the user ends without a finish reason.
+  return finish === undefined && completedAt === undefined && now - createdAt < ANSWERING_MS
+}
+
 /** Number of last called tools named in an outcome. */
 export const RECENT_TOOLS = 5
 /**

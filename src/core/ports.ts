@@ -117,10 +117,6 @@ export type UnverifiedRecord = { readonly sessionID: string; readonly cost: numb
 
 export type { Owner } from "./record.ts"
 
-/** Longest time in which another process may begin to answer a message that it has stored, in ms. */
-export const BEGIN_MS = 2000
-/** Longest time for which an open answer counts as being written, in ms: the process that wrote it may have died. */
-export const ANSWERING_MS = 300_000
 /** Another process may take over a running task whose record was not renewed for this long, in ms. */
 export const LEASE_MS = 600_000
 
@@ -202,7 +198,7 @@ export interface OpencodeApi {
   createSession(input: NewSession, draft: TaskDraft): Promise<string>
   deleteSession(sessionID: string): Promise<void>
   session(sessionID: string): Promise<SessionInfo | undefined>
-  /** Session from the event cache where possible; may be slightly out of date. */
+  /** Session from the event cache where OpenCode has reported it within the last second. */
   parent(sessionID: string): Promise<SessionInfo | undefined>
   readonly messageID: MessageIDFactory
   /** Task for which the message id was derived; undefined for other ids. */

@@ -3,24 +3,23 @@ import { basename } from "node:path"
 import { pathToFileURL } from "node:url"
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Agent, Config, Provider, Session } from "@opencode-ai/sdk/v2/types"
-import {
-  type Activity,
-  type AgentInfo,
-  ANSWERING_MS,
-  BEGIN_MS,
-  type Clock,
-  type LogFields,
-  type LogLevel,
-  type Message,
-  type NewSession,
-  type OpencodeApi,
-  type Owner,
-  type Persona,
-  type Prompt,
-  type SessionInfo,
-  type TaskRecord,
-  type Toast,
-  type UnverifiedRecord,
+import { mayGoOn } from "../core/outcome.ts"
+import type {
+  Activity,
+  AgentInfo,
+  Clock,
+  LogFields,
+  LogLevel,
+  Message,
+  NewSession,
+  OpencodeApi,
+  Owner,
+  Persona,
+  Prompt,
+  SessionInfo,
+  TaskRecord,
+  Toast,
+  UnverifiedRecord,
 } from "../core/ports.ts"
 import type { GroupSchemas } from "../core/record.ts"
 import type { Ask, Task, TaskDraft } from "../core/task.ts"
@@ -188,12 +187,18 @@ export class OpencodeHttpApi implements OpencodeApi {
   }
 
   async session(sessionID: string): Promise<SessionInfo | undefined> {
-    const session = await find("read a session", this.#client.session.get({ sessionID }))
+    const session = await this.#row(sessionID)
     return session && this.#toSession(session)
   }
 
+  async #row(sessionID: string): Promise<Session | undefined> {
+    const row = await find("read a session", this.#client.session.get({ sessionID }))
+    if (row) this.#eventCache.read(row)
+    return row
+  }
+
   async parent(sessionID: string): Promise<SessionInfo | undefined> {
-    const known = this.#eventCache.row(sessionID)
+    const known = this.#eventCache.freshRow(sessionID)
     // A session with an undo blocks work, and the event for the end of the undo may be lost. So OpenCode is asked.
     return known && !known.revert ? this.#toSession(known) : this.session(sessionID)
   }
@@ -296,12 +301,8 @@ export class OpencodeHttpApi implements OpencodeApi {
     // Another process's open answer may stand before a message that this process stored without a wake.
     const last = isOurs ? await this.lastMessage(sessionID, ({ role }) => role === "assistant") : newest
     // An open answer from before this process is most often that of a process that died.
-    if (!last || last.createdAt < this.#startedAt || last.finish || last.error) return false
-    // A shell command of the user ends without a finish reason.
-    if (last.completedAt !== undefined) return false
-    const age = this.#clock.now() - last.createdAt
-    if (last.role === "user") return age < BEGIN_MS
-    return age < ANSWERING_MS && !(await this.activity()).has(sessionID)
+    if (!last || last.createdAt < this.#startedAt || !mayGoOn(last, this.#clock.now())) return false
+    return last.role === "user" || !(await this.activity()).has(sessionID)
   }
 
   async hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean> {
@@ -311,6 +312,10 @@ export class OpencodeHttpApi implements OpencodeApi {
   }
 
   async persona(sessionID: string): Promise<Persona | undefined> {
+    // OpenCode notes in the session with what each message was sent, also where another process sent it.
+    const { agent: newest, model: used } = this.#eventCache.freshRow(sessionID) ?? (await this.#row(sessionID)) ?? {}
+    if (newest && used)
+      return { agent: newest, model: { provider: used.providerID, id: used.id, variant: used.variant } }
     const known = this.#eventCache.persona(sessionID)
     if (known) return known
     const [last] = await call("read messages", this.#client.session.messages({ sessionID, limit: 1 }))

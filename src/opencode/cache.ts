@@ -41,6 +41,8 @@ export class Cached<Value> {
 /** Most sessions and messages kept. */
 const MOST_SESSIONS = 256
 const MOST_MESSAGES = 256
+/** How long a report about a session is good enough for what must not be wrong. */
+const FRESH_MS = 1000
 
 /**
  * Recent state of sessions, collected from events to save calls, each of which occupies OpenCode's only thread for
@@ -48,6 +50,8 @@ const MOST_MESSAGES = 256
  */
 export class EventCache {
   readonly #rows = new Map<string, Session>()
+  /** When OpenCode last reported these rows, in ms of the monotonic clock. */
+  readonly #rowsAt = new WeakMap<Session, number>()
   readonly #personas = new Map<string, { readonly at: number; readonly persona: Persona }>()
   /** Stored parts of user messages, as sets, because OpenCode reports a part several times. */
   readonly #messages = new Map<string, Set<string>>()
@@ -62,7 +66,7 @@ export class EventCache {
       messageID?: string
     }
     if (type === "session.created" || type === "session.updated") {
-      if (info) addBounded(this.#rows, info.id, info as Session, MOST_SESSIONS)
+      if (info) this.read(info as Session)
     } else if (type === "session.deleted" && info) {
       this.#rows.delete(info.id)
       this.#personas.delete(info.id)
@@ -76,6 +80,12 @@ export class EventCache {
     } else if (type === "message.removed" && messageID) {
       this.#messages.delete(messageID)
     }
+  }
+
+  /** Adds a session that OpenCode returned. */
+  read(row: Session): void {
+    addBounded(this.#rows, row.id, row, MOST_SESSIONS)
+    this.#rowsAt.set(row, performance.now())
   }
 
   /** Adds a message that OpenCode returned as stored. */
@@ -92,6 +102,12 @@ export class EventCache {
   /** Session as OpenCode last reported it. Parent, rules and metadata are current; the usage may be out of date. */
   row(sessionID: string): Session | undefined {
     return this.#rows.get(sessionID)
+  }
+
+  /** Session as OpenCode reported it a moment ago. No event tells what another process has changed since. */
+  freshRow(sessionID: string): Session | undefined {
+    const row = this.#rows.get(sessionID)
+    return row && performance.now() - (this.#rowsAt.get(row) ?? 0) < FRESH_MS ? row : undefined
   }
 
   /** Drops what is known of this session, because its events may no longer arrive. */

@@ -153,3 +153,52 @@ describe("SIGTERM", () => {
     await opencode.restart()
   })
 })
+
+describe("a parent that its user uses in another OpenCode", () => {
+  const gated = async (prompt: string) => {
+    const door = gate()
+    model.use(async ({ lastUser }) => {
+      if (!lastUser.startsWith(prompt)) return undefined
+      await door.opened
+      return { text: "done" }
+    })
+    const session = await openSession(opencode)
+    await launch(opencode, model, session, { prompt })
+    return { door, session }
+  }
+
+  test("what the user has undone there stays, until it is redone there", async () => {
+    const other = await startOpencode({ home: opencode.home })
+    const { door, session } = await gated("WHILE UNDONE")
+    const { client } = other
+    await unwrap(
+      client.session.prompt({ sessionID: session, agent: "build", parts: [{ type: "text", text: "PRECIOUS" }] }),
+    )
+    const isPrecious = ({ parts }: Awaited<ReturnType<typeof messages>>[number]) =>
+      parts.some((part) => part.type === "text" && part.text === "PRECIOUS")
+    const target = (await messages(other, session)).find(isPrecious)
+    await unwrap(client.session.revert({ sessionID: session, messageID: target?.info.id ?? "" }))
+    const toasts = () => opencode.events.all.filter(({ type }) => type === "tui.toast.show").length
+    const before = toasts()
+    door.open()
+    await eventually(() => toasts() > before)
+    // The notification would be sent at once, so a read of the parent by a second task's launch comes after it.
+    await launch(opencode, model, await openSession(opencode), { prompt: "quick one" })
+    expect((await messages(other, session)).some(isPrecious)).toBe(true)
+    await unwrap(client.session.unrevert({ sessionID: session }))
+    await notified(opencode, session)
+    expect((await messages(other, session)).some(isPrecious)).toBe(true)
+    await other.stop()
+  })
+
+  test("a notification keeps to the agent that the user has chosen there", async () => {
+    const other = await startOpencode({ home: opencode.home })
+    const { door, session } = await gated("WHILE PLANNING")
+    const parts = [{ type: "text" as const, text: "only plan now" }]
+    await unwrap(other.client.session.prompt({ sessionID: session, agent: "plan", parts }))
+    door.open()
+    const [told] = await notified(opencode, session)
+    expect(told?.agent).toBe("plan")
+    await other.stop()
+  })
+})

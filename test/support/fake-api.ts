@@ -1,8 +1,7 @@
+import { mayGoOn } from "../../src/core/outcome.ts"
 import {
   type Activity,
   type AgentInfo,
-  ANSWERING_MS,
-  BEGIN_MS,
   LEASE_MS,
   type LogFields,
   type LogLevel,
@@ -160,9 +159,8 @@ export class FakeApi extends FakeProcess implements OpencodeApi {
       const newest = messages.at(-1)
       const isOurs = newest?.role === "user" && this.storedHere.has(newest.id)
       const last = isOurs ? messages.findLast(({ role }) => role === "assistant") : newest
-      if (!last || last.createdAt < this.startedAt || last.finish || last.error || last.completedAt) return false
-      if (this.working.has(sessionID)) return false
-      return this.clock.now() - last.createdAt < (last.role === "user" ? BEGIN_MS : ANSWERING_MS)
+      if (!last || last.createdAt < this.startedAt || this.working.has(sessionID)) return false
+      return mayGoOn(toMessage(last), this.clock.now())
     })
   }
 

@@ -376,4 +376,9 @@ test("another process's open answer counts also behind a message that this proce
   // As a shell command of the user ends: without a finish reason.
   Object.assign(answer.info.time, { completed: clock.now() })
   expect(await opencode.isAnsweredElsewhere("ses_parent")).toBe(false)
+  // Its next step is not stored yet.
+  Object.assign(answer.info, { finish: "tool-calls" })
+  expect(await opencode.isAnsweredElsewhere("ses_parent")).toBe(true)
+  await clock.advance(2000)
+  expect(await opencode.isAnsweredElsewhere("ses_parent")).toBe(false)
 })
