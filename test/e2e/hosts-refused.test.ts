@@ -61,7 +61,7 @@ test("an agent on a host that repeats one call is told so there, and its run end
     for (const text of ["You made the same call of bash", "This answer ends your work"])
       if (heard.includes(text)) said.add(text)
     calls++
-    return { tools: [{ name: "bash", args: { command: "cat it.txt", description: "reads" } }], delay: 300 }
+    return { tools: [{ name: "bash", args: { command: "cat it.txt", description: "reads" } }], delay: 600 }
   })
   const { id } = await launch("REPEATS")
   await told()
