@@ -236,6 +236,25 @@ describe.skipIf(!browser)("the page", () => {
     expect(agents.cancelled).toEqual(["bg_k3f9x2aa"])
   })
 
+  test("the page does not stop a run that was resumed while it asked for confirmation", async () => {
+    const { agents, board } = workingDay()
+    const web = await serve({ board, agents })
+    const { page } = await open(`${web.link}`)
+    await live(page)
+    await page.locator(".work-card", { hasText: "Move the grinder" }).click()
+    await page.locator(".sheet").getByRole("button", { name: "Stop", exact: true }).click()
+    const run = agents.get("bg_k3f9x2aa")?.task.run
+    if (run) agents.alter("bg_k3f9x2aa", {}, { run: { ...run, generation: run.generation + 1 } })
+    await page
+      .locator(".sheet")
+      .getByText(`resume ${(run?.generation ?? 0) + 1}`)
+      .first()
+      .waitFor()
+    await page.getByRole("button", { name: "Stop it" }).click()
+    await page.getByText("Somebody has resumed task bg_k3f9x2aa since you looked").waitFor()
+    expect(agents.cancelled).toEqual([])
+  })
+
   test("the page shows the results of tries and items, and runs the rest of a map", async () => {
     const day = fullDay()
     day.person.onCall = () => ({ taskID: "bg_e5k8n1gg", text: "Task bg_e5k8n1gg goes on." })

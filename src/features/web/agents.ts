@@ -44,10 +44,14 @@ export function agentsRoutes(source: () => Source): Hono {
     return context.json({ ...rowOf(view), ...agentFacts(view), answer, diff, runs, parent } satisfies AgentDetail)
   })
   routes.post("/:id/cancel", async (context) => {
+    // A script may send no body.
+    const { generation } = context.req.raw.body ? await bodyOf(context, shownRun) : {}
     const agents = agentsOf()
-    const { id } = namedTask(source(), context).task
+    const { id, run } = namedTask(source(), context).task
     if (agents.isForeign(id))
       throw new WebError(409, `Task ${id} is run by another OpenCode process; only that one can cancel it.`)
+    if (generation !== undefined && generation !== run.generation)
+      throw new WebError(409, `Somebody has resumed task ${id} since you looked. It was not stopped.`)
     if (!(await agents.cancel(id))) throw new WebError(409, `Task ${id} has ended; there is nothing to cancel.`)
     return context.json(rowOf(namedTask(source(), context)))
   })
@@ -74,6 +78,9 @@ const searchQuery = z.object({
     .pipe(z.number().lt(MOST_SEARCHED))
     .default(0),
 })
+
+/** Body of a cancel: the generation of the run that the user saw. */
+const shownRun = z.looseObject({ generation: z.number().optional() })
 
 /** Body of a launch: arguments of `superagents_task`. Only the tool itself validates them. */
 const launch = z.looseObject({ session: z.string().min(1).max(200).optional() })

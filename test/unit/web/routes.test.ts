@@ -377,6 +377,16 @@ describe("the routes of background tasks", () => {
     expect((await ask("POST", "/api/agents/bg_nothere0/cancel")).status).toBe(404)
   })
 
+  test("POST /api/agents/:id/cancel stops only the run that the page showed", async () => {
+    agents.set(running)
+    agents.alter("bg_runs0000", {}, { run: { ...running.task.run, generation: 2 } })
+    const other = await ask("POST", "/api/agents/bg_runs0000/cancel", { body: { generation: 1 } })
+    expect([other.status, other.json.error]).toEqual([409, expect.stringContaining("resumed task bg_runs0000 since")])
+    expect(agents.cancelled).toEqual([])
+    expect((await ask("POST", "/api/agents/bg_runs0000/cancel", { body: { generation: 2 } })).status).toBe(200)
+    expect(agents.cancelled).toEqual(["bg_runs0000"])
+  })
+
   test("a background task of another process can be seen but not stopped", async () => {
     agents.set(running)
     agents.foreign.add("bg_runs0000")

@@ -43,7 +43,7 @@ export function Acts(props: Acting) {
               <Action label="Go on now" run={() => act("unpark")} />
             </Show>
             <Stop
-              id={props.agent.id}
+              agent={props.agent}
               label="Stop"
               text={`Stop "${isolated(props.agent.description)}"? What it has written stays readable.`}
             />
@@ -85,7 +85,7 @@ function ActsAfterEnd(props: { agent: AgentRow; act: (name: Act) => Promise<void
     <>
       <Show when={props.agent.merging}>
         <Stop
-          id={props.agent.id}
+          agent={props.agent}
           label="Stop its merge"
           text={`Stop what is still done to merge "${isolated(props.agent.description)}"? Its work is kept, and can be merged later.`}
         />
@@ -108,9 +108,14 @@ function ActsAfterEnd(props: { agent: AgentRow; act: (name: Act) => Promise<void
   )
 }
 
-function Stop(props: { id: string; label: string; text: string }) {
-  const asks = () => ({ text: props.text, yes: "Stop it" })
-  return <Action label={props.label} kind="danger" asks={asks} run={() => api.cancelAgent(props.id)} />
+/** Only the confirmed run is stopped, even if the task is resumed in the meantime. */
+function Stop(props: { agent: AgentRow; label: string; text: string }) {
+  let [id, generation] = ["", 0]
+  const asks = () => {
+    ;({ id, generation } = props.agent)
+    return { text: props.text, yes: "Stop it" }
+  }
+  return <Action label={props.label} kind="danger" asks={asks} run={() => api.cancelAgent(id, generation)} />
 }
 
 /** Form that resumes an ended task. After a merge conflict, its prompt asks the agent to solve the conflict. */

@@ -21,7 +21,7 @@ export const api = {
   agent: (id: string) => call<AgentDetail>("GET", `/api/agents/${id}`),
   search: (q: string, from: number) =>
     call<AnswersFound>("GET", `/api/agents/search?q=${encodeURIComponent(q)}&from=${from}`),
-  cancelAgent: (id: string) => call<AgentRow>("POST", `/api/agents/${id}/cancel`),
+  cancelAgent: (id: string, generation: number) => call<AgentRow>("POST", `/api/agents/${id}/cancel`, { generation }),
   /** `given`: arguments of `superagents_task`, and the `session` where it is called; without it, a new conversation. */
   launch: (given: Readonly<Record<string, unknown>>) => call<ActionResult>("POST", "/api/agents", given),
   act: (id: string, act: Act, given: Readonly<Record<string, unknown>> = {}) =>
