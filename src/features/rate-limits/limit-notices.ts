@@ -68,7 +68,9 @@ export class LimitNotices {
     const now = clock.now()
     this.#reports.set(model, { at: now, opensAt: breaker.opensAt })
     const title = headline(model, breaker, now)
-    const message = `${count(parked.length, "task")} ${are(parked)} parked and ${go(parked)} on by ${themselves(parked)}. /tasks: Go on now.`
+    // The dialog has no such row for a group, and members have no rows beside it.
+    const offer = parked.every(isMember) ? "" : " /tasks: Go on now."
+    const message = `${count(parked.length, "task")} ${are(parked)} parked and ${go(parked)} on by ${themselves(parked)}.${offer}`
     if (options.toasts) opencode.toast({ title, message, variant: "warning" })
     for (const sessionID of new Set(parked.map(slotSessionOf))) this.#tell(sessionID, model)
   }

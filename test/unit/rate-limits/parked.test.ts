@@ -121,7 +121,10 @@ describe("tasks at a provider's limit", () => {
       /^⏸ \*\*scripted\/alpha is at its limit until \d\d:\d\d\.\*\* 5 tasks are parked\.$/,
     )
     expect(told[0]?.hidden).toContain("do not wait, poll or launch them again")
-    expect(rig.opencode.toasts.filter(({ title }) => title.includes("at its limit"))).toHaveLength(1)
+    const toasts = rig.opencode.toasts.filter(({ title }) => title.includes("at its limit"))
+    expect(toasts.map(({ message }) => message)).toEqual([
+      "5 tasks are parked and go on by themselves. /tasks: Go on now.",
+    ])
     expect(rig.answers()).toHaveLength(0)
   })
 

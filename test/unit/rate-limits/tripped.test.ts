@@ -110,6 +110,8 @@ describe("an overloaded model", () => {
     const { rig } = failing(1000)
     const { id } = await rig.launch({ prompt: "MAP {{item}}", each: ["a"] })
     await rig.clock.until(() => rig.notices().some(({ visible }) => visible.startsWith("⏸")))
+    const toast = rig.opencode.toasts.find(({ title }) => title.includes("is overloaded"))
+    expect(toast?.message).toBe("1 task is parked and goes on by itself.")
     const offer = `superagents_task(unpark="${id}") tries now.`
     expect(rig.notices()[0]?.hidden).toContain(`It goes on by itself: do not wait, poll or launch it again. ${offer}`)
     expect(rig.notices()[0]?.hidden).not.toContain("superagents_cancel")
