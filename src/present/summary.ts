@@ -229,7 +229,9 @@ function mergeLine(task: Task, merge: Work["merge"], kind: Kind, may: MayDo): st
     ? `, but for what it did around submodules and git folders (${named(leftOut)}): that is kept, and stays out`
     : ""
   if (merge.kind === "merged") return `Merged into your files, uncommitted${but}.`
-  if (merge.kind === "nothing") return `Your files have all of it already${but}.`
+  // Merged before: the user may have taken it back.
+  if (merge.kind === "nothing")
+    return `Your files have all of it already, or had it until they were changed${but}. superagents_output(task_id="${id}") shows it.`
   if (merge.kind === "conflict") {
     const how = merge.cutOff
       ? `Its merge was cut off, and the rest of it conflicts in ${named(files)}: each file is as it was, or as it was merged.`

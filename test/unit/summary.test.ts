@@ -204,7 +204,10 @@ describe("a summary of worktree work", () => {
     [
       "there already",
       { merge: { kind: "nothing", files: [] } },
-      ["Changes: 1 file, +1,200 −7: a", "Your files have all of it already."],
+      [
+        "Changes: 1 file, +1,200 −7: a",
+        'Your files have all of it already, or had it until they were changed. superagents_output(task_id="bg_aaaaaaaa") shows it.',
+      ],
       false,
     ],
     [
