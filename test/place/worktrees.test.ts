@@ -399,6 +399,24 @@ describe("the archiving of a worktree", () => {
     expect((await bench.places.archive(ID, user.top)).held).toBeUndefined()
     expect(bench.leftovers()).toEqual([])
   })
+
+  test("a kept folder that its user removed by hand is forgotten, and what is archived of it expires as usual", async () => {
+    user.write("a", "a").commit()
+    const child = await bench.ready()
+    Repository.init(join(child.top, "nested")).write("x", "looked at").commit()
+    await bench.places.archive(ID, user.top)
+    const data = join(user.top, ".git/worktrees", ID)
+    const dropped = (before: number) => bench.places.expire(user.top, before, false, () => false)
+    rmSync(child.top, { recursive: true })
+    await bench.places.sweep(user.top, () => false)
+    expect(bench.leftovers()).toEqual([])
+    // The folder may have been moved, and its submodules' commits are there.
+    expect(existsSync(data)).toBe(true)
+    expect(await dropped(Date.now() - 60_000)).toEqual([])
+    expect(user.ours().some((name) => name.endsWith(ID))).toBe(true)
+    expect(await dropped(Date.now() + 60_000)).toEqual([ID])
+    expect(user.ours()).toEqual([])
+  })
 })
 
 test("a resume in a kept folder has conflict markers and does not report merged files again", async () => {

@@ -108,7 +108,11 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
   return withLock(folderLock(ports, target), async () => {
     const marker = readMarker(target)
     if (!marker) return { unsaved: [], notes: [] }
-    if (marker.state === "held") return { unsaved: isFolder(target) ? (marker.unsaved ?? []) : [], notes: [] }
+    if (marker.state === "held") {
+      // Its user removed it. Git's data of it stay, because a folder that was moved needs them.
+      if (!existsSync(target)) await dropMarker(target)
+      return { unsaved: isFolder(target) ? (marker.unsaved ?? []) : [], notes: [] }
+    }
     const notes = marker.state === "used" && !isFolder(target) ? [GONE] : []
     if (marker.state === "used") {
       if (marker.worktree && existsSync(marker.worktree.gitDir) && isFolder(target)) {

@@ -211,7 +211,8 @@ export class Worktrees implements Place {
       const taskID = taskOf(name)
       const target = join(repoFolder, name)
       const marker = readMarker(target)
-      if (!marker || marker.state === "held" || isBusy(taskID) || this.#ports.isOthers(marker.keeper)) continue
+      if (!marker || (marker.state === "held" && existsSync(target))) continue
+      if (isBusy(taskID) || this.#ports.isOthers(marker.keeper)) continue
       try {
         const { notes } = await clean(this.#ports, target, taskID)
         const done = marker.state === "used" ? "its state was kept" : "its folder was removed"
