@@ -176,14 +176,18 @@ export class Reports {
     await this.#engine.recovery.look()
   }
 
-  /** All tasks, oldest first, with those of other processes. */
-  list(): readonly TaskView[] {
+  /** Ids of all tasks, oldest first, with those of other processes. */
+  ids(): readonly string[] {
     const { store } = this.#engine
     const tasks = store
       .all()
       .filter((task) => !isMember(task))
       .sort((a, b) => a.createdAt - b.createdAt)
-    return tasks.map((task) => this.#view(task))
+    return tasks.map(({ id }) => id)
+  }
+
+  list(): readonly TaskView[] {
+    return this.ids().flatMap((id) => this.get(id) ?? [])
   }
 
   get(id: string): TaskView | undefined {

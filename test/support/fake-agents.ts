@@ -62,6 +62,7 @@ export class FakeAgents implements Agents {
     this.#tell(id)
   }
 
+  ids = () => [...this.#views.keys()]
   list = () => [...this.#views.values()]
   get = (id: string) => this.#views.get(id)
   refresh = async () => void this.refreshes++

@@ -1,3 +1,4 @@
+import { setImmediate } from "node:timers/promises"
 import type { Clock } from "../../core/ports.ts"
 import { SerialQueue } from "../../lib/promises.ts"
 import { changedValues, type PartFeed, SentRows } from "./part.ts"
@@ -10,6 +11,8 @@ import type { AgentRow, Delta, PageSnapshot } from "./wire.ts"
 const GATHER_MS = 150
 /** Interval at which everything is read again, in ms. This finds changes whose events were missed. */
 const LOOK_MS = 10_000
+/** Tasks that are read at a stretch: reading all of thousands would hold OpenCode's thread for many ms. */
+const AT_ONCE = 50
 /** Interval of heartbeats, in ms. Without heartbeats readers would take the connection for lost. */
 const BEAT_MS = 15_000
 
@@ -143,7 +146,7 @@ export class Feed {
   async #flush(): Promise<void> {
     // The bill is the sum over all tasks, so it is not read at each change of one.
     const spent = this.#all ? this.#spentChange() : {}
-    const agents = this.#agentChanges()
+    const agents = await this.#agentChanges()
     const others = await Promise.all(this.#parts.map((part) => part.changes()))
     const changes: Partial<Delta> = Object.assign(agents, ...others, spent)
     const on = this.#parts.map((part) => part.isOn()).join()
@@ -160,17 +163,24 @@ export class Feed {
     for (const send of [...this.#readers.keys()]) send(event, data)
   }
 
-  #agentChanges(): Partial<Delta> {
+  async #agentChanges(): Promise<Partial<Delta>> {
     const { agents } = this.#ports.source()
-    const ids = this.#all ? undefined : [...this.#dirty]
+    const all = this.#all ? [...agents.ids(), ...this.#agents.all().map(({ id }) => id)] : this.#dirty
+    const ids = [...new Set(all)]
     this.#dirty.clear()
     this.#all = false
-    const views = ids ? ids.flatMap((id) => agents.get(id) ?? []) : agents.list()
     const now = this.#ports.clock.now()
-    return this.#agents.changes(
-      views.map((view) => agentRow(view, agents.isForeign(view.task.id), now, PARTS)),
-      ids,
-    )
+    const [rows, gone]: [AgentRow[], string[]] = [[], []]
+    for (let from = 0; from < ids.length; from += AT_ONCE) {
+      if (from > 0) await setImmediate()
+      const some = ids.slice(from, from + AT_ONCE)
+      const views = some.flatMap((id) => agents.get(id) ?? [])
+      const read = views.map((view) => agentRow(view, agents.isForeign(view.task.id), now, PARTS))
+      const changes = this.#agents.changes(read, some)
+      rows.push(...(changes.agents ?? []))
+      gone.push(...(changes.agentsGone ?? []))
+    }
+    return { ...(rows.length > 0 && { agents: rows }), ...(gone.length > 0 && { agentsGone: gone }) }
   }
 
   #spentChange(): Partial<Delta> {

@@ -104,6 +104,7 @@ function agentsOf({ manager }: PageSetup, sessions: ReturnType<typeof sessionsOf
   const { reports, presence } = manager.parts
   const taskOf = (id: string) => reports.get(id)?.task
   return {
+    ids: () => reports.ids(),
     list: () => reports.list(),
     get: (id) => reports.get(id),
     isForeign: (id) => reports.isForeign(id),

@@ -9,7 +9,7 @@ import type { HistoryRun, sessionsOf } from "./opencode/sessions.ts"
 
 /** Background tasks of all sessions. */
 export interface Agents
-  extends Pick<Reports, "list" | "get" | "isForeign" | "refresh" | "answer" | "cancel" | "subscribe"> {
+  extends Pick<Reports, "ids" | "list" | "get" | "isForeign" | "refresh" | "answer" | "cancel" | "subscribe"> {
   /** Files that the task's last run has changed. Empty where they are not known. */
   diff(id: string): Promise<readonly FileDiff[]>
   /** Runs of the task, read from its session, oldest first. */

@@ -37,15 +37,12 @@ function joinedAgents(all: readonly Agents[]): Agents {
     const knowing = all.filter((agents) => agents.get(id))
     return knowing.find((agents) => !agents.isForeign(id)) ?? knowing[0]
   }
+  const ids = () => [...new Set(all.flatMap((agents) => agents.ids()))]
+  const get = (id: string) => ownerOf(id)?.get(id)
   return {
-    list() {
-      const found = new Map<string, TaskView>()
-      for (const agents of all)
-        for (const view of agents.list())
-          if (!found.has(view.task.id) || !agents.isForeign(view.task.id)) found.set(view.task.id, view)
-      return [...found.values()]
-    },
-    get: (id) => ownerOf(id)?.get(id),
+    ids,
+    list: () => ids().flatMap((id) => get(id) ?? []),
+    get,
     isForeign: (id) => ownerOf(id)?.isForeign(id) ?? false,
     refresh: async () => {
       await Promise.all(all.map((agents) => agents.refresh()))

@@ -111,6 +111,31 @@ test("a reader receives only changes after the state, with changes of one moment
   expect(Object.keys(data).toSorted()).toEqual(["agents", "now", "tasks"])
 })
 
+test("a look at thousands of tasks leaves OpenCode's thread to others in between", async () => {
+  const count = 2000
+  for (let at = 0; at < count; at++) agents.set(viewOf({ task: { id: `bg_${at}` } }))
+  let [views, most, isOver] = [0, 0, false]
+  const { get, list } = agents
+  const counted = <Value>(seen: Value, much: number): Value => {
+    views += much
+    return seen
+  }
+  agents.get = (id) => counted(get(id), 1)
+  agents.list = () => counted(list(), count)
+  const others = () => {
+    most = Math.max(most, views)
+    views = 0
+    if (!isOver) setImmediate(others)
+  }
+  others()
+  const { heard } = await join()
+  await flush()
+  isOver = true
+  expect(heard[0]?.data.agents).toHaveLength(count)
+  expect(most).toBeGreaterThan(0)
+  expect(most).toBeLessThanOrEqual(100)
+})
+
 test("a reader is sent which tasks and board tasks are removed and added", async () => {
   agents.set(viewOf({ task: { id: "bg_a" } }))
   board.put({ id: "5" }, { state: "running" })
@@ -149,8 +174,8 @@ test("a reader is sent a task's end even when it came and went between two event
 test("a change without an event is found by a look every ten seconds", async () => {
   agents.set(viewOf({ task: { id: "bg_a" } }))
   const { changes } = await join()
-  agents.get = () => undefined
-  agents.list = () => [viewOf({ task: { id: "bg_new" } })]
+  agents.get = (id) => (id === "bg_new" ? viewOf({ task: { id } }) : undefined)
+  agents.ids = () => ["bg_new"]
   board.tasks.set("7", { ...board.put({ id: "7" }) })
   board.owners = [{ name: "build", description: "" }]
   await clock.advance(10_200)
@@ -245,13 +270,13 @@ test("sources that change while the first reader arrives are used at once", asyn
 
 test("a failing source is logged, and the next change is still sent", async () => {
   const { changes } = await join()
-  const list = agents.list
-  agents.list = () => {
+  const ids = agents.ids
+  agents.ids = () => {
     throw new Error("no list")
   }
   await clock.advance(10_200)
   expect(logged.join()).toContain("no list")
-  agents.list = list
+  agents.ids = ids
   agents.set(viewOf({ task: { id: "bg_a" } }))
   await clock.advance(1000)
   expect(changes().at(-1)?.data.agents).toHaveLength(1)
