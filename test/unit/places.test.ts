@@ -2,18 +2,24 @@ import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { beforeEach, describe, expect, test } from "vitest"
+import { openApp } from "../../src/app.ts"
 import { CallError } from "../../src/core/errors.ts"
 import { OpencodeError } from "../../src/core/ports.ts"
+import { FEATURES } from "../../src/features/index.ts"
 import { type PreparedWorktree, prefaceOf } from "../../src/features/worktrees/worktree.ts"
-import type {
-  ArchiveResult,
-  EnterRequest,
-  MergeResult,
-  Place,
-  PreparedPlace,
-  SweptLeftover,
+import type { Connection } from "../../src/runtime/connection.ts"
+import {
+  type ArchiveResult,
+  type EnterRequest,
+  hereKind,
+  type MergeResult,
+  type Place,
+  type PlacePorts,
+  type PreparedPlace,
+  type SweptLeftover,
 } from "../../src/runtime/places/place.ts"
 import { eventually } from "../support/eventually.ts"
+import { DEFAULTS } from "../support/options.ts"
 import { held } from "../support/outbox-rig.ts"
 import { isRunning, pidIn } from "../support/process-id.ts"
 import { Rig } from "../support/rig.ts"
@@ -766,4 +772,26 @@ test("the prompt in a worktree describes the place, and names the folder not to 
   expect(read(["node_modules"], [])).toContain(" Of what git ignores it has node_modules. ")
   expect(read([], [".env", "dist"])).toContain(" It lacks what git ignores: .env, dist. ")
   expect(read([], [])).not.toContain("ignores")
+})
+
+test("what a place finished of an interrupted merge reaches the tasks' archive", async () => {
+  let ports: PlacePorts | undefined
+  const logged: unknown[] = []
+  const connection = {
+    opencode: { log: (...line: unknown[]) => logged.push(line) },
+    directory: "/project",
+    worktree: "/project",
+    // Its tasks are looked for by another instance.
+    hasOtherOwner: () => true,
+  } as unknown as Connection
+  const place = (_options: unknown, given: PlacePorts) => {
+    ports = given
+    return hereKind
+  }
+  const app = await openApp(connection, DEFAULTS, [...FEATURES, { name: "spy", place }])
+  ports?.finished?.([
+    { taskID: "bg_a", what: "its merge was finished", merge: { kind: "merged", files: [], submodules: [] } },
+  ])
+  expect(logged).toEqual([["warn", "after a restart: its merge was finished", { task: "bg_a" }]])
+  await app.stop()
 })
