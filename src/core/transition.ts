@@ -69,8 +69,8 @@ export type TaskEvent =
   | { readonly type: "parent continued" }
   /** An answer beside the task's runs: somebody asked the agent for it, or it was given in a session below. */
   | { readonly type: "answered beside"; readonly generation: number; readonly at: number; readonly usage: Usage }
-  /** More is known of the outcome after the end. */
-  | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
+  /** More is known of the outcome after the end. `failed`: that a group has failed after all. */
+  | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome; readonly failed?: true }
   | { readonly type: "notified"; readonly generation: number; readonly state: "confirmed" | "abandoned" }
 
 /**
@@ -194,7 +194,7 @@ function changeEnded(task: Task, event: TaskEvent): Task {
     case "retrieved":
       return task.retrievedAt === undefined ? { ...task, retrievedAt: event.at } : task
     case "closed":
-      return { ...task, outcome: event.outcome }
+      return { ...task, ...(event.failed && { status: "error" }), outcome: event.outcome }
   }
   return task
 }

@@ -228,6 +228,15 @@ describe("a closed run", () => {
     }
   })
 
+  test("a group that lacks a member's answer when it is closed is recorded and reported as failed", () => {
+    const reason = { code: "items", text: "1 of 3 items failed." } as const
+    const outcome = leaving().takes(quiet()).run?.outcome
+    const closing = at("closing", { task: { group: tries }, run: { outcome, closing: { writes: 0 } as Closing } })
+    const { commands } = closing.takes({ type: "finalized", found: { reason } })
+    expect(command(commands, "record")).toMatchObject({ event: { failed: true, outcome: { reason } } })
+    expect(command(commands, "notify")).toMatchObject({ task: { status: "error", outcome: { reason } } })
+  })
+
   test("a closed run's work is merged only if a merge was asked for and the run completed", () => {
     const task = { place: { ...place, merge: true } }
     const merging = (ending: Ending) => leaving({ ending }, { task }).takes(quiet())

@@ -130,6 +130,11 @@ describe("an outcome found after the end", () => {
     const task = transition(terminal("cancelled"), { type: "closed", generation: 0, outcome })
     expect(task).toEqual({ ...terminal("cancelled"), outcome })
   })
+
+  test("a group that turns out to have failed has failed", () => {
+    const task = transition(terminal("completed"), { type: "closed", generation: 0, outcome, failed: true })
+    expect(task).toEqual({ ...terminal("completed"), status: "error", outcome })
+  })
 })
 
 describe("a notification's state", () => {

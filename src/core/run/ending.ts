@@ -104,10 +104,15 @@ export const closed: Handler<"closed"> = (run, { messages }) => {
   return { run: merge ? moved(next, "finalizing") : next, commands }
 }
 
-/** Continues the end once the place is archived and, if requested, its work merged. */
+/**
+ * Continues the end once the place is archived and, if requested, its work merged. With a reason in `found`, a group that
+ * had completed has failed after all.
+ */
 export const finalized: Handler<"finalized"> = (run, { found, check = run.check }) => {
-  const { outcome } = run
-  return finish({ ...run, check, outcome: outcome && { ...outcome, ...found } })
+  const { outcome, closing } = run
+  const known = { ...run, check, outcome: outcome && { ...outcome, ...found } }
+  if (!closing || found?.reason === undefined) return finish(known)
+  return finish({ ...known, closing: { ...closing, task: { ...closing.task, status: "error" } } })
 }
 
 function finish(run: ActiveRun): MachineStep {
@@ -118,8 +123,10 @@ function finish(run: ActiveRun): MachineStep {
   // lose them. So may the usage until the stop, where no notification is written with it.
   const untold = (outcome?.receipt?.check ?? outcome?.value) !== undefined || closing.task.delivery.state === "none"
   const writes = closing.write === "again" || (closing.write === "now" && untold)
+  const failed = closing.ending.type === "completed" && closing.task.status === "error"
+  const event = outcome && ({ type: "closed", generation, outcome, ...(failed && { failed }) } as const)
   const commands: readonly MachineCommand[] = [
-    ...(outcome ? [{ do: "record", event: { type: "closed", generation, outcome }, write: false } as const] : []),
+    ...(event ? [{ do: "record", event, write: false } as const] : []),
     { do: "free slot" },
     ...(writes ? [{ do: "write", later: false } as const] : []),
     ...(closing.write === "soon" ? [{ do: "write", later: true } as const] : []),

@@ -10,7 +10,15 @@ import { problemOf, scanJson } from "../../lib/json.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import { jsonIn, type MayRead, textInFile } from "../../runtime/launch/argument-file.ts"
 import type { GroupLaunch } from "../../runtime/launch/request.ts"
-import { failureText, type ItemRow, type ItemsPlan, itemsResult, shownRows, slicedByLength } from "./results.ts"
+import {
+  failureText,
+  type ItemRow,
+  type ItemsPlan,
+  itemsFailed,
+  itemsResult,
+  shownRows,
+  slicedByLength,
+} from "./results.ts"
 
 /** This module reads the items of a map, asks before many begin, and makes the prompt of each item. */
 
@@ -215,10 +223,9 @@ export const itemsWork: GroupWork<ItemsPlan> = {
     const rows = await readRows(files, plan.file)
     if (rows.length !== plan.total || rows.some(({ index, item }, at) => index !== at || item === undefined))
       return undefined
-    const valid = rows.filter(({ state }) => state === "valid")
-    const hashes = new Map(valid.map((row) => [row.index, hashOf(row)]))
+    const hashes = new Map(rows.filter(isOver).map((row) => [row.index, hashOf(row)]))
     memory.groupState = { items: rows.map(({ item }) => item), hashes }
-    return valid.map(({ index }) => index)
+    return rows.flatMap(({ index, state }) => (state === "valid" ? [index] : []))
   },
   async noted(group, member) {
     const { nth = 0 } = member.member ?? {}
@@ -245,7 +252,10 @@ export const itemsWork: GroupWork<ItemsPlan> = {
     const { cost, atLeast } = group.usage()
     const unmerged = unmergedAmong(members)
     const more = { ...(atLeast && { atLeast }), ...(!isWritten && { unwritten: true }) }
-    return { found: { group: { ...itemsResult(plan, rows, cost, unmerged), ...more } } }
+    const result = itemsResult(plan, rows, cost, unmerged)
+    // The answer of a completed item may be lost by now.
+    const isShort = group.task.status === "completed" && result.valid < plan.total
+    return { found: { ...(isShort && { reason: itemsFailed(result) }), group: { ...result, ...more } } }
   },
   async rows({ file }, files) {
     const rows = await readRows(files, file)
@@ -272,10 +282,9 @@ async function finalRows(group: ItemsAtWork, members: readonly Task[]): Promise<
       const member = latest.get(index)
       // An item that a restart has lost stays absent: a row with another value would be run by a resume.
       const item = state?.items ? state.items[index] : row?.item
-      const isOver = row?.state === "valid" || row?.state === "failed"
       // Without hashes, this process wrote no rows: the row comes from an earlier process and is trusted.
       const isOurs = row && (!state?.hashes || state.hashes.get(index) === hashOf(row))
-      if (isOver && isOurs && (member === undefined || row.task === member.id)) return row
+      if (isOurs && isOver(row) && (member === undefined || row.task === member.id)) return row
       if (member) return rowOf(group, member, index, item).catch((error) => unreadable(member, index, item, error))
       if (state?.hashes?.has(index))
         return { index, item, state: "failed", reason: "Its row was changed by another hand." }
@@ -305,6 +314,8 @@ const unreadable = ({ id: task, sessionID: session }: Task, index: number, item:
   const reason = `Its answer could not be read: ${oneLine(messageOf(error), MOST_ERROR_CHARS)}`
   return { index, item, state: "failed", reason, task, session }
 }
+
+const isOver = ({ state }: ItemRow): boolean => state === "valid" || state === "failed"
 
 const hashOf = (row: ItemRow): string => createHash("sha256").update(JSON.stringify(row)).digest("hex")
 

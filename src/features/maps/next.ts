@@ -1,7 +1,6 @@
 import { countMembers, type GroupState, type GroupStep, type MemberState } from "../../core/group.ts"
 import { type Ending, isActive, type Task } from "../../core/task.ts"
-import { count, formatInteger } from "../../lib/text.ts"
-import { failureText, type ItemsPlan } from "./results.ts"
+import { failureText, type ItemsPlan, itemsFailed } from "./results.ts"
 
 /** A map stops after this many failed items in a row, because the fault is then common to all items. */
 const MOST_IN_A_ROW = 10
@@ -25,8 +24,8 @@ export function nextItems(plan: ItemsPlan, members: readonly MemberState[], stat
   const waiting = Array.from({ length: plan.total }, (_none, nth) => nth).filter((nth) => !begun.has(nth))
   if (waiting.length === 0) {
     if (coming.length > 0 || own.some(({ closed }) => !closed)) return { begin: [] }
-    const text = `${formatInteger(counts.failed)} of ${count(plan.total, "item")} failed.`
-    return { begin: [], ending: counts.failed === 0 ? { type: "completed" } : failed(text) }
+    const ending: Ending = counts.failed === 0 ? { type: "completed" } : { type: "failed", reason: itemsFailed(counts) }
+    return { begin: [], ending }
   }
   return { ...firstAlone(own, coming, now), begin: waiting.slice(0, mayBegin(own, coming, state)) }
 }

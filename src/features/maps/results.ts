@@ -2,7 +2,7 @@ import { listed } from "../../core/errors.ts"
 import type { GroupTexts } from "../../core/feature.ts"
 import { countsText } from "../../core/group.ts"
 import { groupPlan, groupResult, type Inferred, type Zod } from "../../core/record.ts"
-import type { Task } from "../../core/task.ts"
+import type { Reason, Task } from "../../core/task.ts"
 import { yieldToEventLoop } from "../../lib/clock.ts"
 import { grouped } from "../../lib/collections.ts"
 import { dollars } from "../../lib/format.ts"
@@ -60,6 +60,12 @@ const MOST_INDICES = 5
 /** Reason for a failed item, without details that differ between equal failures. */
 export const failureText = (task: Task | undefined): string =>
   oneLine(task?.outcome?.reason?.text ?? "it was stopped", MOST_WHY_CHARS)
+
+/** Reason of a map whose items are all over, and of which some failed. */
+export const itemsFailed = ({ failed, total }: Pick<ItemsResult, "failed" | "total">): Reason => ({
+  code: "items",
+  text: `${formatInteger(failed)} of ${count(total, "item")} failed.`,
+})
 
 export function itemsResult(
   { total, file }: ItemsPlan,

@@ -202,7 +202,7 @@ describe("a map", () => {
     expect(rig.notices()[0]?.hidden).toContain('"value":{"n":1},"asked":2}')
   })
 
-  test("a map counts its other items although the answer of one cannot be read", async () => {
+  test("a map fails, and counts its other items, if the answer of one cannot be read", async () => {
     const other = open()
     other.script(({ sessionID }) => (sessionID === other.parent ? undefined : { text: '{"n": 1}' }))
     const { id } = await other.launch(request({ each: numbers(3), schema: SCHEMA }))
@@ -219,6 +219,36 @@ describe("a map", () => {
       groups: [{ why: "Its answer could not be read: busy", first: [1] }],
     })
     expect(rowsOf(task).map(({ state }) => state)).toEqual(["valid", "failed", "valid"])
+    const ended = { status: "error", outcome: { reason: { code: "items", text: "1 of 3 items failed." } } }
+    expect(task).toMatchObject(ended)
+    await other.clock.advance(20_000)
+    expect(other.opencode.database.recordIn(other.opencode.stored(task.sessionID))?.task).toMatchObject(ended)
+    expect(other.notices()[0]?.visible).toContain("failed in")
+    other.opencode.onCall = () => undefined
+    await other.manager.resume(id, { prompt: "" }, other.caller)
+    expect(await other.endedBeside(id)).toMatchObject({ status: "completed", outcome: { group: { valid: 3 } } })
+  })
+
+  test("an item that a resumed map does not begin again stays failed, though its session is gone", async () => {
+    rig = open({ maxConcurrentTasks: 1 })
+    agents((item) => (item === "0" ? '{"n": 0}' : "no"))
+    const { id } = await rig.launch(request({ each: numbers(3), schema: SCHEMA }))
+    const before = rowsOf(await rig.endedBeside(id))
+    rig.opencode.deleteByUser(before[2]?.session ?? "")
+    await rig.clock.advance(20_000)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    const asked = agents(() => undefined)
+    await rig.manager.resume(id, { prompt: "" }, rig.caller)
+    await eventually(async () => {
+      await rig.clock.advance(50)
+      return asked.size === 1
+    })
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    const task = await rig.endedBeside(id)
+    expect(sumsUp(task)).toMatchObject({ valid: 1, failed: 2, notBegun: 0 })
+    expect(rowsOf(task)[2]).toEqual(before[2])
   })
 
   test("a map with only valid items completes, and without a schema each value is the text", async () => {
