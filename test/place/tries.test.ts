@@ -613,6 +613,21 @@ describe("later changes of the parent", () => {
     expect(await output(id)).toContain(`Note: its folder is kept, because git cannot store nested: ${folder}`)
   })
 
+  test("a folder that the winner's check left behind undoes no work of the group's next run", async () => {
+    const nested = "git init -q nested && git -C nested -c user.name=x -c user.email=x@x commit -q --allow-empty -m x"
+    const { id } = await changing("fine\n", `${CHECK} && if [ -e other.txt ]; then ${nested}; fi`)
+    agents((_nth, folder) => {
+      write(folder, "sum.txt", "right again\n")
+      write(bench.user.top, "other.txt", "finer\n")
+      return "done"
+    })
+    await rig.manager.resume(id, { prompt: "Again." }, rig.caller)
+    const { outcome } = await rig.endedBeside(id)
+    expect(outcome?.work?.merge?.kind).toBe("merged")
+    expect(sum()).toBe("right again\n")
+    expect(readFileSync(join(bench.user.top, "other.txt"), "utf8")).toBe("finer\n")
+  })
+
   test("the winner is not merged when its check fails with the parent's later changes", async () => {
     const task = await changing("broken\n", `${CHECK} && ! grep -qs broken other.txt`)
     expect(task).toMatchObject({ status: "completed", outcome: { work: { merge: { kind: "refused" } } } })

@@ -162,12 +162,13 @@ export async function begin(from: Checkout, taskID: string, begun: Start): Promi
 }
 
 /**
- * Continues in a folder that could not be removed after the last run. Its files are changed to those of a new start.
+ * Continues in a folder that could not be removed after the last run. Its files are changed to those of a new start. They
+ * count as the task's work unless its state is another by now, since a group takes over its winner's.
  */
 async function reuseFolder(
   ports: WorktreePorts,
   from: Checkout,
-  { worktree }: Marker,
+  { worktree, archived }: Marker,
   request: EnterRequest,
 ): Promise<Start | undefined> {
   const { taskID } = request
@@ -178,7 +179,8 @@ async function reuseFolder(
   // Work that the last run stashed belongs to the task, but is not in the folder.
   const whole = await withStashed(from, taskID, tree)
   const now = await commitOf(from, whole, [state], "superagents: what the folder held, and its stash")
-  const start = await startOf(ports, from, request, now)
+  const isOutdated = archived !== undefined && archived !== state
+  const start = await startOf(ports, from, request, isOutdated ? undefined : now)
   const all = await changesBetween(from, commit, start.commit)
   const around = new Set(aroundSubmodules(all))
   const changes = all.filter((change) => !around.has(change))

@@ -124,7 +124,8 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
       // The agent may have been stopped while a merge of its own child tasks wrote into the worktree.
       const unsaved = await betweenMerges(ports, marker.from, () => keepState(ports, target, taskID, marker))
       fault("away: state kept")
-      writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept", unsaved })
+      const archived = await readRef(marker.from, "state", taskID)
+      writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept", unsaved, archived })
       if (unsaved.length > 0) return { unsaved, notes: [] }
       fault("away: marked")
     }

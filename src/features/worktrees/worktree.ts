@@ -57,6 +57,8 @@ const Marker = z.object({
   lacks: z.string().optional(),
   /** Of a held folder, the paths that cannot be archived: each archive names them again. */
   unsaved: z.array(z.string()).readonly().optional(),
+  /** Of a held folder, the state that was archived of it. */
+  archived: z.string().optional(),
 })
 export type Marker = z.infer<typeof Marker>
 
