@@ -206,11 +206,11 @@ export class Recovery {
     for (const orphan of orphans.toSorted((a, b) => endedAt(a) - endedAt(b))) {
       const { id } = orphan.task
       const handle = store.handle(id)
-      const work = background.run("recover a task", async () => {
-        await this.#settling.adopt(orphan)
-        await this.#ports.dispatcher.closed(id)
-      })
-      if (handle) handle.recovering = Promise.resolve(handle.recovering).then(() => work)
+      const adopting = background.run("recover a task", () => this.#settling.adopt(orphan))
+      const closing = background.run("close a task", () => adopting.then(() => this.#ports.dispatcher.closed(id)))
+      if (!handle) continue
+      handle.adopting = Promise.all([handle.adopting, adopting])
+      handle.recovering = Promise.all([handle.recovering, closing])
     }
   }
 }

@@ -242,7 +242,7 @@ export class OrphanSettler {
       // are settled first.
       if (isMine && (task.group || mayLaunch(task, this.#services.options)))
         this.#takeIn(await opencode.recordsOf(task.sessionID))
-      if (isMine && task.group) await this.#membersSettled(task)
+      if (isMine && task.group) await this.#membersAdopted(task)
       if (isMine && isActive(task)) await this.#settle(task, seenAt)
       else if (isMine) this.#tell(task, seenAt)
       // Other tasks may have waited for it.
@@ -268,9 +268,10 @@ export class OrphanSettler {
     return last?.role === "user" && last.createdAt > stoppedAt
   }
 
-  async #membersSettled(group: Task): Promise<void> {
+  /** Resolves when it is known how each member stands. Their ends may not be closed while a host is out of reach. */
+  async #membersAdopted(group: Task): Promise<void> {
     const { store } = this.#services
-    await Promise.all(store.membersOf(group).map(({ task }) => store.handle(task.id)?.recovering))
+    await Promise.all(store.membersOf(group).map(({ task }) => store.handle(task.id)?.adopting))
   }
 
   /** Like `#claim`. For a task that has ended, resolves after all earlier calls for its parent's ended tasks. */

@@ -34,6 +34,8 @@ export class TaskHandle {
   /** Stops the task's check or preparation. `preparation` resolves when the stopped work has ended. */
   stop?: AbortController
   preparation?: Promise<unknown>
+  /** Resolves when it is known how the task, of a dead process, stands. */
+  adopting?: Promise<unknown>
   /** Resolves when the task, of a dead process, is settled, and its end is closed. */
   recovering?: Promise<unknown>
   /** Whether the call that launched the task named its model. */

@@ -285,8 +285,8 @@ describe("tries after a restart", () => {
     expect(rig.notices()[0]?.hidden).toContain("answer 2")
   })
 
-  test("a try that waited for a slot at a restart starts again and may win", async () => {
-    big.passes = (nth) => nth === 2
+  /** Two tries of which the second waits for a slot when OpenCode crashes. */
+  const oneWaiting = async () => {
     rig = new Rig({
       options: { hosts: { big: { ssh: "big", contactTimeout: 60_000 } }, maxConcurrentTasks: 1 } as object,
       worktrees: async () => big as never as Place,
@@ -295,6 +295,23 @@ describe("tries after a restart", () => {
     const id = await running({ tries: 2 })
     expect(parts().map(({ run }) => run.startedAt !== undefined)).toEqual([true, false])
     rig.crash()
+    return id
+  }
+
+  test("a group goes on after a restart while the host keeps the end of one of its tries from being closed", async () => {
+    const id = await oneWaiting()
+    const { id: waiting } = parts()[1] as Task
+    const archive = big.archive.bind(big)
+    big.archive = (taskID) => (taskID === waiting ? new Promise(() => {}) : archive(taskID))
+    await restarted()
+    answers(0)
+    await rig.clock.advance(20_000)
+    expect(rig.task(id)).toMatchObject({ status: "completed", group: { winner: parts()[0]?.id } })
+  })
+
+  test("a try that waited for a slot at a restart starts again and may win", async () => {
+    big.passes = (nth) => nth === 2
+    const id = await oneWaiting()
     await restarted()
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "from the second" }))
     answers(0)
