@@ -298,13 +298,10 @@ export class Places {
     const { place, shared } = await this.#sharedIn(task)
     const finished = await this.#inTurn(merging, async (recorded) => {
       if (await this.#isMergeBegun(task, place)) return { ...work, merge: await this.mergeBack(task, place) }
-      const unfit = await this.#unfitGroup(task, place, shared, recorded).catch(mergeFailure)
-      // The folder of the check may stay, and is named as well.
-      const { held = work.held } = await this.keepGroup(task).then(
-        (kept) => kept.work,
-        () => work,
-      )
-      return { ...work, ...(held && { held }), merge: unfit ?? (await this.mergeBack(task, place)) }
+      const checked = await this.#checkGroup(task, place, shared, recorded).catch((error) => ({
+        merge: mergeFailure(error),
+      }))
+      return { ...work, merge: checked.merge ?? (await this.mergeBack(task, place)), ...checked }
     })
     return { ...finished, refs }
   }
@@ -314,21 +311,22 @@ export class Places {
   }
 
   /** Like `#unfit`, for a group's work, which has no place any more. */
-  async #unfitGroup(
+  async #checkGroup(
     task: Task,
     place: Place,
     shared: SharedPlaces,
     { signal, check }: Merging,
-  ): Promise<Merge | undefined> {
+  ): Promise<Pick<Work, "held" | "merge">> {
     const folder = autoMergeFolder(this.#services, task, signal)
-    if (await shared.isCurrent(task.id, folder)) return undefined
+    if (await shared.isCurrent(task.id, folder)) return {}
     const timeLimit = task.group?.timeout ?? 0
-    const { directory } = await place.enter({ taskID: task.id, folder, timeLimit, again: true, signal })
-    try {
-      return await this.#unfitIn(place, task, folder, () => check(task, place.run ? undefined : directory))
-    } finally {
-      await place.archive(task.id, folder)
-    }
+    const merge = await place
+      .enter({ taskID: task.id, folder, timeLimit, again: true, signal })
+      .then(({ directory }) => this.#unfitIn(place, task, folder, () => check(task, place.run ? undefined : directory)))
+      .catch(mergeFailure)
+    // The folder of the check may stay, and is named as well.
+    const { held } = (await this.keepGroup(task)).work
+    return { ...(held && { held }), ...(merge && { merge }) }
   }
 
   async #sharedIn(task: Pick<Task, "place" | "group" | "member">): Promise<{ place: Place; shared: SharedPlaces }> {

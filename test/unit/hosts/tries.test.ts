@@ -90,6 +90,22 @@ describe("a winner's unfetched work", () => {
   })
 })
 
+test("a winner that is checked again before its merge is archived once more, with that check's folder", async () => {
+  let archived = 0
+  const archive = big.archive.bind(big)
+  Object.assign(big.shared, { isCurrent: async () => false })
+  Object.assign(big, {
+    bringIn: async () => ({ kind: "nothing" }),
+    archive: async (taskID: string) => {
+      if (taskID === id) archived++
+      return archive(taskID)
+    },
+  })
+  const { id } = await launch({ merge: true })
+  expect((await rig.ended(id)).outcome?.work?.merge?.kind).toBe("merged")
+  expect(archived).toBe(2)
+})
+
 test("a losing try whose work cannot be fetched delays nothing, and is archived when the host answers", async () => {
   big.passes = (nth) => nth === 2
   big.cut = (taskID) => taskID === big.entered[0]
