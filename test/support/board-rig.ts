@@ -254,6 +254,8 @@ class FakeSurroundings {
   fails = false
   readonly toasts: string[] = []
   readonly logs: string[] = []
+  /** Sessions that lie below another one. */
+  readonly parents = new Map<string, string>()
 
   async agents() {
     if (this.fails) throw new Error("no answer")
@@ -270,7 +272,7 @@ class FakeSurroundings {
   }
 
   async parent(id: string) {
-    return { id, rules: [], reverted: false } as never
+    return { id, parentID: this.parents.get(id), rules: [], reverted: false } as never
   }
 
   log(level: string, message: string, fields: object = {}) {

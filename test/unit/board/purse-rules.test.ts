@@ -60,6 +60,25 @@ describe("the rules of a purse", () => {
     expect(ended(EMPTY)).toBe(EMPTY)
   })
 
+  test("after a purse's money is used up, only a person opens another before its time is over", () => {
+    const { state } = reported(ended(opened()))
+    const open = (by: Parameters<typeof opened>[0], now = NOW) =>
+      decide(state, { type: "open purse", max: 100, until: "2026-03-02T23:00:00Z", by: by ?? USER }, { ...facts, now })
+    expect(() => open(agentIn("build", "ses_other"))).toThrow(/money .* used up.*only the user .*\/board/)
+    expect(open(USER).state.purse?.max).toBe(100)
+    expect(open(agentIn("build", "ses_other"), "2026-03-02T20:00:00.000Z").state.purse?.max).toBe(100)
+    const closed = reported(ended(opened(), "closed")).state
+    const again = { type: "open purse", max: 6, until: "2026-03-02T20:00:00Z", by: agentIn("build") } as const
+    expect(decide(closed, again, facts).state.purse?.max).toBe(6)
+  })
+
+  test("a thread that a purse pays cannot close it once its task has ended", () => {
+    const paid = decide(opened(), ran(NOW), facts).state
+    expect(() => decide(paid, { type: "close purse", by: agentIn("build", "ses_1") }, facts)).toThrow(
+      "not from a task's thread",
+    )
+  })
+
   test("a purse cannot be closed from a task's thread", () => {
     const state = { ...opened(), tasks: [{ id: "1", threadId: "ses_thread" }] } as unknown as BoardState
     expect(() => decide(state, { type: "close purse", by: agentIn("build", "ses_thread") }, facts)).toThrow(

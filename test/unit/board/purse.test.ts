@@ -422,6 +422,17 @@ describe("a purse", () => {
     expect(await use({})).toMatch(/^A purse is open: \$1\.20 of \$5\.00 until .*, 1 at work\.$/)
   })
 
+  test("a session below a task's thread, such as of OpenCode's own task tool, neither opens nor closes a purse", async () => {
+    const { threadId } = await task("one")
+    rig.surroundings.parents.set("ses_sub", threadId).set("ses_subsub", "ses_sub").set("ses_beside", "ses_opener")
+    const use = (args: object, session: string) => rig.call("purse", args, agentIn("build", session))
+    await expect(use({ max: 5, until: "07:00" }, "ses_subsub")).rejects.toThrow("not from a task's thread")
+    expect(await use({ max: 5, until: "07:00" }, "ses_beside")).toContain("The purse is open")
+    await expect(use({ close: true }, "ses_sub")).rejects.toThrow("not from a task's thread")
+    expect(rig.kept.purse).toMatchObject({ max: 5, by: "ses_beside" })
+    expect(await use({ close: true }, "ses_beside")).toContain("The purse is closed")
+  })
+
   test("the purse tool says so if the purse has nothing to do and ends at once", async () => {
     const { id } = await task("one")
     await rig.board.complete(id, USER)

@@ -70,12 +70,24 @@ export class PurseManager implements Purses {
   async open(given: PurseTerms, by: Actor): Promise<PurseView | undefined> {
     // The rules name the open purse's spending when they refuse a second purse, but do not know the amount.
     const spent = (await this.view())?.spent
+    await this.#refuseBelowThread(by)
     await this.#ports.change({ type: "open purse", ...given, by, spent })
     return this.view()
   }
 
   async close(by: Actor): Promise<void> {
+    await this.#refuseBelowThread(by)
     await this.#ports.change({ type: "close purse", by })
+  }
+
+  /** The rules know threads alone. A session of OpenCode's own `task` tool lies below one. */
+  async #refuseBelowThread(by: Actor): Promise<void> {
+    if (by.kind === "user") return
+    const state = await this.#ports.store.read()
+    for (let id: string | undefined = by.sessionID; id !== undefined; ) {
+      rules.refuseInThread(state, { ...by, sessionID: id })
+      id = (await this.#ports.opencode.parent(id))?.parentID
+    }
   }
 
   /** Reports of ended purses, newest first. */

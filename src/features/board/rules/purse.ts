@@ -4,7 +4,7 @@ import { lastWordTime } from "../../../core/watchdog.ts"
 import { DAY_MS, formatTime, HOUR_MS, SAME_USD, spentShort } from "../../../lib/format.ts"
 import { TIME_OF_DAY } from "../options.ts"
 import type { PurseResult, StoredReport } from "../purse/report.ts"
-import { BoardError } from "../service.ts"
+import { type Actor, BoardError } from "../service.ts"
 import {
   type BoardState,
   findTask,
@@ -42,8 +42,13 @@ export type PurseFacts = {
 
 export const purseRules = {
   "open purse"(state, { max, until, by, spent = 0, night = state.night }, { now }) {
-    if (by.kind === "agent" && threadTask(state, by.sessionID)) throw inThread()
-    const { purse } = state
+    refuseInThread(state, by)
+    const { purse, quiet } = state
+    if (by.kind === "agent" && quiet && isUsedUp(state, now))
+      throw new BoardError(
+        "conflict",
+        `The money of the last purse is used up. Until ${untilText(quiet, now)} only the user can open another: by /board, or on the page. Tell them.`,
+      )
     if (purse)
       throw new BoardError(
         "conflict",
@@ -66,7 +71,7 @@ export const purseRules = {
 
   /** Marks the purse as closed. The scheduler then stops the purse's runs and writes the report. */
   "close purse"(state, { by }) {
-    if (by.kind === "agent" && threadTask(state, by.sessionID)) throw inThread()
+    refuseInThread(state, by)
     if (!state.purse) throw new BoardError("conflict", "No purse is open.")
     return changeTo(state.purse.ending ? state : { ...state, purse: { ...state.purse, closed: true } })
   },
@@ -259,8 +264,13 @@ function isoTime(text: string): number | undefined {
   return Number.isNaN(time) ? undefined : time
 }
 
-const inThread = (): BoardError =>
-  new BoardError("conflict", "A purse is opened and closed from a conversation, not from a task's thread.")
+/** A thread that the open purse pays stays one when its task has ended. */
+export function refuseInThread(state: BoardState, by: Actor): void {
+  if (by.kind === "user") return
+  const isPaid = Object.hasOwn(state.purse?.threads ?? {}, by.sessionID)
+  if (isPaid || threadTask(state, by.sessionID))
+    throw new BoardError("conflict", "A purse is opened and closed from a conversation, not from a task's thread.")
+}
 
 /** Start of the nightly purse that should be open at `now`, in ms; undefined outside its hours. */
 export function nightAt(
