@@ -129,6 +129,27 @@ describe("an unattended run", () => {
     expect(read).toHaveBeenCalledTimes(1)
   })
 
+  test("the options of an agent apply to its unattended runs", async () => {
+    const general = { timeout: 60_000, maxCost: 0.5, model: "scripted/beta" }
+    const { rig, sessionID, start, ended } = standing({ options: { agents: { general } } })
+    rig.onPrompt("WORK", { text: "done", usage: { input: 100_000 } })
+    const { task } = await start("WORK")
+    const applied = { timeout: 60_000, budget: { max: 0.5, before: 0 } }
+    expect(task).toMatchObject({ model: { id: "beta" }, run: applied })
+    await ended()
+    const cost = rig.manager.parts.ledger.ofTask(task.id).cost
+    expect(cost).toBeGreaterThan(0)
+    const second = await start("WORK")
+    expect(second.task).toMatchObject({
+      model: { id: "beta" },
+      run: { ...applied, budget: { max: 0.5, before: cost } },
+    })
+    await ended()
+    const messageID = rig.opencode.say(sessionID, "WORK", { agent: "general" })
+    await new Unattended(rig.manager.parts).adopt({ sessionID, agent: "general", description: "#5" }, messageID)
+    expect(rig.manager.taskIn(sessionID)?.task.run).toMatchObject({ timeout: 60_000, budget: { max: 0.5 } })
+  })
+
   test("an unattended run is stopped once when somebody stops it", async () => {
     const { rig, sessionID, runs, start } = standing()
     rig.onPrompt("WORK", { hang: true })

@@ -13,7 +13,7 @@ import {
 } from "../../core/task.ts"
 import { doneWithin } from "../../lib/clock.ts"
 import type { LedgerPurse } from "../../runtime/budgets.ts"
-import { findAgent } from "../../runtime/launch/checks.ts"
+import { defaultsOf, findAgent, modelOfAgent } from "../../runtime/launch/checks.ts"
 import type { Outbox } from "../../runtime/mailbox/outbox.ts"
 import type { Assembly } from "../../runtime/task-manager.ts"
 
@@ -50,10 +50,11 @@ export class Unattended {
     if (earlier) await this.#parts.dispatcher.over(earlier)
     const [agents, session] = await Promise.all([opencode.agents(), opencode.session(sessionID)])
     if (!session) throw new CallError(`Session ${sessionID} does not exist any more.`)
-    const { name, model } = findAgent(agent, agents)
+    const found = findAgent(agent, agents)
+    const by = { agent: found.name, model: await modelOfAgent(this.#parts, found), description }
     await this.#parts.ledger.lookAtForeign()
     this.#parts.allowance.refuseSpent(NOBODY, earlier?.id)
-    await this.#parts.queue.enqueue(this.#begin(sessionID, { agent: name, model, description }), prompt)
+    await this.#parts.queue.enqueue(this.#begin(sessionID, by), prompt)
   }
 
   /**
@@ -137,31 +138,26 @@ export class Unattended {
     const { store, clock } = this.#parts
     const task = store.bySession(sessionID)
     if (task) refuseUnlessFree(task)
-    const { id, run } = task ? { id: task.id, run: this.#next(task) } : this.#first()
+    const id = task?.id ?? newTaskID(this.#parts.randomID)
+    const run = this.#run(id, by.agent, task)
     const begins = { ...run, ...asked }
     if (task) store.apply(id, { type: "resumed", run: begins, by }, clock.now())
     else store.add(this.#draft(sessionID, id, begins, by), clock.now())
     return store.get(id) as Task
   }
 
-  #first(): { id: string; run: Run } {
-    const id = newTaskID(this.#parts.randomID)
-    return { id, run: this.#run(id, 0) }
-  }
-
-  #next(task: Task): Run {
-    const recent = recentRuns(task, this.#parts.clock.now())
-    return { ...this.#run(task.id, task.run.generation + 1), recent }
-  }
-
-  #run(id: string, generation: number): Run {
-    const { clock, options } = this.#parts
+  #run(id: string, agent: string, earlier: Task | undefined): Run {
+    const { clock, options, opencode, allowance } = this.#parts
     const now = clock.now()
+    const generation = earlier ? earlier.run.generation + 1 : 0
+    const { timeout = options.taskTimeout, maxCost } = defaultsOf(options, agent)
     return {
       generation,
-      promptID: this.#parts.opencode.messageID("prompt", id, generation, now),
+      promptID: opencode.messageID("prompt", id, generation, now),
       createdAt: now,
-      timeout: options.taskTimeout,
+      timeout,
+      budget: allowance.budget(maxCost, id),
+      ...(earlier && { recent: recentRuns(earlier, now) }),
     }
   }
 

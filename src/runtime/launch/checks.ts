@@ -95,6 +95,12 @@ export async function findModel(
   return models.includes(modelKey(model)) ? model : { provider: model.provider, id: `${model.id}#${model.variant}` }
 }
 
+/** Model that the user's options or OpenCode's configuration give an agent; undefined for none. */
+export async function modelOfAgent(ports: CheckPorts, { name, model }: AgentInfo): Promise<Model | undefined> {
+  const { model: set } = defaultsOf(ports.options, name)
+  return set === undefined ? model : findModel(ports, set, `option agents.${name}.model`)
+}
+
 /** Parses a model's name without looking it up: a remote machine has models of its own. */
 export function modelNamed(ports: Pick<CheckPorts, "options">, wanted: string, argument = MODEL): Model {
   refuseOverride(ports, argument)

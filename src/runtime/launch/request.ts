@@ -7,7 +7,7 @@ import type { Run, Schema, Task, TaskDraft } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
 import { HERE, kindOf, type PlaceKind } from "../places/place.ts"
 import type { Services } from "../services.ts"
-import { type Caller, chooseModel, defaultsOf, findAgent, findModel, mayRead, modelNamed } from "./checks.ts"
+import { type Caller, chooseModel, defaultsOf, findAgent, mayRead, modelNamed, modelOfAgent } from "./checks.ts"
 
 export type LaunchRequest = {
   readonly description: string
@@ -133,9 +133,7 @@ export async function chosenBy(
   }
   const agent = findAgent(name, agents)
   if (model) return { agent: agent.name, model: await chooseModel(services, model) }
-  const { model: set } = defaultsOf(services.options, agent.name)
-  const own = set === undefined ? agent.model : await findModel(services, set, `option agents.${agent.name}.model`)
-  return { agent: agent.name, model: own ?? persona?.model }
+  return { agent: agent.name, model: (await modelOfAgent(services, agent)) ?? persona?.model }
 }
 
 /**
