@@ -119,6 +119,8 @@ function changeActive(task: Task, event: TaskEvent): Task {
       return end(task, "error", event)
     case "cancelled":
       return end(task, "cancelled", event)
+    case "asks":
+      return modelOf(task) ? task : { ...task, model: event.model }
     case "won":
       if (!group || group.winner) return task
       return { ...task, group: { ...group, winner: event.winner, ...(event.passed && { passed: event.passed }) } }
@@ -145,8 +147,6 @@ function changeRun(task: Task, event: TaskEvent): Run | undefined {
     }
     case "unparked":
       return parked && unpaused(counting(run, event.at), event.at)
-    case "asks":
-      return modelOf(task) ? undefined : { ...run, model: event.model }
     case "prompt replaced":
       return { ...run, promptID: event.promptID }
     case "switched": {

@@ -13,8 +13,8 @@ export const sessionOf = ({ messages }: RequestMessages): string | undefined => 
 export function modelIn({ messages }: RequestMessages): Model | undefined {
   const asked = messages.findLast(({ info }) => info.role === "user")?.info
   // Another plugin may have changed the message, so the model can be missing.
-  const { providerID: provider, modelID: id } = (asked?.role === "user" && asked.model) || {}
-  return provider && id ? { provider, id } : undefined
+  const { providerID: provider, modelID: id, variant } = (asked?.role === "user" && asked.model) || {}
+  return provider && id ? { provider, id, ...(variant && { variant }) } : undefined
 }
 
 /**

@@ -198,11 +198,11 @@ test("a resumed group of won tries continues with its winner, and other groups s
   expect(resumed(taskOf({ group: map }), 5000).group).toEqual({ ...map, timeout: 5000 })
 })
 
-test("the model of a run that named none is recorded only in that run", () => {
+test("the first model that OpenCode chooses for a task that names none is recorded as the task's", () => {
   const model = { provider: "p", id: "m" }
   const event = { type: "asks", generation: 0, model } as const
   const asked = transition(taskOf(), event)
-  expect(asked.run.model).toEqual(model)
+  expect(asked).toEqual(taskOf({ model }))
   const named = taskOf({ model: { provider: "p", id: "named" } })
   for (const other of [asked, named, taskOf({ run: { generation: 1 } }), terminal("completed")])
     expect(transition(other, event)).toBe(other)

@@ -150,6 +150,42 @@ describe("an unattended run", () => {
     expect(rig.manager.taskIn(sessionID)?.task.run).toMatchObject({ timeout: 60_000, budget: { max: 0.5 } })
   })
 
+  test("the limit of a model holds for unattended runs from their second one on, before their first request", async () => {
+    const { rig, sessionID, start, ended } = standing({ options: { maxConcurrentPerModel: { "scripted/alpha": 1 } } })
+    rig.onPrompt("WORK", { text: "done" })
+    rig.onPrompt("HANG", { hang: true })
+    const { task } = await start("WORK")
+    await ended()
+    expect(rig.manager.taskIn(sessionID)?.task.model).toMatchObject({ id: "alpha" })
+    const other = rig.opencode.openSession()
+    rig.opencode.say(other, "hello", { model: { provider: "scripted", id: "alpha" } })
+    const request = { sessionID: other, agent: "general", description: "other", prompt: "HANG" }
+    await new Unattended(rig.manager.parts).start(request)
+    expect(rig.manager.taskIn(other)?.task.model).toMatchObject({ id: "alpha" })
+    await start("WORK")
+    const { run } = rig.manager.taskIn(sessionID)?.task ?? task
+    expect([run.generation, run.startedAt]).toEqual([1, undefined])
+  })
+
+  test("an unattended run after one that a fallback model finished begins with the model of before", async () => {
+    const { rig, sessionID, start, ended } = standing()
+    const beta = { provider: "scripted", id: "beta" }
+    rig.onPrompt("WORK", { text: "done" })
+    rig.onPrompt("HANG", { hang: true })
+    const { task } = await start("HANG")
+    await rig.clock.advance(1000)
+    const { store } = rig.manager.parts
+    store.apply(task.id, { type: "switched", generation: 0, model: beta, step: 1, why: "limit" }, rig.clock.now())
+    await new Unattended(rig.manager.parts).stop(sessionID)
+    await ended()
+    rig.opencode.say(sessionID, "so far", { agent: "general", model: beta })
+    expect((await start("WORK")).task.model).toMatchObject({ id: "alpha" })
+    await ended()
+    const messageID = rig.opencode.say(sessionID, "WORK", { agent: "general", model: beta })
+    await new Unattended(rig.manager.parts).adopt({ sessionID, agent: "general", description: "#5" }, messageID)
+    expect(store.get(task.id)?.model).toBeUndefined()
+  })
+
   test("an unattended run is stopped once when somebody stops it", async () => {
     const { rig, sessionID, runs, start } = standing()
     rig.onPrompt("WORK", { hang: true })

@@ -3,6 +3,7 @@ import { recentRuns, type Spent } from "../../core/spending.ts"
 import {
   isActive,
   isUnattended,
+  type Model,
   NO_FIGURES,
   NOBODY,
   newTaskID,
@@ -51,7 +52,8 @@ export class Unattended {
     const [agents, session] = await Promise.all([opencode.agents(), opencode.session(sessionID)])
     if (!session) throw new CallError(`Session ${sessionID} does not exist any more.`)
     const found = findAgent(agent, agents)
-    const by = { agent: found.name, model: await modelOfAgent(this.#parts, found), description }
+    const model = (await modelOfAgent(this.#parts, found)) ?? (await this.#modelIn(sessionID, earlier))
+    const by = { agent: found.name, model, description }
     await this.#parts.ledger.lookAtForeign()
     this.#parts.allowance.refuseSpent(NOBODY, earlier?.id)
     await this.#parts.queue.enqueue(this.#begin(sessionID, by), prompt)
@@ -70,7 +72,8 @@ export class Unattended {
     if (this.#parts.allowance.refusal(NOBODY, earlier?.id) !== undefined) return
     this.#parts.poller.noticeSleep()
     const asked = { promptID: messageID, startedAt: clock.now() }
-    await this.#parts.queue.adopt(this.#begin(sessionID, { agent, description }, asked))
+    // The turn's first request shows the model that the user has chosen.
+    await this.#parts.queue.adopt(this.#begin(sessionID, { agent, model: undefined, description }, asked))
   }
 
   /**
@@ -132,6 +135,12 @@ export class Unattended {
   wrote(messageID: string): boolean {
     const id = this.#parts.opencode.taskOf(messageID)
     return id !== undefined && this.#parts.store.get(id) !== undefined
+  }
+
+  /** Model that OpenCode would choose in the session, but no fallback model of the run before; undefined if unknown. */
+  async #modelIn(sessionID: string, earlier: Task | undefined): Promise<Model | undefined> {
+    if (earlier?.model && earlier.run.switches) return earlier.model
+    return (await this.#parts.opencode.persona(sessionID))?.model ?? earlier?.model
   }
 
   #begin(sessionID: string, by: By, asked: Partial<Run> = {}): Task {

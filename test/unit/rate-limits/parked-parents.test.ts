@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import { Unattended } from "../../../src/features/board/unattended.ts"
 import { MINUTE_MS } from "../../../src/lib/format.ts"
 import { toolsFor } from "../../../src/tools/index.ts"
 import type { Tool } from "../../../src/tools/tool.ts"
@@ -218,6 +219,19 @@ describe("fallback models", () => {
     )
     expect(output.output).toMatch(line)
     expect(rig.opencode.toasts.filter(({ message }) => message.includes("scripted/gone"))).toHaveLength(1)
+  })
+
+  test("a fallback model continues a run for which OpenCode itself has chosen the model", async () => {
+    const provider = new Provider(
+      { bucket: 1, shutMs: 30 * MINUTE_MS },
+      { ...settings, fallbackModels: { "scripted/alpha": ["scripted/beta"] } },
+    )
+    const { rig } = provider
+    const sessionID = rig.opencode.openSession()
+    await new Unattended(rig.manager.parts).start({ sessionID, agent: "general", description: "#5", prompt: "FIND" })
+    const task = () => rig.manager.taskIn(sessionID)?.task
+    await rig.clock.until(() => task()?.run.switches !== undefined)
+    expect(task()).toMatchObject({ model: { id: "alpha" }, run: { model: { id: "beta" } } })
   })
 
   test("a fallback model is not used for a short limit, or if the user names none", async () => {
