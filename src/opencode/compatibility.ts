@@ -137,8 +137,9 @@ export class Suitability {
     const { refusal, note, version } = await examineOpencode(transport)
     if (refusal) opencode.log("error", refusal)
     this.refusal = refusal
-    if (!note || !version || !isNews(`OpenCode ${version}`, note)) return
-    this.#connection.warn({ title: UNTRIED_VERSION, message: note })
+    if (!note || !version) return
+    const isNew = () => isNews(`OpenCode ${version}`, note)
+    this.#connection.warn({ title: UNTRIED_VERSION, message: note, isNews: isNew })
   }
 
   /** Shows pending warnings. Called when a screen is available. */

@@ -87,7 +87,11 @@ export function connect(input: PluginInput, options: Options, kinds: readonly Gr
   const signer = installationSigner()
   /** Warnings that wait for a screen; undefined once there is one. */
   let waiting: Notice[] | undefined = []
-  const show = (notice: Notice) => opencode.toast({ ...notice, variant: "warning" })
+  const endsWithTurn = process.argv[2] === "run"
+  const show = ({ title, message, isNews }: Notice) => {
+    // An `opencode run` has no screen.
+    if (!endsWithTurn && (isNews?.() ?? true)) opencode.toast({ title, message, variant: "warning" })
+  }
   const warn = (notice: Notice) => {
     opencode.log("warn", notice.message)
     if (waiting) waiting.push(notice)
@@ -125,7 +129,7 @@ export function connect(input: PluginInput, options: Options, kinds: readonly Gr
     transport: transportOf(input.client),
     userActions: new OpencodeUserActions(client),
     writeUiMetadata: (sessionID, uiMetadata) => opencode.writeUiMetadata(sessionID, uiMetadata),
-    endsWithTurn: process.argv[2] === "run",
+    endsWithTurn,
     hasOtherOwner: () => peerOf(directory) !== undefined,
     requestHandler: (own) => peerOf(directory)?.handler ?? own,
     pages: () => sessionPages(serverUrl, directory),

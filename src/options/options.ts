@@ -270,7 +270,7 @@ export type MergedOptions = {
   readonly widened: readonly string[]
   /** Reasons why project options are ignored that only the user may set, one sentence for each option. */
   readonly refused: readonly string[]
-  /** The user's limits that count because they are stricter than the project's, one line each. */
+  /** Options whose value is not the project's, because the user's is stricter in whole or in part, one line each. */
   readonly held: readonly string[]
 }
 
@@ -308,8 +308,13 @@ function merged(specs: Specs, own: GivenOptions, project: GivenOptions, path: st
       continue
     }
     result[key] = rule.merge(mine, other)
-    const holds = `${name}: your ${JSON.stringify(mine)} holds, not the project's ${JSON.stringify(other)}`
-    if (!isDeepStrictEqual(result[key], other)) notes.held.push(holds)
+    if (!isDeepStrictEqual(result[key], other)) notes.held.push(`${name}: ${heldText(mine, other, result[key])}`)
   }
   return result
+}
+
+function heldText(mine: unknown, other: unknown, result: unknown): string {
+  const [own, theirs] = [`your ${JSON.stringify(mine)}`, `the project's ${JSON.stringify(other)}`]
+  if (isDeepStrictEqual(result, mine)) return `${own} holds, not ${theirs}`
+  return `${JSON.stringify(result)} holds, of ${own} and ${theirs}`
 }

@@ -8,7 +8,10 @@ export type MergeRule = {
   readonly merge: (own: unknown, theirs: unknown) => unknown
   /** For a limit: whether a project's value allows more than the default. */
   readonly widens?: (theirs: unknown, byDefault: unknown) => boolean
-  /** Name of an option that the project alone turns on, so that the user is warned; undefined otherwise. */
+  /**
+   * Name of an option that the project alone turns on, so that the user is warned; undefined otherwise. A value in it
+   * that changes is announced again.
+   */
   readonly turnsOn?: (own: unknown, theirs: unknown, name: string) => string | undefined
   /**
    * Removes the parts of a project's value that only the user may set: commands that would run as the user, and places
@@ -44,9 +47,13 @@ export const projectSwitch: MergeRule = {
 /** The lower limit counts. 0 means no limit. */
 export const stricter: MergeRule = { merge: lower, widens: (theirs, byDefault) => lower(byDefault, theirs) !== theirs }
 
-/** The lower limit counts. If one of the values is null, the other counts. null stands for an hour at most. */
+/** The lower limit counts. null stands for an hour at most: it gives way to a shorter limit alone. */
 export const stricterIfSet: MergeRule = {
-  merge: (own, theirs) => (own === null || theirs === null ? (own ?? theirs) : lower(own, theirs)),
+  merge(own, theirs) {
+    if (own !== null && theirs !== null) return lower(own, theirs)
+    const set = own ?? theirs
+    return lower(HOUR_MS, set) === set ? set : null
+  },
   widens: (theirs) => theirs !== null && lower(HOUR_MS, theirs) !== theirs,
 }
 

@@ -18,7 +18,12 @@ export type RequestHandler = Pick<
   | "list"
 >
 
-export type Notice = { readonly title: string; readonly message: string }
+export type Notice = {
+  readonly title: string
+  readonly message: string
+  /** Asked just before the notice is shown: false where the user knows it. From then on it counts as known. */
+  readonly isNews?: () => boolean
+}
 
 /** Adapter of one plugin instance to OpenCode. Each API of OpenCode has its own implementation of this type. */
 export type Connection = {

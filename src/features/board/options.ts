@@ -50,13 +50,15 @@ const inBoth: MergeRule = {
   },
 }
 
-type Purse = { readonly max: number }
+type Purse = { readonly from: string; readonly until: string; readonly max: number }
 
 /** Merge of two purses: the project's applies, with no more money than the user's own has. */
 const withLessMoney: MergeRule = {
   merge: (own, theirs) => ({ ...(theirs as Purse), max: Math.min((own as Purse).max, (theirs as Purse).max) }),
-  turnsOn: (own, theirs, name) =>
-    own === undefined ? `${name}: ${budget((theirs as Purse).max)} each night` : undefined,
+  turnsOn(own, theirs, name) {
+    const { from, until, max } = theirs as Purse
+    return own === undefined ? `${name}: ${budget(max)} each night from ${from} until ${until}` : undefined
+  },
 }
 
 export const options = {

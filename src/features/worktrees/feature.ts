@@ -42,11 +42,11 @@ function ignoredIn({ setup, dependencies }: Options["worktree"]): string {
 
 /**
  * Merge rule for the setup command. The project's command wins, but it runs with the user's rights, so the user is told
- * about a command that only the project sets.
+ * about a command that only the project sets, and of each change of it.
  */
 const command: MergeRule = {
   ...projectWins,
-  turnsOn: (own, theirs, name) => (theirs !== "" && theirs !== own ? name : undefined),
+  turnsOn: (own, theirs, name) => (theirs !== "" && theirs !== own ? `${name}: ${theirs}` : undefined),
 }
 
 /** A project may only have work kept: to have unmerged work dropped is for the user to decide. */
@@ -94,10 +94,15 @@ const options = {
     keepDays: option(
       count,
       KEEP_DAYS,
-      "How long the work of a forgotten task is kept under its ref when it is merged or empty, and that of losing tries in any case, in days. 0: for ever.",
+      "How long the work of an ended task is kept under its ref after its end when it is merged or empty, and that of losing tries in any case, in days. Unmerged work stays. 0: all stays.",
       keeping,
     ),
-    dropUnmerged: option(() => z.boolean(), false, "Drop work that was never merged after keepDays, too.", dropping),
+    dropUnmerged: option(
+      () => z.boolean(),
+      false,
+      "Drop work that was never merged after keepDays, too, whether or not its task can still be found.",
+      dropping,
+    ),
   }),
 }
 

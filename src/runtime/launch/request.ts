@@ -2,6 +2,7 @@ import { realpath } from "node:fs/promises"
 import { join, relative, sep } from "node:path"
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { CallOfArgument, Feature, GroupKind } from "../../core/feature.ts"
+import { modelOfName } from "../../core/limits.ts"
 import type { AgentInfo, ModelFacts, Persona } from "../../core/ports.ts"
 import type { Run, Schema, Task, TaskDraft } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
@@ -128,8 +129,9 @@ export async function chosenBy(
 ): Promise<Persona> {
   // A remote place checks its own agents and models.
   if (place !== undefined && kindOf(kinds, place).outlives) {
-    const own = agents.find((each) => each.name === name)?.model ?? persona?.model
-    return { agent: name, model: model === undefined ? own : modelNamed(services, model) }
+    const { model: set } = defaultsOf(services.options, name)
+    const own = set === undefined ? agents.find((each) => each.name === name)?.model : modelOfName(set)
+    return { agent: name, model: model === undefined ? (own ?? persona?.model) : modelNamed(services, model) }
   }
   const agent = findAgent(name, agents)
   if (model) return { agent: agent.name, model: await chooseModel(services, model) }

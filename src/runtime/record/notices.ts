@@ -3,18 +3,19 @@ import { join } from "node:path"
 import type { UnverifiedRecord } from "../../core/ports.ts"
 import { readJson, writeJson } from "../../lib/atomic-file.ts"
 import { mainCheckout } from "../../lib/repository.ts"
-import { count } from "../../lib/text.ts"
+import { count, oneLine } from "../../lib/text.ts"
 import type { MergedOptions } from "../../options/options.ts"
 import type { Connection } from "../connection.ts"
 import { dataFolder } from "./identity.ts"
 
 const MOST_TOPICS = 500
+const MOST_NAME_CHARS = 160
 
 const toldFile = (): string => join(dataFolder(), "told.json")
 
 /**
  * Whether the text is new for the user: another one than the last about this topic, such as a project. The text is then
- * stored as known; if that fails, the user sees it again next time.
+ * stored as known, so ask only when it is shown; if that fails, the user sees it again next time.
  */
 export function isNews(topic: string, text: string, file: string = toldFile()): boolean {
   const key = createHash("sha256").update(topic).digest("hex").slice(0, 16)
@@ -59,11 +60,12 @@ export function sayOptions(connection: Connection, merged: MergedOptions): void 
   // A task's own folder has the project's configuration, and the project's instance has already warned of it.
   const messages = connection.hasOtherOwner() ? [] : changesIn(merged)
   if (messages.length === 0) return
-  const isNew = isNews(mainCheckout(worktree, directory), [...turnedOn, ...widened, ...refused].join(" "))
-  for (const message of messages) {
-    if (isNew) connection.warn({ title: TURNED_ON, message })
-    else opencode.log("warn", message)
+  let found: boolean | undefined
+  const isNew = () => {
+    found ??= isNews(mainCheckout(worktree, directory), [...turnedOn, ...widened, ...refused].join(" "))
+    return found
   }
+  for (const message of messages) connection.warn({ title: TURNED_ON, message, isNews: isNew })
 }
 
 function changesIn({ turnedOn, widened, refused }: MergedOptions): string[] {
@@ -74,6 +76,6 @@ function changesIn({ turnedOn, widened, refused }: MergedOptions): string[] {
 
 const listed = (names: readonly string[]): string =>
   names
-    .map((name) => `"${name}"`)
+    .map((name) => `"${oneLine(name, MOST_NAME_CHARS)}"`)
     .join(", ")
     .replace(/, ([^,]*)$/, " and $1")
