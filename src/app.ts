@@ -8,7 +8,7 @@ import { DAY_MS } from "./lib/format.ts"
 import { mainCheckout } from "./lib/repository.ts"
 import type { Options } from "./options/options.ts"
 import { ResultFolder } from "./runtime/answers.ts"
-import type { Connection } from "./runtime/connection.ts"
+import { type Connection, IS_RUN } from "./runtime/connection.ts"
 import { COMMANDS, hereKind, type PlaceKind, type PlacePorts } from "./runtime/places/place.ts"
 import { ownerNow, ownershipOf, processLives, processMark } from "./runtime/record/identity.ts"
 import { untilAtRest } from "./runtime/recovery/recovery.ts"
@@ -162,7 +162,7 @@ async function isThreadIn(threads: readonly FeatureThreads[], sessionID: string)
  * Nor does `opencode run`, whose end would cut off the parents that it wakes: a session that it uses recovers its own.
  */
 async function lookBack(connection: Connection, manager: TaskManager): Promise<void> {
-  if (connection.endsWithTurn || connection.hasOtherOwner()) return
+  if (IS_RUN || connection.hasOtherOwner()) return
   await untilAtRest(connection.opencode, systemClock)
   // The instance that owns the task may have come meanwhile.
   if (connection.hasOtherOwner()) return

@@ -6,7 +6,7 @@ import { systemClock } from "../lib/clock.ts"
 import { fetchDirectly } from "../lib/http.ts"
 import { startWorker } from "../lib/thread.ts"
 import type { Options } from "../options/options.ts"
-import type { Connection, Notice, RequestHandler } from "../runtime/connection.ts"
+import { type Connection, IS_RUN, type Notice, type RequestHandler } from "../runtime/connection.ts"
 import { hasWorktrees } from "../runtime/places/place.ts"
 import { installationSigner, keyFile, registerInstance, unregisterInstance } from "../runtime/record/identity.ts"
 import { KEY_TITLE, keyText, lossText } from "../runtime/record/notices.ts"
@@ -87,10 +87,8 @@ export function connect(input: PluginInput, options: Options, kinds: readonly Gr
   const signer = installationSigner()
   /** Warnings that wait for a screen; undefined once there is one. */
   let waiting: Notice[] | undefined = []
-  const endsWithTurn = process.argv[2] === "run"
   const show = ({ title, message, isNews }: Notice) => {
-    // An `opencode run` has no screen.
-    if (!endsWithTurn && (isNews?.() ?? true)) opencode.toast({ title, message, variant: "warning" })
+    if (!IS_RUN && (isNews?.() ?? true)) opencode.toast({ title, message, variant: "warning" })
   }
   const warn = (notice: Notice) => {
     opencode.log("warn", notice.message)
@@ -129,7 +127,6 @@ export function connect(input: PluginInput, options: Options, kinds: readonly Gr
     transport: transportOf(input.client),
     userActions: new OpencodeUserActions(client),
     writeUiMetadata: (sessionID, uiMetadata) => opencode.writeUiMetadata(sessionID, uiMetadata),
-    endsWithTurn,
     hasOtherOwner: () => peerOf(directory) !== undefined,
     requestHandler: (own) => peerOf(directory)?.handler ?? own,
     pages: () => sessionPages(serverUrl, directory),

@@ -25,6 +25,12 @@ export type Notice = {
   readonly isNews?: () => boolean
 }
 
+/**
+ * This process is an `opencode run`: it has no screen, and ends with its own conversation, which cuts off the turns of all
+ * others.
+ */
+export const IS_RUN = process.argv[2] === "run"
+
 /** Adapter of one plugin instance to OpenCode. Each API of OpenCode has its own implementation of this type. */
 export type Connection = {
   readonly opencode: OpencodeApi
@@ -47,8 +53,6 @@ export type Connection = {
   readonly userActions: UserActions
   /** Writes UI metadata of a task whose session here only represents a remote session. */
   writeUiMetadata(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void>
-  /** This process is an `opencode run`, which ends with its own conversation and cuts off the turns of all others. */
-  readonly endsWithTurn: boolean
   /** Whether another instance of this process serves this folder and recovers its tasks. */
   hasOtherOwner(): boolean
   /**

@@ -79,11 +79,7 @@ function refuseOverride({ options }: Pick<CheckPorts, "options">, { name, isList
 }
 
 /** Finds `provider/model` or `provider/model#variant`. `where`: source of the name, for the error. */
-export async function findModel(
-  { opencode }: Pick<CheckPorts, "opencode">,
-  wanted: string,
-  where: string,
-): Promise<Model> {
+async function findModel({ opencode }: Pick<CheckPorts, "opencode">, wanted: string, where: string): Promise<Model> {
   const models = await opencode.models()
   if (!models.includes(wanted)) {
     const close = nearest(wanted, models)
