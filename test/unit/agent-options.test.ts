@@ -101,6 +101,14 @@ describe("the options of an agent", () => {
     expect((await tool?.execute(args, rig.caller))?.output).toContain("merged by itself when completed")
     await expect(tool?.execute({ ...args, agent: "plan" }, rig.caller)).rejects.toThrow(/goes with `place: "worktree"`/)
   })
+
+  test("tries have worktrees of their own although their agent's option is the parent's folder", async () => {
+    const rig = rigWith({ place: "here" })
+    const { superagents_task: tool } = toolsFor(rig.manager, rig.options)
+    const args = { description: "d", prompt: "p", agent: "general", tries: 2, check: "true", merge: true }
+    await tool?.execute(args, rig.caller)
+    expect(rig.manager.list(rig.parent).map(({ task }) => task.place?.kind)).toEqual(["worktree"])
+  })
 })
 
 test("of the user's and the project's options for an agent, the stricter limits win, else the project's", () => {

@@ -164,7 +164,9 @@ export function placeIn(
   group: { readonly name: string; readonly kind: GroupKind } | undefined,
 ): string | undefined {
   const picksOne = group?.kind.picksOne
-  const place = asked ?? (picksOne ? kinds.find(({ isShared }) => isShared)?.names[0] : HERE)
+  // "here" can only be an agent's default then: a call that says so itself is refused before.
+  const wanted = picksOne && asked === HERE ? undefined : asked
+  const place = wanted ?? (picksOne ? kinds.find(({ isShared }) => isShared)?.names[0] : HERE)
   if (place === undefined || place === HERE) return undefined
   const what = picksOne ? group?.name : guard && "guard"
   const fits = ({ isShared, guards }: PlaceKind) => (picksOne ? isShared : guards)

@@ -221,5 +221,8 @@ test("guard and tries work on another machine, and tries without a place use a w
   expect(asked({ guard: ["x"] })).toBe("big")
   expect(asked({ tries: 2 })).toBe("big")
   expect(asked({ tries: 2, place: undefined })).toBe("worktree")
+  expect(asked({ place: "here" })).toBe(undefined)
+  // The default of an agent: a call with `tries` and this place is refused before.
+  expect(asked({ tries: 2, place: "here" })).toBe("worktree")
   expect(() => asked({ fork: true })).toThrow("An agent on another machine cannot start from this conversation")
 })
