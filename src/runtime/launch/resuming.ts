@@ -74,7 +74,7 @@ export class TaskResumer {
       budget: this.#engine.allowance.budget(request.maxCost ?? set.maxCost, task.id),
       ...(after && { after }),
       ...checkOf({ check }),
-      ...(task.run.guard && check && { guard: task.run.guard }),
+      ...(task.run.guard && { guard: task.run.guard }),
       ...(schema && { schema }),
       ...(files.length > 0 && { files }),
       recent: recentRuns(current, now),

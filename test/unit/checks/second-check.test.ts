@@ -132,7 +132,7 @@ describe("a completed task's second check", () => {
   })
 })
 
-test("a resumed task keeps its guard as long as it keeps a check", async () => {
+test("a resumed task keeps its guard, also through a run without a check", async () => {
   const guarded = new Rig({
     options: { resumable: ["completed", "error"] },
     worktrees: async () => places as never as Place,
@@ -143,4 +143,11 @@ test("a resumed task keeps its guard as long as it keeps a check", async () => {
   await guarded.ended(id)
   await guarded.manager.resume(id, { prompt: "more" }, guarded.caller)
   expect(guarded.task(id).run).toMatchObject({ generation: 1, check: "true", guard })
+  const other = await guarded.launch({ place: "worktree", prompt: "OTHER", check: "true", guard })
+  await guarded.ended(other.id)
+  await guarded.manager.resume(other.id, { prompt: "more" }, guarded.caller)
+  expect((await guarded.ended(other.id)).run).toMatchObject({ generation: 1, guard })
+  expect(guarded.task(other.id).run.check).toBe(undefined)
+  await guarded.manager.resume(other.id, { prompt: "more", check: "true" }, guarded.caller)
+  expect((await guarded.ended(other.id)).run).toMatchObject({ generation: 2, check: "true", guard })
 })
