@@ -82,18 +82,19 @@ export type DependencyAnswer = {
 
 /**
  * Prompt of a run that waited for other tasks, after the answers of these tasks. Each answer is data between tags that
- * its text cannot close.
+ * its text cannot close. `isElsewhere`: the run has a place of its own, where it cannot read the files of its parent.
  */
-export function withAnswers(prompt: string, answers: readonly DependencyAnswer[]): string {
+export function withAnswers(prompt: string, answers: readonly DependencyAnswer[], isElsewhere = false): string {
   if (answers.length === 0) return prompt
   const share = shareOf(answers.map(({ text }) => text.length))
   const pieces = answers.map(({ task, text, gone, rows }) => {
     const { value, group } = task.outcome ?? {}
     const isKept = isUnmerged(task) || group?.unmerged !== undefined
     const unmerged = isKept ? " (its changes are not merged: you do not have them)" : ""
-    if (value?.valid && value.file && isLong(text))
+    if (!isElsewhere && value?.valid && value.file && isLong(text))
       return `${named(task)}${unmerged}: ${formatInteger(text.length)} characters of JSON, in ${value.file}`
-    if (rows !== undefined) return `${named(task)}${unmerged}:\n${wholeRows(rows, text, share, task.id)}`
+    if (!isElsewhere && rows !== undefined)
+      return `${named(task)}${unmerged}:\n${wholeRows(rows, text, share, task.id)}`
     const shown = head(text, share)
     const before =
       endedUnanswered(task) && text !== "" ? " (it ended without an answer; this is earlier text of it)" : ""

@@ -168,7 +168,7 @@ export class Effects {
 
   /** Stores a task's prompt without starting the model, with the answers that the task waited for. */
   async #layDown(task: Task, text: string): Promise<void> {
-    const whole = withAnswers(text, await this.#answersFor(task))
+    const whole = withAnswers(text, await this.#answersFor(task), task.place !== undefined)
     await this.#services.opencode.prompt({
       ...(await this.#withFiles(task, runPrompt(task, whole, "", this.#services.groupKindOf(task)))),
       noReply: true,

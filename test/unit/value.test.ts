@@ -34,6 +34,17 @@ test("a task that waits for a value reads it, or for a long one its length and f
   expect(withAnswers("SUM UP", [{ task: long, text: '{"a":1}' }])).toContain('>\n{"a":1}\n<')
 })
 
+test("a task with a place of its own, which cannot read files of its parent, gets the beginning of a long value", () => {
+  const told = withAnswers("SUM UP", [{ task: long, text: "x".repeat(12_345) }], true)
+  expect(told).toContain('(the first 8000 of 12345 characters):\n<task_answer id="bg_aaaaaaaa">\nxxx')
+  expect(told).not.toContain(FILE)
+  const rows = `{"index":0}\n${"y".repeat(9000)}`
+  const some = withAnswers("SUM UP", [{ task: long, text: rows, rows: FILE }], true)
+  expect(some).toContain('(the first 8000 of 9012 characters):\n<task_answer id="bg_aaaaaaaa">\n{"index":0}\nyyy')
+  expect(some).not.toContain(FILE)
+  expect(withAnswers("SUM UP", [{ task: long, text: '{"a":1}', rows: FILE }], true)).not.toContain("the first")
+})
+
 test("the value is the recorded part of the answer, or the whole answer without a record", () => {
   expect(valueIn(long, "ab[1]cd")).toBe("[1]")
   expect(valueIn(taskOf(), "ab[1]cd")).toBe("ab[1]cd")

@@ -66,7 +66,7 @@ export const prepared: Handler<"prepared"> = (
   // Continue with the same prompt.
   if (reenters) return prompt(recordActivity(moved(run, "prompting"), now))
   // What stands in the answers is no part of the prompt that the members' prompts are made of.
-  const before = withAnswers("", answers)
+  const before = withAnswers("", answers, task.place !== undefined)
   if (task.group)
     return superviseMembers({ ...recordActivity(moved(run, "supervising"), now), preface: before, done }, context)
   return prompt({ ...recordActivity(moved(run, "prompting"), now), prompt: before + (run.prompt ?? ""), preface })
