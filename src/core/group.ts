@@ -70,6 +70,10 @@ const wasKeptFromBeginning = (task: Task): boolean => {
   return !isActive(task) && reason !== undefined && neverBegan(reason)
 }
 
+/** Whether the task is an unfinished group, which may be resumed whatever its status. */
+export const isUnfinishedGroup = (task: Task): boolean =>
+  !isActive(task) && task.group !== undefined && winnerIn(task.group) === undefined
+
 /** True for a member that has done nothing: OpenCode's end kept its only run from its beginning. */
 export const hasNeverBegun = (task: Task): boolean => task.run.generation === 0 && wasKeptFromBeginning(task)
 

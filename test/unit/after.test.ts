@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { MOST_ANSWER_CHARS, stranded, waitsFor, withAnswers } from "../../src/core/dependencies.ts"
 import type { Outcome, Task } from "../../src/core/task.ts"
+import { resolveAfter } from "../../src/runtime/launch/dependencies.ts"
+import { groupKindOf } from "../support/groups.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const waiting = (id: string, ...after: string[]): Task =>
@@ -74,6 +76,26 @@ describe("an unmet dependency", () => {
     const found = stranded(tasks, among(tasks))
     expect(found.map((each) => each.wakes)).toEqual([wakes, wakes])
   })
+})
+
+test("a launch behind an ended group is told to resume what is left of it, not to pay for all of it again", () => {
+  const group = { kind: "each", prompt: "", total: 2, timeout: 0, file: "/rows" } as const
+  const of = (more: object) => taskOf({ status: "error", run: { startedAt: 1 }, ...more })
+  const refusal = (task: Task) => () => resolveAfter([task.id], [task], groupKindOf)
+  expect(refusal(of({ group }))).toThrow(
+    'failed. superagents_task(resume="bg_aaaaaaaa") first, or launch this without it.',
+  )
+  for (const other of [of({}), of({ group, run: { startedAt: undefined } })])
+    expect(refusal(other)).toThrow("Launch it again first, or")
+  const tries = { kind: "tries", prompt: "", count: 1, timeout: 0 } as const
+  const outcome = outcomeOf({
+    reason: { code: "check", text: "" },
+    group: { kind: "tries", cost: 0, rows: [] } as never,
+  })
+  expect(refusal(of({ group: tries, outcome }))).toThrow("Launch it again first, or")
+  expect(refusal(of({ group: { ...tries, again: "bg_b" } }))).toThrow(
+    'superagents_task(resume="bg_aaaaaaaa", prompt) first',
+  )
 })
 
 describe("the answers of dependencies", () => {

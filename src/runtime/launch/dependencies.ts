@@ -1,5 +1,7 @@
 import { batchKeyOf, stranded, waitsFor, whyNeverCompletes } from "../../core/dependencies.ts"
 import { CallError } from "../../core/errors.ts"
+import type { GroupKind } from "../../core/feature.ts"
+import { chosenIn, isUnfinishedGroup } from "../../core/group.ts"
 import type { Block, BlockSource } from "../../core/limits.ts"
 import { isQueued, nameOf, type Task } from "../../core/task.ts"
 import { succeeds } from "../../lib/promises.ts"
@@ -9,16 +11,28 @@ import type { Services } from "../services.ts"
 import { findTask, knownBatches } from "../tasks/view.ts"
 
 /** Ids of the tasks among `own` that a launch waits for. Throws where one of these tasks can no longer complete. */
-export function resolveAfter(after: readonly string[] | string, own: readonly Task[]): readonly string[] {
+export function resolveAfter(
+  after: readonly string[] | string,
+  own: readonly Task[],
+  groupKindOf: Services["groupKindOf"],
+): readonly string[] {
   const tasks = typeof after === "string" ? ofBatch(after, own) : after.map((reference) => findTask(reference, own))
   for (const task of tasks) {
     const fate = whyNeverCompletes(task)
     if (fate)
       throw new CallError(
-        `Nothing was launched: it would wait for ${nameOf(task)}, which ${fate}. Launch it again first, or launch this without it.`,
+        `Nothing was launched: it would wait for ${nameOf(task)}, which ${fate}. ${whatFirst(task, groupKindOf(task))} first, or launch this without it.`,
       )
   }
   return [...new Set(tasks.map(({ id }) => id))]
+}
+
+/** How an ended task may still complete. A group with members left keeps what the others have cost. */
+function whatFirst(task: Task, kind: GroupKind | undefined): string {
+  const { id, run, group } = task
+  const hasBegun = run.generation > 0 || run.startedAt !== undefined
+  if (!hasBegun || !isUnfinishedGroup(task) || kind?.whyNothingRemains(task)) return "Launch it again"
+  return `superagents_task(resume="${id}"${chosenIn(group) === undefined ? "" : ", prompt"})`
 }
 
 /** Tasks that a string in `after` names: the tasks of a batch, or the single task with this id or session. */

@@ -122,7 +122,7 @@ export class Launcher {
     const waitsFor = () =>
       request.after === undefined
         ? undefined
-        : resolveAfter(request.after, this.#engine.store.ofParent(caller.sessionID))
+        : resolveAfter(request.after, this.#engine.store.ofParent(caller.sessionID), this.#engine.groupKindOf)
     waitsFor()
     await authorize(caller, found.agent, request.description)
     await permit(caller, request)

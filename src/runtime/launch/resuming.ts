@@ -1,6 +1,6 @@
 import { whyNeverCompletes } from "../../core/dependencies.ts"
 import { CallError } from "../../core/errors.ts"
-import { chosenIn, type Group, winnerIn } from "../../core/group.ts"
+import { chosenIn, type Group, isUnfinishedGroup } from "../../core/group.ts"
 import { withSchema } from "../../core/outcome.ts"
 import { recentRuns } from "../../core/spending.ts"
 import { isActive, nameOf, type Run, type Task } from "../../core/task.ts"
@@ -138,10 +138,6 @@ export class TaskResumer {
     }
   }
 }
-
-/** Whether the task is an unfinished group, which may be resumed whatever its status. */
-const isUnfinishedGroup = (task: Task): boolean =>
-  !isActive(task) && task.group !== undefined && winnerIn(task.group) === undefined
 
 /**
  * Tasks whose answers stand before the prompts of a group's members, in later runs, too. A chosen member has read them in
