@@ -187,7 +187,8 @@ function abandoned(last: Message | undefined, ending: Ending | undefined, errorE
   return { type: "failed", reason: { code: last?.finish ? "provider" : "host", text } }
 }
 
-const interrupted = (begun: boolean): Ending => ({
+/** How a run ends whose process died. */
+export const interrupted = (begun: boolean): Ending => ({
   type: "failed",
   reason: { code: "interrupted", text: begun ? INTERRUPTED : INTERRUPTED_BEFORE },
 })

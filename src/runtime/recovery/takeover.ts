@@ -1,6 +1,6 @@
 import type { GroupKind, Pauser } from "../../core/feature.ts"
 import { isBegunIn, type MemberState, sizeOf, winnerIn } from "../../core/group.ts"
-import { answerText, classify, keptTodos, lastAnswerAt } from "../../core/outcome.ts"
+import { answerText, classify, interrupted, keptTodos, lastAnswerAt } from "../../core/outcome.ts"
 import type { Message, TaskRecord } from "../../core/ports.ts"
 import { newRun } from "../../core/run/active-run.ts"
 import { withMessages, withoutOpenCalls } from "../../core/run/progress.ts"
@@ -92,10 +92,13 @@ export function remainingPrompts({ group, run }: Task, members: readonly MemberS
 
 /**
  * How a group ends whose process died: with a recorded winner it is completed, otherwise interrupted, so that it can be
- * resumed.
+ * resumed. `kind` has rows: only the process that died knew its members before they were written to the file.
  */
-const groupEndOf = ({ group }: Task): Ending =>
-  winnerIn(group) === undefined ? { type: "failed", reason: GROUP_INTERRUPTED } : { type: "completed" }
+function groupEndOf({ group, run }: Task, kind: GroupKind | undefined): Ending {
+  if (winnerIn(group) !== undefined) return { type: "completed" }
+  if (kind?.rows && run.generation === 0 && run.startedAt === undefined) return interrupted(false)
+  return { type: "failed", reason: GROUP_INTERRUPTED }
+}
 
 const GROUP_INTERRUPTED: Reason = {
   code: "interrupted",
@@ -352,7 +355,7 @@ export class OrphanSettler {
 
   /** Continues a group if its members can go on, otherwise ends it. */
   async #settleGroup(task: Task, seenAt: number): Promise<void> {
-    const { store, clock } = this.#services
+    const { store, clock, groupKindOf } = this.#services
     const members = store.membersOf(task)
     const isAlive = this.#ports.places.outlives(task) || members.some((member) => isPaused(member.task))
     const prompt = isAlive ? remainingPrompts(task, members) : undefined
@@ -364,7 +367,8 @@ export class OrphanSettler {
       return this.#ports.dispatcher.deliver(task.id, { type: "members" })
     }
     const endOptions = { messages: [], wake: this.#wakes(task, seenAt), maybeDelivered: true }
-    this.#ports.dispatcher.end(task.id, task.run.generation, { at: seenAt, ...groupEndOf(task) }, endOptions)
+    const ending = groupEndOf(task, groupKindOf(task))
+    this.#ports.dispatcher.end(task.id, task.run.generation, { at: seenAt, ...ending }, endOptions)
   }
 
   /** Validates an answer that no process has validated yet. */

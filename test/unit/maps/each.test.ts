@@ -831,6 +831,9 @@ describe("a map after a crash", () => {
     await rig.manager.recover()
     const task = await rig.endedBeside(id)
     expect(task.outcome?.reason?.code).toBe("interrupted")
+    const told = rig.notices().at(-1)?.hidden
+    expect(told).toContain("Launch it again if it is still needed.")
+    expect(told).not.toContain("resume=")
     expect(sumsUp(task)).toMatchObject({ valid: 0, failed: 0, notBegun: 3 })
     expect(rowsOf(task)).toEqual(numbers(3).map((index) => ({ index, state: "not begun" })))
     rig.onPrompt("GO ON", { text: "done" })
