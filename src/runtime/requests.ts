@@ -1,6 +1,6 @@
 import { CallError, messageOf } from "../core/errors.ts"
 import type { GroupKind } from "../core/feature.ts"
-import { chosenIn } from "../core/group.ts"
+import { chosenIn, isUnfinishedGroup } from "../core/group.ts"
 import type { Reply, TaskRequest } from "../core/ports.ts"
 import { type Ending, isActive, type Task } from "../core/task.ts"
 import { retry } from "../lib/clock.ts"
@@ -142,9 +142,11 @@ function refuseToTellGroup(task: Task, kind: GroupKind | undefined): void {
   throw new CallError((isOver && kind?.whyNothingRemains(task)) || resume)
 }
 
-function endedText({ id, status }: Task, resumable: readonly string[]): string {
-  const next = resumable.includes(status)
-    ? `To ask it again, use superagents_task(resume="${id}", prompt).`
-    : "It cannot be resumed either (option resumable): launch a new one."
+function endedText(task: Task, resumable: readonly string[]): string {
+  const { id, status } = task
+  const next =
+    resumable.includes(status) || isUnfinishedGroup(task)
+      ? `To ask it again, use superagents_task(resume="${id}", prompt).`
+      : "It cannot be resumed either (option resumable): launch a new one."
   return `Task ${id} is ${status}: it was told nothing. ${next}`
 }

@@ -63,6 +63,16 @@ test("tries that have all failed are followed by advice, since a resume has noth
   expect(summaryOf(task).at(-1)).toBe("To go on: launch a new task with another prompt or other models.")
 })
 
+test("tries whose winner failed in a later run are followed by the resume that asks it again, whatever the reason", () => {
+  const group = { kind: "tries", prompt: "", count: 2, timeout: 0, again: "bg_part0001" } as const
+  for (const code of ["check", "provider", "timeout", "interrupted"] as const) {
+    const task = taskOf({ status: "error", group, outcome: outcomeOf({ reason: { code, text: "no" } }) })
+    expect(summaryOf(task).at(-1)).toBe(
+      'To go on: superagents_task(resume="bg_aaaaaaaa", prompt) asks the try that had won again.',
+    )
+  }
+})
+
 test.each<[Reason["code"], string, string, string]>([
   ["timeout", "late", "To go on: launch the task again, and tell the agent what is done already.", RESUMED],
   [

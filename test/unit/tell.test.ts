@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
 import { messageID } from "../../src/opencode/messages.ts"
+import { refuseUntellable } from "../../src/runtime/requests.ts"
 import { Rig, running } from "../support/rig.ts"
+import { taskOf } from "../support/tasks.ts"
 
 /** Prompts that begin with MORE are answered by saying them again. */
 const rigged = (options: object = {}) => {
@@ -256,6 +258,16 @@ test("the error for a message to a task that cannot be resumed advises a new lau
   await rig.ended(id)
   await expect(rig.manager.tell(id, "MORE", rig.caller)).rejects.toThrow(
     /is error: it was told nothing\. It cannot be resumed either \(option resumable\): launch a new one\./,
+  )
+})
+
+test("a message to tries whose winner has failed in a later run names the resume, whatever the option resumable", () => {
+  const group = { kind: "tries", prompt: "", count: 2, timeout: 0, again: "bg_part0001" } as const
+  const task = taskOf({ status: "error", group })
+  const store = { get: () => task, run: () => undefined, isForeign: () => false }
+  const services = { store, options: { resumable: ["completed"] }, groupKindOf: () => undefined } as never
+  expect(() => refuseUntellable(services, task.id)).toThrow(
+    `To ask it again, use superagents_task(resume="${task.id}", prompt).`,
   )
 })
 

@@ -166,11 +166,12 @@ export const tryTexts: GroupTexts<TriesPlan, TriesResult> = {
   guard: guardText,
   members: membersLines,
   advice({ id, group }, { code }) {
-    if (group && code === "check" && chosenIn(group) === undefined)
-      return "To go on: launch a new task with another prompt or other models."
-    if (!group || code !== "interrupted") return undefined
-    return chosenIn(group) === undefined
+    if (!group) return undefined
+    if (chosenIn(group) !== undefined)
+      return `To go on: superagents_task(resume="${id}", prompt) asks the try that had won again.`
+    if (code === "check") return "To go on: launch a new task with another prompt or other models."
+    return code === "interrupted"
       ? `To go on: superagents_task(resume="${id}") begins the tries that have not failed, from the same files.`
-      : `To go on: superagents_task(resume="${id}", prompt) asks the try that had won again.`
+      : undefined
   },
 }
