@@ -122,10 +122,10 @@ export function tellTask(engine: Engine, { id }: Task, text: string): Promise<{ 
 export function refuseUntellable(services: Pick<Services, "store" | "options" | "groupKindOf">, id: string): void {
   const { store, groupKindOf } = services
   const task = store.get(id)
+  if (task && isActive(task) && store.isForeign(id))
+    throw new CallError(`Task ${id} is run by another OpenCode process. Only the user can tell it anything, there.`)
   if (task?.group) refuseToTellGroup(task, groupKindOf(task))
   if (!task || !isActive(task) || !store.run(id)) throw endedError(services, id)
-  if (store.isForeign(id))
-    throw new CallError(`Task ${id} is run by another OpenCode process. Only the user can tell it anything, there.`)
 }
 
 function endedError({ store, options }: Pick<Services, "store" | "options">, id: string): CallError {

@@ -271,6 +271,13 @@ test("a message to tries whose winner has failed in a later run names the resume
   )
 })
 
+test("a message to a group of another process is refused without the advice to cancel it, which is refused, too", () => {
+  const task = taskOf({ group: { kind: "each", prompt: "", total: 2, timeout: 0, file: "/rows" } as never })
+  const store = { get: () => task, run: () => ({}), isForeign: () => true }
+  const services = { store, options: { resumable: [] }, groupKindOf: () => undefined } as never
+  expect(() => refuseUntellable(services, task.id)).toThrow(`Task ${task.id} is run by another OpenCode process.`)
+})
+
 test("forks and resumed tasks receive messages like any other task", async () => {
   const rig = rigged()
   const { id } = await rig.launch({ prompt: "BRIEF" })
