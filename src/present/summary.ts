@@ -31,6 +31,8 @@ const MOST_PLACE_REASON_CHARS = 1500
 type Kind = GroupKind | undefined
 
 const ANOTHER_MODEL = " with another `model`"
+/** Change for a whole fork, which takes no model but its parent's. */
+const NOT_WHOLE = " with `fork: true` and another `model`"
 /** Change without which the next run would fail as well, by the code of the reason. */
 const CHANGES: Readonly<Record<string, string>> = {
   provider: ANOTHER_MODEL,
@@ -58,7 +60,7 @@ export type MayDo = { readonly resumable?: readonly string[]; readonly allowMode
 
 /** Advice on how to continue a failed run. */
 function adviceOn(task: Task, { reason, work }: Outcome, kind: Kind, may: MayDo): string[] {
-  const { id, status, member, place, run } = task
+  const { id, status, member, place, run, fork } = task
   if (!reason || neverBegan(reason) || (member && kind?.picksOne) || status !== "error") return []
   if (SAYS_HOW.test(reason.text)) return []
   const isSpent = reason.code === "budget" && TASKS_LIMIT.test(reason.text)
@@ -68,13 +70,14 @@ function adviceOn(task: Task, { reason, work }: Outcome, kind: Kind, may: MayDo)
   const { code } = reason
   const { resumable = [], allowModelOverride = true } = may
   const wanted = changeFor(reason)
-  const change = wanted === ANOTHER_MODEL && !allowModelOverride ? "" : wanted
+  const otherModel = allowModelOverride ? (fork?.whole ? NOT_WHOLE : ANOTHER_MODEL) : ""
+  const change = wanted === ANOTHER_MODEL ? otherModel : wanted
   const isUnbegun = run.startedAt === undefined || code === "place"
   const start = code === "place" ? "Correct that, then" : "To go on:"
   if (resumable.includes(status) && code !== "limit" && !isSpent && !(isUnbegun && run.generation === 0)) {
     const resume = `${start} superagents_task(resume="${id}", prompt) asks it again`
     return [
-      change === ANOTHER_MODEL
+      change !== "" && change === otherModel
         ? `${resume}; or launch it again${change}.`
         : `${resume}${change}; it remembers its work.`,
     ]

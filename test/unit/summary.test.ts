@@ -73,6 +73,16 @@ test("tries whose winner failed in a later run are followed by the resume that a
   }
 })
 
+test("a whole fork that its provider ended is launched again as another fork, since it takes no other model", () => {
+  const fork = { tokens: 1, messages: 1, whole: true } as never
+  const outcome = outcomeOf({ reason: { code: "provider", text: "no" } })
+  const task = taskOf({ status: "error", fork, outcome, run: { startedAt: 1 } })
+  const other = " with `fork: true` and another `model`"
+  expect(summaryOf(task).at(-1)).toContain(`launch the task again${other}, and tell`)
+  expect(summaryOf(task, ["error"]).at(-1)).toBe(`${RESUME}; or launch it again${other}.`)
+  expect(summaryOf(task, ["error"], false).at(-1)).toBe(RESUMED)
+})
+
 test.each<[Reason["code"], string, string, string]>([
   ["timeout", "late", "To go on: launch the task again, and tell the agent what is done already.", RESUMED],
   [
