@@ -315,6 +315,8 @@ export class Watch {
         this.forgotten.has(id) &&
         isActive(seen) &&
         !isQueued(seen) &&
+        // In a group's own session nobody but its user says anything.
+        !seen.group &&
         !this.#cleared.has(seen.sessionID) &&
         !this.#world.task(id)
       )
