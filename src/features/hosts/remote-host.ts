@@ -184,8 +184,9 @@ export class RemoteApi {
         await machine.server.prompt(movedPrompt(prompt, session.id, session.skew))
         return
       } catch (error) {
-        // Send the prompt again. If the host has already accepted it, the repeated id stores nothing new.
-        if (!isCut(error, machine) || !remote.live) throw error
+        // Send the prompt again. If the host has already accepted it, the repeated id stores nothing new. A closed
+        // connection rejects at once: a loop would hold up this process.
+        if (!isCut(error, machine) || !remote.live || isClosed(machine)) throw error
       }
     }
   }
@@ -359,6 +360,9 @@ const isUnsettled = (task: Task): boolean => isActive(task) || task.outcome?.wor
 /** Whether a call failed for lack of contact, and not by an answer of the host. */
 const isCut = (error: unknown, { link }: Machine): boolean =>
   error instanceof NoContact || (error instanceof OpencodeError && !error.notFound && !link.contact)
+
+/** True if nothing opens the connection again by itself. */
+const isClosed = ({ link: { reach } }: Machine): boolean => reach.phase === "idle" || reach.phase === "ended"
 
 /**
  * Returns an object with some methods replaced. All other methods run on the target itself, with its private fields.

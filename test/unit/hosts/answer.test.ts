@@ -31,13 +31,17 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
   let waits = 0
   const link = {
     contact: { skew, server: {} } as object | undefined,
+    reach: { phase: "contact" },
     use: () => {},
     reached: () => {
       // A loop that waits for nothing else would hold up this whole process.
       if (++waits > 20) throw new Error("it was asked again and again")
-      return new Promise<void>((resolve) => {
-        answers = resolve
-        if (link.contact) resolve()
+      return new Promise<void>((resolve, reject) => {
+        answers = () => {
+          if (link.contact) resolve()
+          else if (link.reach.phase === "idle") reject(new NoContact("it was stopped"))
+        }
+        answers()
       })
     },
   }
@@ -78,7 +82,12 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
     link.contact = { skew, server: {} }
     answers()
   }
-  return { opencode: RemoteApi.over(local, hosts), remote, link, session, looks: () => looks, reach, prompts }
+  const close = () => {
+    link.contact = undefined
+    link.reach = { phase: "idle" }
+    answers()
+  }
+  return { opencode: RemoteApi.over(local, hosts), remote, link, session, looks: () => looks, reach, close, prompts }
 }
 
 const textsOf = (messages: readonly Message[]) =>
@@ -162,6 +171,16 @@ test.each([false, true])(
     expect([await ended, prompts.length]).toEqual(stopped ? ["OpencodeError", 0] : [undefined, 1])
   },
 )
+
+test("a prompt that waits for contact is given up when the connection is closed", async () => {
+  const { opencode, link, close, prompts } = start([question])
+  link.contact = undefined
+  const sent = opencode.prompt({ sessionID: "ses_1", messageID: SINCE, parts: [] as never } as Prompt)
+  const ended = sent.catch((error: Error) => error.message)
+  await new Promise(setImmediate)
+  close()
+  expect([await ended, prompts.length]).toEqual(["it was stopped", 0])
+})
 
 test.each([true, false])(
   "a message to an agent that an earlier process began waits until its session is found: %s",
