@@ -405,7 +405,7 @@ test("a job that could not be stopped without contact is killed before the work 
   const stop = new AbortController()
   const command = "echo $$ >pid; while [ -e pid ]; do sleep 0.02; done; echo late >late"
   const job = { taskID: ID, command, folder: child.top, timeLimit: 0, signal: stop.signal }
-  const ends = runJob({ name: "big", ask }, job)
+  const ends = runJob({ name: "big", settings: { contactTimeout: 0 }, ask }, job)
   await eventually(() => existsSync(join(child.top, "pid")) && child.read("pid") !== "")
   const pid = pidIn(join(child.top, "pid"))
   reached = false

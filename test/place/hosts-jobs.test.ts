@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
+import { NoContact } from "../../src/features/hosts/connection.ts"
 import type { FilesOrder, JobOrder } from "../../src/features/hosts/orders.ts"
 import { runJob } from "../../src/features/hosts/remote-run.ts"
 import { eventually } from "../support/eventually.ts"
@@ -22,7 +23,8 @@ afterEach(() => {
   rmSync(root, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 })
 })
 
-const machine = { name: "big", ask: (order: JobOrder | FilesOrder) => askIn(root, order) }
+const settings = { contactTimeout: 0 }
+const machine = { name: "big", settings, ask: (order: JobOrder | FilesOrder) => askIn(root, order) }
 
 /** Runs a command that works until its folder is gone, and stops it once it has begun. Returns what would be killed. */
 async function stopped(begin: string): Promise<readonly unknown[]> {
@@ -108,4 +110,34 @@ test("a job that ignores being asked to end is killed at its time limit", async 
   expect(await runJob(machine, { taskID: "bg_1", command, folder, ...limits })).toMatchObject({ why: "time" })
   const pid = pidIn(join(folder, "pid"))
   await eventually(() => !existsSync(`/proc/${pid}`))
+})
+
+test("a job that passed has passed, though contact is back only after its time limit", async () => {
+  const code = join(`${folder}.job`, "code")
+  let looks = 0
+  let isOver = false
+  const ask = async (order: JobOrder | FilesOrder) => {
+    if (looks++ === 0) return askIn(root, order)
+    await eventually(() => existsSync(code))
+    // Contact is back after the first look beyond the limit.
+    if (isOver) return askIn(root, order)
+    isOver = order.do === "job" && order.stop === true
+    throw new NoContact("cut")
+  }
+  const limits = { timeLimit: 50, signal: AbortSignal.timeout(30_000) }
+  const result = await runJob(
+    { name: "big", settings, ask },
+    { taskID: "bg_1", command: "echo said", folder, ...limits },
+  )
+  expect(result).toEqual({ exitCode: 0, output: "said\n" })
+})
+
+test("a job on a host that stays out of contact is waited for until contactTimeout after its limit", async () => {
+  const ask = () => Promise.reject(new NoContact("cut"))
+  const away = { name: "big", settings: { contactTimeout: 50 }, ask }
+  const limits = { timeLimit: 50, signal: AbortSignal.timeout(30_000) }
+  expect(await runJob(away, { taskID: "bg_1", command: "true", folder, ...limits })).toEqual({
+    why: "time",
+    output: "",
+  })
 })

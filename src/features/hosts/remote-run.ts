@@ -14,6 +14,7 @@ import { quoted } from "./channel.ts"
 import { type Contact, NoContact } from "./connection.ts"
 import { textOf } from "./frames.ts"
 import type { Machine } from "./hosts.ts"
+import type { HostSettings } from "./options.ts"
 import { type JobState, parseJobState } from "./orders.ts"
 import { type RemoteSession, type RemoteSessionInfo, skewOfIDs } from "./remote-session.ts"
 
@@ -193,28 +194,32 @@ const LOOK_MS = 300
 /** Most characters that are kept of a job's output, from its end. */
 const MOST_OUTPUT_CHARS = 65_536
 
+type JobMachine = Pick<Machine, "name" | "ask"> & { readonly settings: Pick<HostSettings, "contactTimeout"> }
+
 /**
  * Runs a command on a host so that a lost connection does not end it: each look gives the job's state, and begins a job
- * that has not begun. Rejects only if the host cannot be asked for another reason than contact.
+ * that has not begun. Only the host says that the time is over: the job may have passed before. Without contact, that is
+ * waited for at most `contactTimeout`. Rejects only if the host cannot be asked for another reason than contact.
  */
 export async function runJob(
-  { name, ask }: Pick<Machine, "name" | "ask">,
+  { name, ask, settings: { contactTimeout } }: JobMachine,
   { taskID, command, folder, timeLimit, signal }: Job,
 ): Promise<CommandResult> {
   const id = `${taskID}-${Date.now().toString(36)}`
   const deadline = timeLimit > 0 ? Date.now() + timeLimit : Number.POSITIVE_INFINITY
-  const look = async (stop: boolean): Promise<JobState & { readonly problem?: string }> => {
+  const mostAt = deadline + (contactTimeout || Number.POSITIVE_INFINITY)
+  const look = async (stop: boolean): Promise<JobState & { readonly problem?: string; readonly isCut?: true }> => {
     try {
       const { out, problem } = await ask({ do: "job", folder, id, command, stop })
       return problem === undefined ? parseJobState(textOf(out)) : { problem }
     } catch (error) {
-      if (error instanceof NoContact) return {}
+      if (error instanceof NoContact) return { isCut: true }
       throw error
     }
   }
   for (;;) {
     const stop = signal.aborted || Date.now() >= deadline
-    const { problem, code, output = "" } = await look(stop)
+    const { problem, isCut, code, output = "" } = await look(stop)
     if (problem !== undefined && !stop) return { why: "not started", output: oneLine(problem) }
     if (code !== undefined) {
       if (!stop) await look(true)
@@ -222,7 +227,8 @@ export async function runJob(
       if (!/^\d+$/.test(code)) return { why: "not started", output: `its exit code could not be stored on ${name}` }
       return { exitCode: Number(code), output: tail(output, MOST_OUTPUT_CHARS) }
     }
-    if (stop) return { why: signal.aborted ? "stopped" : "time", output }
+    const isFinal = stop && (!isCut || signal.aborted || Date.now() >= mostAt)
+    if (isFinal) return { why: signal.aborted ? "stopped" : "time", output }
     await sleep(LOOK_MS, undefined, { ref: false })
   }
 }
