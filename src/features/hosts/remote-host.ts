@@ -39,6 +39,16 @@ function withServerDeath(messages: readonly Message[], host: string): readonly M
   return [...messages, death as Message]
 }
 
+/** Messages of a run whose process died before it had sent the prompt to the host. */
+function unsentMessages(id: string, host: string): readonly Message[] {
+  const text = `OpenCode stopped or was restarted before its agent had begun on ${host}.`
+  const message = { createdAt: Date.now(), summary: false, parts: [] }
+  return [
+    { ...message, id, role: "user" },
+    { ...message, id: `${id}~`, role: "assistant", parentID: id, error: { message: text, interrupted: true } },
+  ]
+}
+
 /** Turns stored answers back into answers: the local session holds them as user messages. */
 function withStoredAnswers(messages: readonly Message[]): readonly Message[] {
   return messages.map((message, at) =>
@@ -59,6 +69,9 @@ const isAnswer = (id: string): boolean => ANSWER.test(id)
 
 /** Generation of the run whose prompt this is. */
 const generationOf = (promptID: string): number => Number.parseInt(promptID.slice(-5), 36) || 0
+
+/** Least time between two searches for a session, in ms. */
+const SEARCH_MS = 10_000
 
 /** Time in ms within which reads of a folder share one request. */
 const SAME_LOOK_MS = 400
@@ -234,8 +247,10 @@ export class RemoteApi {
 
   async #doing(remote: RemoteSession): Promise<Activity | undefined> {
     const machine = this.#hosts.machine(remote.host)
-    if (!machine.link.contact || !remote.location) return { type: "unreachable" }
+    if (!machine.link.contact) return { type: "unreachable" }
     try {
+      if (!remote.location) await this.#search(remote)
+      if (!remote.location) return remote.neverBegan ? undefined : { type: "unreachable" }
       const { activity, asks } = await this.#look(remote, machine, remote.location.folder)
       const known = new Map(remote.asks.map((ask) => [ask.id, ask]))
       const before = [...known.keys()].join()
@@ -246,6 +261,16 @@ export class RemoteApi {
     } catch {
       return { type: "unreachable" }
     }
+  }
+
+  /** Looks again for the session of an earlier process, which was not found at contact. */
+  async #search(remote: RemoteSession): Promise<void> {
+    const now = Date.now()
+    if (now - (remote.searchedAt ?? Number.NEGATIVE_INFINITY) < SEARCH_MS) return
+    remote.searchedAt = now
+    await this.#hosts.findAgain(remote)
+    // A prompt is stored here before it is sent. A busy server may not list the session of a sent one.
+    remote.neverBegan = !remote.location && !(await this.#local.lastMessage(remote.sessionID))
   }
 
   #look(remote: RemoteSession, { server }: Machine, folder: string): Promise<RemoteFolder> {
@@ -263,7 +288,11 @@ export class RemoteApi {
     const remote = this.#hosts.remote(sessionID)
     if (!remote) return this.#local.messagesSince(sessionID, messageID)
     if (!remote.live) return withStoredAnswers(await this.#local.messagesSince(sessionID, messageID))
-    if (!remote.location) return this.#cachedMessages(remote, messageID)
+    if (!remote.location) {
+      // Another process may have sent the prompt since that search.
+      const isUnsent = remote.neverBegan && !(await this.#local.lastMessage(sessionID))
+      return isUnsent ? unsentMessages(messageID, remote.host) : this.#cachedMessages(remote, messageID)
+    }
     const machine = this.#hosts.machine(remote.host)
     const { session } = remote.location
     try {

@@ -51,6 +51,10 @@ export type RemoteSession = {
   /** The prompt has been sent, perhaps by an earlier process. */
   promptSent: boolean
   location?: RemoteLocation
+  /** Time of the last search for the session. */
+  searchedAt?: number
+  /** True if the host has no session, and no prompt was stored: an earlier process died before it sent the prompt. */
+  neverBegan?: boolean
   /** Last read of the remote folder. */
   look?: { readonly at: number; readonly found: Promise<RemoteFolder> }
   /** Messages of the last read. `since`: the message id from which they were read. */

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest"
+import { classify } from "../../../src/core/outcome.ts"
 import type { Message, OpencodeApi, Prompt } from "../../../src/core/ports.ts"
 import { NoContact } from "../../../src/features/hosts/connection.ts"
 import type { Hosts } from "../../../src/features/hosts/hosts.ts"
@@ -49,6 +50,7 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
     activity: async () => new Map(),
     messageID: () => "msg_000000000003abcdefghA00001",
     messagesSince: async () => session,
+    lastMessage: async () => session.at(-1),
     async prompt({ messageID, parts }: Prompt) {
       const text = parts.map((part) => ({ type: "text", ...part }))
       session.push({ id: messageID, role: "user", createdAt: 4, summary: false, parts: text as never })
@@ -191,5 +193,20 @@ test.each([true, false])(
     if (isListed) await sent
     else await expect(sent).rejects.toThrow("the session of bg_1 on big was not found")
     expect(prompts.map(({ sessionID }) => sessionID)).toEqual(isListed ? ["ses_far"] : [])
+  },
+)
+
+test.each<[string, boolean, Message[], string | undefined, string | undefined]>([
+  ["found", true, [question], undefined, undefined],
+  ["not found, and its prompt was stored", false, [question], "unreachable", undefined],
+  ["not found, and its prompt was never sent", false, [], undefined, "interrupted"],
+])(
+  "a session that an earlier process began is searched during contact: %s",
+  async (_case, isListed, session, doing, ended) => {
+    const { opencode, remote } = start([question], [...session], 0, isListed)
+    remote.location = undefined
+    expect((await opencode.activity()).get("ses_1")?.type).toBe(doing)
+    expect(remote.location !== undefined).toBe(isListed)
+    expect(classify(await opencode.messagesSince("ses_1", SINCE), "working")?.reason?.code).toBe(ended)
   },
 )
