@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs"
+import { existsSync, mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
@@ -140,4 +140,16 @@ test("a job on a host that stays out of contact is waited for until contactTimeo
     why: "time",
     output: "",
   })
+})
+
+test("a job whose relay died before it could start the command is begun again, once that is certain", async () => {
+  const [files, order] = [`${folder}.job`, { do: "job", folder, id: "x", command: "exit 3", stop: false } as const]
+  mkdirSync(files)
+  writeFileSync(join(files, "id"), "x")
+  await askIn(root, order)
+  expect(existsSync(join(files, "id"))).toBe(true)
+  expect(existsSync(join(files, "pid"))).toBe(false)
+  utimesSync(join(files, "id"), 1, 1)
+  await askIn(root, order)
+  await eventually(() => existsSync(join(files, "code")))
 })

@@ -15,6 +15,9 @@ const GRACE_MS = 1000
 const MOST_OUTPUT_BYTES = 65_536
 const TAIL_LIMIT_MS = 10_000
 
+/** A job that has not stored its process number for so long was never started, in ms. */
+const START_LIMIT_MS = 10_000
+
 /** Runs the command `$1`, and stores process number, output and exit code in the folder `$0`. */
 const RUN = `echo $$ >"$0/pid"; sh -c "$1" >"$0/out" 2>&1 </dev/null; echo $? >"$0/code.new"; mv "$0/code.new" "$0/code"`
 
@@ -24,7 +27,7 @@ const RUN = `echo $$ >"$0/pid"; sh -c "$1" >"$0/out" 2>&1 </dev/null; echo $? >"
  */
 export async function job({ folder, id, command, stop }: JobOrder): Promise<JobState> {
   const files = jobIn(folder)
-  if ((await textIn(join(files, "id"))) !== id) {
+  if ((await textIn(join(files, "id"))) !== id || (!stop && (await isUnstarted(files)))) {
     if (!stop) await begin(folder, id, command)
     return {}
   }
@@ -46,6 +49,13 @@ export async function job({ folder, id, command, stop }: JobOrder): Promise<JobS
     stop || isOver ? await outputOf("tail", tail, { cwd: "/", timeLimit: TAIL_LIMIT_MS }).catch(() => "") : ""
   if (stop) await removeFolder(files)
   return { output, ...(isOver && { code: (code ?? "").trim() }) }
+}
+
+/** True if a relay has ended after it had named the job, and before it could start the command. */
+async function isUnstarted(files: string): Promise<boolean> {
+  const has = (name: string) => stat(join(files, name)).catch(() => undefined)
+  const [named, pid, code] = [await has("id"), await has("pid"), await has("code")]
+  return named !== undefined && !pid && !code && Date.now() - named.mtimeMs > START_LIMIT_MS
 }
 
 async function begin(folder: string, id: string, command: string): Promise<void> {
