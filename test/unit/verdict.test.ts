@@ -6,6 +6,7 @@ import {
   isCutByCompaction,
   keptTodos,
   lastAnswerAt,
+  mayGoOn,
   type SessionState,
 } from "../../src/core/outcome.ts"
 import type { Message, MessagePart } from "../../src/core/ports.ts"
@@ -377,4 +378,16 @@ describe("a run's facts", () => {
     expect(lastAnswerAt([])).toBe(0)
     expect(lastAnswerAt([answer(), answer({ createdAt: 20, completedAt: undefined }), user()])).toBe(20)
   })
+})
+
+test("a turn may go on for a moment after a message or a step, and for minutes while an answer is open", () => {
+  const at = (message: Partial<Message>, ms: number) =>
+    mayGoOn(answer({ finish: undefined, completedAt: undefined, createdAt: 1000, ...message }), 1000 + ms)
+  expect([at({ role: "user" }, 1999), at({ role: "user" }, 2000)]).toEqual([true, false])
+  expect([at({}, 299_999), at({}, 300_000)]).toEqual([true, false])
+  const called = { finish: "called", completedAt: 9000 } as const
+  expect([at(called, 9999), at(called, 10_000)]).toEqual([true, false])
+  expect([at({ finish: "called" }, 1999), at({ finish: "called" }, 2000)]).toEqual([true, false])
+  const over: Partial<Message>[] = [{ finish: "done" }, { completedAt: 1000 }, { error: { message: "no" } }]
+  expect(over.map((message) => at(message, 1))).toEqual([false, false, false])
 })
