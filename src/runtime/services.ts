@@ -164,6 +164,11 @@ export class Journal {
       if (cancelWrite && (parentID === undefined || task.parentID === parentID)) void this.save(task)
   }
 
+  /** Writes this process into the record of a dead one's task. Rejects where that fails. */
+  claim(task: Task): Promise<void> {
+    return this.#writes.take(() => this.#ports.opencode.saveRecord(task.sessionID, task), task.id)
+  }
+
   /** Removes a cleared task's record after pending writes; `remains` replaces it where its cost still counts. */
   async erase(handle: TaskHandle, remains?: Task): Promise<void> {
     drop(handle)

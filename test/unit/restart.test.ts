@@ -111,6 +111,20 @@ describe("a crash and a restart", () => {
     expect(rig.notices()[0]?.visible).toContain("finished in 1m")
   })
 
+  test("a claim that is written late does not revive the record of a task that was cleared meanwhile", async () => {
+    const rig = new Rig()
+    const task = await rig.ended((await rig.launch()).id)
+    await rig.clock.advance(5000)
+    const { journal, store } = rig.manager.parts
+    const [handle] = [...store.entries()]
+    rig.opencode.onCall = (method, _of, record) => (method === "saveRecord" && record ? { slow: 5000 } : undefined)
+    const claimed = journal.claim(task)
+    const erased = handle && journal.erase(handle)
+    await rig.clock.advance(10_000)
+    await Promise.all([claimed, erased])
+    expect(rig.opencode.stored(task.sessionID).metadata).toEqual({})
+  })
+
   test("after a crash, an interrupted run ends at the time when its owner was last seen", async () => {
     const { rig, id, sessionID } = await running()
     const begun = rig.opencode.stored(sessionID).messages.at(-1)?.createdAt ?? 0

@@ -291,11 +291,11 @@ export class OrphanSettler {
    * writer wins: each reads the record again a moment later.
    */
   async #claim(task: Task): Promise<boolean> {
-    const { opencode, clock } = this.#services
+    const { opencode, clock, journal } = this.#services
     // Reading the session in its old folder would start an OpenCode instance there.
     if (mayBeInOtherFolder(task) && !this.#ports.places.outlives(task))
       await opencode.move(task.sessionID, parentFolderOf(this.#services, task))
-    await opencode.saveRecord(task.sessionID, task)
+    await journal.claim(task)
     await sleepFor(clock, CLAIM_MS)
     const record = (await opencode.session(task.sessionID))?.record
     return record !== undefined && opencode.ownership(record.owner) === "ours"
