@@ -8,9 +8,9 @@ import { DAY_MS } from "./lib/format.ts"
 import { mainCheckout } from "./lib/repository.ts"
 import type { Options } from "./options/options.ts"
 import { ResultFolder } from "./runtime/answers.ts"
-import { type Connection, IS_RUN } from "./runtime/connection.ts"
+import type { Connection } from "./runtime/connection.ts"
 import { COMMANDS, hereKind, type PlaceKind, type PlacePorts } from "./runtime/places/place.ts"
-import { ownerNow, ownershipOf, processLives, processMark } from "./runtime/record/identity.ts"
+import { IS_RUN, ownerNow, ownershipOf, processLives, processMark } from "./runtime/record/identity.ts"
 import { untilAtRest } from "./runtime/recovery/recovery.ts"
 import { TaskManager } from "./runtime/task-manager.ts"
 import { toolsFor } from "./tools/index.ts"
@@ -159,14 +159,15 @@ async function isThreadIn(threads: readonly FeatureThreads[], sessionID: string)
 
 /**
  * Recovers tasks of earlier processes. In a task's own folder nothing is done: the instance that owns the task does it.
- * Nor does `opencode run`, whose end would cut off the parents that it wakes: a session that it uses recovers its own.
+ * Nor does `opencode run`, which only recovers the tasks of the sessions that it uses.
  */
 async function lookBack(connection: Connection, manager: TaskManager): Promise<void> {
-  if (IS_RUN || connection.hasOtherOwner()) return
+  if (connection.hasOtherOwner()) return
   await untilAtRest(connection.opencode, systemClock)
   // The instance that owns the task may have come meanwhile.
   if (connection.hasOtherOwner()) return
   await endCommands(connection)
+  if (IS_RUN) return
   await manager.recover()
   const lost = connection.lost()
   if (lost) connection.warn(lost)

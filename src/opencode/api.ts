@@ -314,8 +314,9 @@ export class OpencodeHttpApi implements OpencodeApi {
   async persona(sessionID: string): Promise<Persona | undefined> {
     // OpenCode notes in the session with what each message was sent, also where another process sent it.
     const { agent: newest, model: used } = this.#eventCache.freshRow(sessionID) ?? (await this.#row(sessionID)) ?? {}
-    if (newest && used)
-      return { agent: newest, model: { provider: used.providerID, id: used.id, variant: used.variant } }
+    // There, "default" stands for no variant.
+    const variant = used?.variant === "default" ? undefined : used?.variant
+    if (newest && used) return { agent: newest, model: { provider: used.providerID, id: used.id, variant } }
     const known = this.#eventCache.persona(sessionID)
     if (known) return known
     const [last] = await call("read messages", this.#client.session.messages({ sessionID, limit: 1 }))

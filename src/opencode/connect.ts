@@ -6,9 +6,15 @@ import { systemClock } from "../lib/clock.ts"
 import { fetchDirectly } from "../lib/http.ts"
 import { startWorker } from "../lib/thread.ts"
 import type { Options } from "../options/options.ts"
-import { type Connection, IS_RUN, type Notice, type RequestHandler } from "../runtime/connection.ts"
+import type { Connection, Notice, RequestHandler } from "../runtime/connection.ts"
 import { hasWorktrees } from "../runtime/places/place.ts"
-import { installationSigner, keyFile, registerInstance, unregisterInstance } from "../runtime/record/identity.ts"
+import {
+  IS_RUN,
+  installationSigner,
+  keyFile,
+  registerInstance,
+  unregisterInstance,
+} from "../runtime/record/identity.ts"
 import { KEY_TITLE, keyText, lossText } from "../runtime/record/notices.ts"
 import { TokenCounter } from "../runtime/tokens/counter.ts"
 import type { Tool } from "../tools/tool.ts"

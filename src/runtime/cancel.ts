@@ -48,6 +48,7 @@ export class TaskCanceller {
     const tasks = own.filter((task) => !store.isForeign(task.id))
     const left = own.length - tasks.length
     const newestFirst = tasks.toReversed()
+    this.#markCleared(tasks)
     const stopped = newestFirst.filter(({ id, run }) =>
       this.#engine.dispatcher.end(id, run.generation, CANCELLED, { silent: true }),
     )
@@ -64,12 +65,18 @@ export class TaskCanceller {
 
   /** Clears ended tasks with their archived work. Returns ids of tasks whose work stays because it is not merged. */
   async forget(tasks: readonly Task[]): Promise<readonly string[]> {
-    const { store } = this.#engine
-    const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
-    for (const { id } of all) if (!store.isForeign(id)) store.clears(id)
+    const all = this.#markCleared(tasks)
     const unmerged = await this.#archive.clear(all)
     await Promise.all(tasks.map((task) => this.#drop(task)))
     return unmerged
+  }
+
+  /** Marks the tasks, and those below them, as cleared: their ends and archives may take long. Returns them all. */
+  #markCleared(tasks: readonly Task[]): readonly Task[] {
+    const { store } = this.#engine
+    const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
+    for (const { id } of all) if (!store.isForeign(id)) store.clears(id)
+    return all
   }
 
   /** Clears a task whose parent session was deleted: archived work here stays, remote files are removed. */

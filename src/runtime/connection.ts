@@ -25,12 +25,6 @@ export type Notice = {
   readonly isNews?: () => boolean
 }
 
-/**
- * This process is an `opencode run`: it has no screen, and ends with its own conversation, which cuts off the turns of all
- * others.
- */
-export const IS_RUN = process.argv[2] === "run"
-
 /** Adapter of one plugin instance to OpenCode. Each API of OpenCode has its own implementation of this type. */
 export type Connection = {
   readonly opencode: OpencodeApi

@@ -215,6 +215,16 @@ describe("a compaction behind an answer", () => {
   })
 })
 
+test("an answer behind which a compaction outlasts a limit is not checked: the limit would end the check", async () => {
+  const rig = new Rig({ options: { lastWord: 0, taskTimeout: 30_000 } })
+  rig.opencode.contextTokens = 1000
+  rig.opencode.compaction = { reply: () => ({ text: "in short", delay: 600_000 }) }
+  rig.onPrompt("BIG", { text: "THE ANSWER", usage: { input: 5000 }, delay: 1000 })
+  const { id } = await rig.launch({ prompt: "BIG", check: "sleep 1" })
+  expect(await rig.ended(id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
+  expect(rig.task(id).outcome?.receipt?.check).toBeUndefined()
+})
+
 describe("a shell command that the user runs", () => {
   test("a task that waits for its own task goes on after a shell command in it, and reads that task's end", async () => {
     const rig = new Rig({ options: { maxDepth: 2, maxRepeats: 2 } })

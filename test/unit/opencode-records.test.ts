@@ -3,7 +3,7 @@ import { expect, test } from "vitest"
 import { LEASE_MS, type OpencodeError } from "../../src/core/ports.ts"
 import { OpencodeHttpApi } from "../../src/opencode/api.ts"
 import { encodeRecord, RECORD_KEY } from "../../src/runtime/record/codec.ts"
-import { ownerNow, registerInstance, type Signer, signerOf } from "../../src/runtime/record/identity.ts"
+import { isRun, ownerNow, registerInstance, type Signer, signerOf } from "../../src/runtime/record/identity.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { SIGNER } from "../support/records.ts"
 import { taskOf } from "../support/tasks.ts"
@@ -381,4 +381,30 @@ test("another process's open answer counts also behind a message that this proce
   expect(await opencode.isAnsweredElsewhere("ses_parent")).toBe(true)
   await clock.advance(2000)
   expect(await opencode.isAnsweredElsewhere("ses_parent")).toBe(false)
+})
+
+test("the agent and model of a session are those of its row, where no variant is called default", async () => {
+  const row = (variant: string) => ({
+    id: "ses_parent",
+    agent: "plan",
+    model: { providerID: "scripted", id: "alpha", variant },
+  })
+  let variant = "default"
+  const client = { session: { get: async () => ({ data: row(variant) }) } } as unknown as OpencodeClient
+  const personaNow = () =>
+    new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock()).persona("ses_parent")
+  expect(await personaNow()).toEqual({ agent: "plan", model: { provider: "scripted", id: "alpha" } })
+  variant = "high"
+  expect(await personaNow()).toEqual({ agent: "plan", model: { provider: "scripted", id: "alpha", variant } })
+})
+
+test.each([
+  [["run", "hello"], true],
+  [["--print-logs", "--log-level", "DEBUG", "run", "hello"], true],
+  [["run", "-i"], false],
+  [["run", "--interactive", "x"], false],
+  [["serve", "--port", "0"], false],
+  [[], false],
+])("OpenCode called with %j is a run that ends with its turn: %s", (args, expected) => {
+  expect(isRun(args)).toBe(expected)
 })

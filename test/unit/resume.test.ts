@@ -34,22 +34,18 @@ describe("a resume", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("a resume during a clear of the session's tasks is stopped and forgotten with them", async () => {
+  test("a resume during a clear of the session's tasks is refused", async () => {
     const { rig, task, resume } = await completed({ maxCostPerSession: 0 })
     rig.onPrompt("HANGS", { hang: true })
-    rig.onPrompt("AGAIN", { hang: true })
     await rig.launch({ prompt: "HANGS" })
     await rig.clock.advance(100)
     rig.opencode.onCall = (method) => (method === "abort" ? { slow: 2000 } : undefined)
     const clearing = rig.manager.clear(rig.parent)
     await rig.clock.advance(100)
-    await resume()
-    await rig.clock.advance(200)
-    expect(rig.opencode.isWorking(task.sessionID)).toBe(true)
+    await expect(resume()).rejects.toThrow("was cleared meanwhile")
     await rig.clock.advance(20_000)
     expect(await clearing).toMatchObject({ cleared: 2 })
     expect(rig.manager.list(rig.parent)).toEqual([])
-    expect(rig.opencode.isWorking(task.sessionID)).toBe(false)
     expect(rig.opencode.stored(task.sessionID).metadata).toEqual({})
   })
 

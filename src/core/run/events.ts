@@ -274,7 +274,7 @@ function endingIn(run: ActiveRun, { messages, busy, undone }: SessionRead): Endi
 }
 
 /** An error from before a pause ends no run that has gone on since: the pause was for it, or has cut that step off. */
-const isBeforePause = ({ continuedAt = NEVER }: ActiveRun, { type, at = NEVER }: Ending): boolean =>
+const isBeforePause = ({ continuedAt = NEVER }: ActiveRun, { type, at = Number.POSITIVE_INFINITY }: Ending): boolean =>
   type !== "completed" && at < continuedAt
 
 /**
@@ -390,7 +390,8 @@ export const confirmed: Handler<"confirmed"> = (given, { reason, found }, contex
     if (classify(found.messages, "working")) return readMessages(run, context)
     const { messages } = found
     const answered = run.stage === "working" ? classify(withoutCompaction(messages), "working") : undefined
-    if (!answered) return fail(run, reason, context)
+    // A check takes time, and the limit would end the run meanwhile.
+    if (!answered || context.task.run.check) return fail(run, reason, context)
     // OpenCode compacts behind the run's answer. Only an end that is not proven stops the session.
     const ending = { ...answered, proven: false }
     return concluded(withReadMessages(run, messages), ending, { messages, openTodos: 0 }, false, context)

@@ -41,7 +41,7 @@ function withServerDeath(messages: readonly Message[], host: string): readonly M
 
 /** Messages of a run whose process died before it had sent the prompt to the host. */
 function unsentMessages(id: string, host: string): readonly Message[] {
-  const text = `OpenCode stopped or was restarted before its agent had begun on ${host}.`
+  const text = `OpenCode stopped or was restarted before its agent had begun on ${host}. Launch a new task.`
   const message = { createdAt: Date.now(), summary: false, parts: [] }
   return [
     { ...message, id, role: "user" },

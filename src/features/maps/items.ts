@@ -255,7 +255,12 @@ export const itemsWork: GroupWork<ItemsPlan> = {
     const result = itemsResult(plan, rows, cost, unmerged)
     // The answer of a completed item may be lost by now.
     const isShort = group.task.status === "completed" && result.valid < plan.total
-    return { found: { ...(isShort && { reason: itemsFailed(result) }), group: { ...result, ...more } } }
+    return {
+      found: {
+        ...(isShort && { reason: itemsFailed({ failed: plan.total - result.valid, total: plan.total }) }),
+        group: { ...result, ...more },
+      },
+    }
   },
   async rows({ file }, files) {
     const rows = await readRows(files, file)

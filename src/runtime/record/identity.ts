@@ -28,6 +28,18 @@ const self: Identity = {
   started: startOf("self"),
 }
 
+/**
+ * This process is an `opencode run`: it has no screen, and ends with its own conversation, which cuts off the turns of all
+ * others.
+ */
+export const IS_RUN = isRun(process.argv.slice(2))
+
+/** `-i` makes it a session of its own. */
+export function isRun(args: readonly string[]): boolean {
+  const command = args.find((arg, at) => !arg.startsWith("-") && args[at - 1] !== "--log-level")
+  return command === "run" && !args.includes("-i") && !args.includes("--interactive")
+}
+
 export const ownerNow = (instance: string, folder?: string): Owner => ({
   ...self,
   instance,

@@ -3,6 +3,7 @@ import { isActive, NOBODY, parentSessionOf, type Task } from "../../core/task.ts
 import { retry, sleepFor } from "../../lib/clock.ts"
 import { DAY_MS } from "../../lib/format.ts"
 import type { CostLedger } from "../budgets.ts"
+import { IS_RUN } from "../record/identity.ts"
 import type { Services } from "../services.ts"
 import { importRecords, OrphanSettler, remove, type SettlingPorts } from "./takeover.ts"
 
@@ -199,12 +200,13 @@ export class Recovery {
 
   /**
    * Takes over orphans, ended ones in the order of their ends. Called once all records are read, so that all parents are
-   * known.
+   * known. An `opencode run` takes over none of other sessions: its end would cut off the parents that it wakes.
    */
   #adopt(orphans: readonly TaskRecord[]): void {
     const { store, background } = this.#services
     for (const orphan of orphans.toSorted((a, b) => endedAt(a) - endedAt(b))) {
-      const { id } = orphan.task
+      const { id, parentID } = orphan.task
+      if (IS_RUN && !this.#isUsed(parentID)) continue
       const handle = store.handle(id)
       const adopting = background.run("recover a task", () => this.#settling.adopt(orphan))
       const closing = background.run("close a task", () => adopting.then(() => this.#ports.dispatcher.closed(id)))
@@ -212,6 +214,13 @@ export class Recovery {
       handle.adopting = Promise.all([handle.adopting, adopting])
       handle.recovering = Promise.all([handle.recovering, closing])
     }
+  }
+
+  /** Whether somebody has asked for the tasks of this session here, or of one that its task comes from. */
+  #isUsed(sessionID: string): boolean {
+    const { store } = this.#services
+    const task = store.bySession(sessionID)
+    return store.parentState(sessionID).loaded !== undefined || (task !== undefined && this.#isUsed(task.parentID))
   }
 }
 
