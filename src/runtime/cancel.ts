@@ -75,7 +75,7 @@ export class TaskCanceller {
   #markCleared(tasks: readonly Task[]): readonly Task[] {
     const { store } = this.#engine
     const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
-    for (const { id } of all) if (!store.isForeign(id)) store.clears(id)
+    for (const { id } of all) if (!store.isForeign(id)) store.markCleared(id)
     return all
   }
 

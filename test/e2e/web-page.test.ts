@@ -221,28 +221,30 @@ describe.skipIf(!browser)("the page", () => {
     expect(await sheet.locator("details.earlier-run[open]").count()).toBe(1)
   })
 
-  test("the page stops an agent after asking for confirmation", async () => {
+  /** Opens an agent's sheet and its question whether to stop it. */
+  const askToStop = async () => {
     const { agents, board } = workingDay()
     const web = await serve({ board, agents })
     const { page } = await open(`${web.link}`)
     await live(page)
     await page.locator(".work-card", { hasText: "Move the grinder" }).click()
-    await page.locator(".sheet").getByRole("button", { name: "Stop", exact: true }).click()
+    const stop = page.locator(".sheet").getByRole("button", { name: "Stop", exact: true })
+    await stop.click()
+    return { agents, page, stop }
+  }
+
+  test("the page stops an agent after asking for confirmation", async () => {
+    const { agents, page, stop } = await askToStop()
     await page.getByRole("button", { name: "Keep it" }).click()
     expect(agents.cancelled).toEqual([])
-    await page.locator(".sheet").getByRole("button", { name: "Stop", exact: true }).click()
+    await stop.click()
     await page.getByRole("button", { name: "Stop it" }).click()
     await page.locator(".sheet .badge", { hasText: "cancelled" }).waitFor()
     expect(agents.cancelled).toEqual(["bg_k3f9x2aa"])
   })
 
   test("the page does not stop a run that was resumed while it asked for confirmation", async () => {
-    const { agents, board } = workingDay()
-    const web = await serve({ board, agents })
-    const { page } = await open(`${web.link}`)
-    await live(page)
-    await page.locator(".work-card", { hasText: "Move the grinder" }).click()
-    await page.locator(".sheet").getByRole("button", { name: "Stop", exact: true }).click()
+    const { agents, page } = await askToStop()
     const run = agents.get("bg_k3f9x2aa")?.task.run
     if (run) agents.alter("bg_k3f9x2aa", {}, { run: { ...run, generation: run.generation + 1 } })
     await page

@@ -25,29 +25,26 @@ function withServerDeath(messages: readonly Message[], host: string): readonly M
   const userMessage = messages.findLast(({ role }) => role === "user")
   const last = messages.at(-1)
   if (!userMessage || !last || classify(messages, "working")) return messages
-  const error = { message: `OpenCode on ${host} stopped while it worked.`, interrupted: true } as const
-  const { createdAt } = last
-  const death = {
-    id: `${last.id}~`,
-    role: "assistant",
-    createdAt,
-    parentID: userMessage.id,
-    error,
-    summary: false,
-    parts: [],
-  }
-  return [...messages, death as Message]
+  return [...messages, interruptedAnswer(last, userMessage.id, `OpenCode on ${host} stopped while it worked.`)]
 }
 
 /** Messages of a run whose process died before it had sent the prompt to the host. */
 function unsentMessages(id: string, host: string): readonly Message[] {
   const text = `OpenCode stopped or was restarted before its agent had begun on ${host}. Launch a new task.`
-  const message = { createdAt: Date.now(), summary: false, parts: [] }
-  return [
-    { ...message, id, role: "user" },
-    { ...message, id: `${id}~`, role: "assistant", parentID: id, error: { message: text, interrupted: true } },
-  ]
+  const prompt: Message = { id, role: "user", createdAt: Date.now(), summary: false, parts: [] }
+  return [prompt, interruptedAnswer(prompt, id, text)]
 }
+
+/** Answer that nobody wrote: it stands after this last message, and tells what kept the agent from an answer. */
+const interruptedAnswer = ({ id, createdAt }: Message, parentID: string, text: string): Message => ({
+  id: `${id}~`,
+  role: "assistant",
+  createdAt,
+  parentID,
+  error: { message: text, interrupted: true },
+  summary: false,
+  parts: [],
+})
 
 /** Turns stored answers back into answers: the local session holds them as user messages. */
 function withStoredAnswers(messages: readonly Message[]): readonly Message[] {

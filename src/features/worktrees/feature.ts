@@ -94,13 +94,13 @@ const options = {
     keepDays: option(
       count,
       KEEP_DAYS,
-      "How long the work of an ended task is kept under its ref after its end when it is merged or empty, and that of losing tries in any case, in days. Unmerged work stays. 0: all stays.",
+      "Days for which the work of an ended task is kept under its ref, if it is merged or empty. The work of losing tries is kept as long. Other unmerged work stays. 0: all stays.",
       keeping,
     ),
     dropUnmerged: option(
       () => z.boolean(),
       false,
-      "Drop work that was never merged after keepDays, too, whether or not its task can still be found.",
+      "After keepDays, drop work that was never merged, too, even if its task can still be found.",
       dropping,
     ),
   }),

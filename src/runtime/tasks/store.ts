@@ -307,13 +307,13 @@ export class TaskStore {
    * Notes that a user or the task's parent clears it: from then on it is not resumed, and a record read earlier does not
    * show it again.
    */
-  clears(id: string): void {
+  markCleared(id: string): void {
     for (const cleared of [id, this.get(id)?.sessionID ?? id]) this.#cleared.add(cleared)
   }
 
   /** Removes a task that a user or its parent has cleared. */
   clear(id: string): TaskHandle | undefined {
-    this.clears(id)
+    this.markCleared(id)
     return this.remove(id)
   }
 

@@ -27,11 +27,12 @@ const RUN = `echo $$ >"$0/pid"; sh -c "$1" >"$0/out" 2>&1 </dev/null; echo $? >"
  */
 export async function job({ folder, id, command, stop }: JobOrder): Promise<JobState> {
   const files = jobIn(folder)
-  if ((await textIn(join(files, "id"))) !== id || (!stop && (await isUnstarted(files)))) {
+  const pid = await pidOf(folder)
+  const isUnnamed = (await textIn(join(files, "id"))) !== id
+  if (isUnnamed || (!stop && pid === undefined && (await isUnstarted(files)))) {
     if (!stop) await begin(folder, id, command)
     return {}
   }
-  const pid = await pidOf(folder)
   const isAlive = pid !== undefined && isProcess(pid, files)
   // The exit code is read after the process was looked for. A job that was killed, or whose machine was restarted,
   // leaves none; on a full disk its file stays empty.
