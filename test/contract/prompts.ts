@@ -253,7 +253,8 @@ export function promptContract(driver: Driver): void {
 
     test("a prompt sets its agent and model as those of the session", async () => {
       const sessionID = await driver.child()
-      expect(await driver.opencode.persona(sessionID)).toBeUndefined()
+      expect(await driver.opencode.persona(sessionID)).toMatchObject({ agent: "general", model: ALPHA })
+      expect(await driver.opencode.persona(await driver.world.openSession())).toBeUndefined()
       await driver.answered(await driver.send(sessionID, "hello", { model: BETA }))
       expect(await driver.opencode.persona(sessionID)).toMatchObject({ agent: "general", model: BETA })
       await driver.send(sessionID, "stored", { agent: "build", model: ALPHA, noReply: true })

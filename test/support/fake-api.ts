@@ -175,8 +175,10 @@ export class FakeApi extends FakeProcess implements OpencodeApi {
 
   persona(sessionID: string): Promise<Persona | undefined> {
     return this.carryOut("persona", sessionID, () => {
-      const asked = this.#find(sessionID).messages.findLast(({ role }) => role === "user")
-      return asked && { agent: asked.agent, model: asked.model }
+      const { messages, agent, model } = this.#find(sessionID)
+      const asked = messages.findLast(({ role }) => role === "user")
+      if (asked) return { agent: asked.agent, model: asked.model }
+      return model && { agent, model }
     })
   }
 
