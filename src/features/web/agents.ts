@@ -1,7 +1,7 @@
 import { type Context, Hono } from "hono"
 import { z } from "zod"
 import type { Reply } from "../../core/ports.ts"
-import { type Ask, isActive, NOBODY } from "../../core/task.ts"
+import { type Ask, isActive, NOBODY, type Task } from "../../core/task.ts"
 import type { TaskView } from "../../present/view.ts"
 import { hitIn } from "./filter.ts"
 import { bodyOf, parsed, WebError } from "./http.ts"
@@ -79,7 +79,7 @@ const searchQuery = z.object({
     .default(0),
 })
 
-/** Body of a cancel: the generation of the run that the user saw. */
+/** A run as the user saw it. */
 const shownRun = z.looseObject({ generation: z.number().optional() })
 
 /** Body of a launch: arguments of `superagents_task`. Only the tool itself validates them. */
@@ -89,7 +89,7 @@ const args = z.looseObject({})
 const selection = z.union([
   z.strictObject({ all: z.literal(true) }),
   z.strictObject({ batchOf: z.string() }),
-  z.strictObject({ ids: z.array(z.string()).max(10_000) }),
+  z.strictObject({ ids: z.array(z.union([z.string(), shownRun.extend({ id: z.string() })])).max(10_000) }),
 ])
 
 /** Launches, messages, resumes and merges are calls of `superagents_task`, with the checks and errors of this tool. */
@@ -149,8 +149,11 @@ function chosen({ agents }: Source, given: z.output<typeof selection>): readonly
   const running = agents.list().filter(({ task, merging }) => (isActive(task) || merging) && !agents.isForeign(task.id))
   if ("all" in given) return running
   if ("ids" in given) {
-    const ids = new Set(given.ids)
-    return running.filter(({ task }) => ids.has(task.id))
+    const named = new Map(
+      given.ids.map((each) => (typeof each === "string" ? [each, undefined] : [each.id, each.generation])),
+    )
+    const isNamed = ({ id, run }: Task) => named.has(id) && (named.get(id) ?? run.generation) === run.generation
+    return running.filter(({ task }) => isNamed(task))
   }
   const one = agents.get(given.batchOf)?.task
   return running.filter(({ task }) => task.parentID === one?.parentID && task.batch === one?.batch)

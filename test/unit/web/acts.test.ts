@@ -198,6 +198,11 @@ describe("a cancel of several tasks", () => {
     expect((await ask("POST", "/api/agents/cancel", { ids })).json).toEqual({ stopped: ["bg_a0000000"] })
   })
 
+  test("a cancel request that names runs leaves a task alone that was resumed since", async () => {
+    const ids = ["bg_a0000000", "bg_b0000000"].map((id, nth) => ({ id, generation: nth }))
+    expect((await ask("POST", "/api/agents/cancel", { ids })).json).toEqual({ stopped: ["bg_a0000000"] })
+  })
+
   test("a cancel request that names no tasks is refused", async () => {
     expect((await ask("POST", "/api/agents/cancel", {})).status).toBe(400)
     expect((await ask("POST", "/api/agents/cancel", { all: false })).status).toBe(400)

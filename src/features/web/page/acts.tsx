@@ -148,12 +148,12 @@ function Resume(props: { agent: AgentRow; detail?: AgentDetail; done: () => void
   )
 }
 
-/** Only the confirmed tasks are stopped, even if others start in the meantime. */
+/** Only the confirmed runs are stopped, even if others start in the meantime. */
 export function StopMany(props: { label: string; agents: () => readonly AgentRow[] }) {
-  let ids: readonly string[] = []
+  let runs: readonly Pick<AgentRow, "id" | "generation">[] = []
   const asks = () => {
-    ids = props.agents().map(({ id }) => id)
-    return { text: `Stop ${count(ids.length, "agent")}? What they have written stays readable.`, yes: "Stop them" }
+    runs = props.agents().map(({ id, generation }) => ({ id, generation }))
+    return { text: `Stop ${count(runs.length, "agent")}? What they have written stays readable.`, yes: "Stop them" }
   }
-  return <Action label={props.label} kind="danger" asks={asks} run={() => api.stop(ids)} />
+  return <Action label={props.label} kind="danger" asks={asks} run={() => api.stop(runs)} />
 }

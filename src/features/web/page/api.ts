@@ -26,7 +26,8 @@ export const api = {
   launch: (given: Readonly<Record<string, unknown>>) => call<ActionResult>("POST", "/api/agents", given),
   act: (id: string, act: Act, given: Readonly<Record<string, unknown>> = {}) =>
     call<ActionResult>("POST", `/api/agents/${id}/${act}`, given),
-  stop: (ids: readonly string[]) => call<{ stopped: readonly string[] }>("POST", "/api/agents/cancel", { ids }),
+  stop: (ids: readonly Pick<AgentRow, "id" | "generation">[]) =>
+    call<{ stopped: readonly string[] }>("POST", "/api/agents/cancel", { ids }),
   question: (id: string) => call<AskOptions>("GET", `/api/asks/${id}`),
   answer: (id: string, reply: Reply) => call<{ id: string }>("POST", `/api/asks/${id}`, reply),
   choices: () => call<Choices>("GET", "/api/sessions/choices"),
