@@ -123,18 +123,17 @@ function add(map: Map<string, number>, key: string) {
   map.set(key, (map.get(key) ?? 0) + 1)
 }
 
+/** Wait of a run that keeps its slot. `behind`: task that it waits for; `until`: latest end of the wait. */
+export type Held = { readonly behind: string; readonly until: number }
+
 /**
  * Why a run may not start or go on now. `by`: source of the block; `behind`: what the run waits for; `until`: when the
  * wait is over at the latest; `keepsSlot`: the waiting run keeps its slot, and its time counts; `ends`: how the run
  * ends, since it can never go on.
  */
 export type Block =
-  | {
-      readonly by: string
-      readonly behind?: string
-      readonly until?: number
-      readonly keepsSlot?: true
-    }
+  | { readonly by: string; readonly behind?: string; readonly until?: number; readonly keepsSlot?: undefined }
+  | (Held & { readonly by: string; readonly keepsSlot: true })
   | { readonly by: string; readonly ends: Ending }
 
 /** Source of the block of a run that waits for a free slot. `behind`: model, place or agent that has no free slot. */

@@ -123,8 +123,6 @@ const run = (z: Zod) =>
     recent: z.array(z.object({ endedAt: z.number(), cost: z.number() })).optional(),
     /** Ids of tasks that must complete before this run begins. */
     after: z.array(z.string()).optional(),
-    /** Task with the same beginning whose first answer warms the provider's cache for this run. */
-    heldBehind: z.string().optional(),
     /** When the last word was requested, and for which limit. */
     lastWordAt: z.number().optional(),
     lastWordFor: reason(z).optional(),

@@ -115,8 +115,8 @@ export type Progress = {
   readonly held?: boolean
   /** The session does nothing; absent where not known. */
   readonly idle?: boolean
-  /** The session works although its record says it is held for a warm cache. */
-  readonly begun?: boolean
+  /** Task with the same beginning whose first answer warms the provider's cache for this run, which waits for it. */
+  readonly heldBehind?: string
   /** Consecutive answers without a tool call, and without text or an end. */
   readonly emptyAnswers: number
   readonly lastWord?: LastWord
@@ -195,7 +195,7 @@ export function waited(task: Task, now: number): number {
 }
 
 /** Observations that decide the phase. */
-export type PhaseFacts = Pick<Progress, "asks" | "begun" | "away" | "preparing" | "retry" | "idle">
+export type PhaseFacts = Pick<Progress, "asks" | "heldBehind" | "away" | "preparing" | "retry" | "idle">
 
 /**
  * Phase of an active task. `ownTasks`: its children are active; `queuedAs`: what it, or the next member of a group, waits
@@ -212,7 +212,7 @@ export function phaseOf(
   if (isQueued(task)) return queuedAs ?? "queued"
   if (task.group && queuedAs) return queuedAs
   if (pausedAs) return pausedAs
-  if (task.run.heldBehind !== undefined && !progress.begun) return `held behind ${task.run.heldBehind}`
+  if (progress.heldBehind !== undefined) return `held behind ${progress.heldBehind}`
   if (progress.away) return `no contact with ${progress.away.host}`
   if (progress.preparing) return progress.preparing
   if (task.run.lastWordAt !== undefined) return "saying its last word"

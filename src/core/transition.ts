@@ -132,12 +132,12 @@ function changeActive(task: Task, event: TaskEvent): Task {
 /** The changed run of an active task; undefined where the event does not apply. */
 function changeRun(task: Task, event: TaskEvent): Run | undefined {
   const { run } = task
-  const { heldBehind, startedAt, lastWordAt, parked, stoppedSince, switches = [] } = run
+  const { startedAt, lastWordAt, parked, stoppedSince, switches = [] } = run
   const isUnderWay = startedAt !== undefined && !parked
   const isCounting = isUnderWay && stoppedSince === undefined
   switch (event.type) {
     case "admitted":
-      return startedAt === undefined || heldBehind !== undefined ? admitted(run, event.at) : undefined
+      return startedAt === undefined ? { ...run, startedAt: event.at } : undefined
     case "warned":
       if (startedAt === undefined || lastWordAt !== undefined) return undefined
       return { ...run, lastWordAt: event.at, lastWordFor: event.reason }
@@ -164,11 +164,6 @@ function changeRun(task: Task, event: TaskEvent): Run | undefined {
   }
   return undefined
 }
-
-const admitted = ({ heldBehind: _held, startedAt, ...run }: Run, at: number): Run => ({
-  ...run,
-  startedAt: startedAt ?? at,
-})
 
 /** Stops the run's clock. A clock that is stopped already stays so. */
 const stopped = (run: Run, at: number): Run => ({ ...run, stoppedSince: run.stoppedSince ?? at })

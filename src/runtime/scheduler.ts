@@ -2,6 +2,7 @@ import {
   type Block,
   type BlockSource,
   byAdmissionOrder,
+  type Held,
   SLOTS,
   type Slots,
   slotsHeld,
@@ -66,10 +67,13 @@ export class Scheduler {
     this.#ports.noticeSleep()
     const now = clock.now()
     let reserved = task
-    for (const [each, block] of this.#walk(this.#slots(), [task]))
-      if (each === task && takesSlot(block))
-        reserved = { ...task, run: { ...task.run, startedAt: now, ...heldBy(block) } }
-    store.make(reserved, now)
+    let held: Held | undefined
+    for (const [each, block] of this.#walk(this.#slots(), [task])) {
+      if (each !== task || !takesSlot(block)) continue
+      reserved = { ...task, run: { ...task.run, startedAt: now } }
+      if (block && !("ends" in block) && block.keepsSlot) held = block
+    }
+    store.make(reserved, now, held)
     return reserved
   }
 
@@ -77,15 +81,6 @@ export class Scheduler {
   release({ id }: Task): void {
     this.#services.store.unmake(id)
     this.reschedule()
-  }
-
-  /** Latest end of the wait, for a run that keeps its slot while it waits; undefined for any other run. */
-  heldUntil(task: Task): number | undefined {
-    for (const source of this.#ports.sources) {
-      const block = source.blocks?.(task)
-      if (block && !("ends" in block) && block.keepsSlot) return block.until
-    }
-    return undefined
   }
 
   /** Why a waiting run may not begin or go on now, or why the next member of a group may not begin. */
@@ -188,10 +183,6 @@ export class Scheduler {
 }
 
 const holdsSlot = (task: Task): boolean => !isQueued(task) && !isPaused(task)
-
-/** For a run that keeps its slot while it waits: the run that it waits for. */
-const heldBy = (block: Block | undefined) =>
-  block && !("ends" in block) && block.behind !== undefined ? { heldBehind: block.behind } : {}
 
 /** The next member of a group, before it is made. */
 function memberOf({ group: plan, ...group }: Task): Task {

@@ -105,7 +105,6 @@ const run = fc.record<Whole<Run>>({
   budget: some(fc.record({ max: whole, before: whole })),
   recent: some(fc.array(fc.record({ endedAt: whole, cost: whole }))),
   after: some(texts),
-  heldBehind: some(text),
   lastWordAt: some(whole),
   lastWordFor: some(reason),
   check: some(text),

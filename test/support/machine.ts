@@ -52,7 +52,7 @@ type Waiting = "queued" | "held" | "parked"
 
 const WAITING: Readonly<Record<Waiting, Pick<Scene, "run"> & { readonly task: { readonly run: Partial<Run> } }>> = {
   queued: { task: { run: QUEUED } },
-  held: { task: { run: {} }, run: { warmUpUntil: Number.POSITIVE_INFINITY } },
+  held: { task: { run: {} }, run: { held: { behind: "bg_first", until: Number.POSITIVE_INFINITY } } },
   parked: {
     task: { run: { stoppedSince: NOW - 500, parked: { at: NOW - 500, model: "mock/one", why: "its limit" } } },
   },

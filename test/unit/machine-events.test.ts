@@ -326,7 +326,7 @@ describe("the deadlines of a run", () => {
     expect(due("working", { ...none, run: { lookAt: NOW } })).toBe(NOW + 100)
     expect(due("working", { ...none, run: { lookAt: NOW, lookedAt: NOW } })).toBe(NEVER)
     expect(due("working", { ...none, run: { lookAt: NOW + 5, looking: true } })).toBe(NEVER)
-    expect(due("held", { ...none, run: { warmUpUntil: NOW + 7 } })).toBe(NOW + 7)
+    expect(due("held", { ...none, run: { held: { behind: "bg_first", until: NOW + 7 } } })).toBe(NOW + 7)
   })
 
   test("the hint about an open question is due once, while the question can be answered", () => {
@@ -371,15 +371,9 @@ describe("a run before its prompt", () => {
   })
 
   test("a run that is held for the provider's cache waits until the first sibling has begun", () => {
-    const begins = (until?: number) =>
-      at("creating", { task: { run: { heldBehind: "bg_first" } } }).takes({ type: "begin", prompt: "FIND", until })
-    const { run, does } = begins(NOW + 700)
-    expect({ stage: run?.stage, until: run?.warmUpUntil, does }).toEqual({
-      stage: "waiting",
-      until: NOW + 700,
-      does: [],
-    })
-    expect(begins().run?.warmUpUntil).toBe(NOW)
+    const held = { behind: "bg_first", until: NOW + 700 }
+    const { run, does } = at("creating", { run: { held } }).takes({ type: "begin", prompt: "FIND" })
+    expect({ stage: run?.stage, held: run?.held, does }).toEqual({ stage: "waiting", held, does: [] })
   })
 
   test("a message that waits for a prompt that failed is answered, and the run ends with the reason", () => {

@@ -50,8 +50,8 @@ describe("a group", () => {
   })
 
   test("a group is looked at again at the time that its feature names", () => {
-    expect(leading(tries, { until: NOW + 10 }).takes(parts)).toMatchObject({ does: [], run: { warmUpUntil: NOW + 10 } })
-    expect(leading(tries, {}, { warmUpUntil: NOW + 10 }).takes(parts).run?.warmUpUntil).toBeUndefined()
+    expect(leading(tries, { until: NOW + 10 }).takes(parts)).toMatchObject({ does: [], run: { membersAt: NOW + 10 } })
+    expect(leading(tries, {}, { membersAt: NOW + 10 }).takes(parts).run?.membersAt).toBeUndefined()
   })
 
   test("a group ends as its feature decides", () => {

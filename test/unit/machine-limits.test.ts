@@ -349,10 +349,12 @@ describe("a stopped clock", () => {
 })
 
 describe("a held run", () => {
-  test("a held run is admitted like a new one, and its hold is cleared in the next record", () => {
-    const { run, commands } = at("held", { run: { warmUpUntil: NOW + 5 } }).takes({ type: "admitted" })
-    expect(commands[0]).toEqual({ do: "record", event: { type: "admitted", generation: 0, at: NOW }, write: false })
-    expect(run).toMatchObject({ stage: "prompting", warmUpUntil: undefined, lastSignAt: NOW })
+  test("a held run is admitted like a new one, and its hold is cleared", () => {
+    const { run, commands } = at("held", { run: { held: { behind: "bg_first", until: NOW + 5 } } }).takes({
+      type: "admitted",
+    })
+    expect(commands.map(({ do: what }) => what)).toEqual(["prompt"])
+    expect(run).toMatchObject({ stage: "prompting", held: undefined, lastSignAt: NOW })
     const placed = at("held", { task: { depth: 2 } }).takes({ type: "admitted" })
     expect(command(placed.commands, "prepare")).toEqual({ do: "prepare", save: false })
   })

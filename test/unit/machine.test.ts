@@ -165,15 +165,19 @@ describe("a run before its prompt", () => {
 })
 
 describe("a held run", () => {
-  const held = (more: object = {}) => at("held", { ...more, run: { warmUpUntil: NOW + 1000, ...(more as Scene).run } })
-  const spent = { ...SPENT, run: { ...FULL, warmUpUntil: NOW + 1000 } }
+  const held = (more: object = {}) =>
+    at("held", { ...more, run: { held: { behind: "bg_first", until: NOW + 1000 }, ...(more as Scene).run } })
+  const spent = { ...SPENT, run: { ...FULL, held: { behind: "bg_first", until: NOW + 1000 } } }
 
   test("a held run obeys its limits, accepts messages and shifts its deadline after a sleep", () => {
     expect(held(spent).takes({ type: "admitted" }).stage).toBe("closing")
     expect(held(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("closing")
     expect(held().takes({ type: "spending" }).stage).toBe("waiting")
     expect(held(spent).takes({ type: "spending" }).stage).toBe("closing")
-    expect(held().takes({ type: "slept", ms: 500 }).run).toMatchObject({ stage: "waiting", warmUpUntil: NOW + 1500 })
+    expect(held().takes({ type: "slept", ms: 500 }).run).toMatchObject({
+      stage: "waiting",
+      held: { until: NOW + 1500 },
+    })
     const told = held().takes({ type: "tell", text: "MORE", reply: () => {} })
     expect(told.run).toMatchObject({ stage: "waiting", prompt: "FIND\n\nMORE" })
     expect(held().takes(end).stage).toBe("closing")

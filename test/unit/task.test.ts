@@ -53,9 +53,7 @@ describe("a task's phase", () => {
 
 test("the phase names what a task waits for before it begins, and its last word", () => {
   expect(phaseOf(queued, progressOf(), false, "waiting for bg_a, bg_b")).toBe("waiting for bg_a, bg_b")
-  const held = taskOf({ run: { heldBehind: "bg_a" } })
-  expect(phaseOf(held, progressOf(), false)).toBe("held behind bg_a")
-  expect(phaseOf(held, progressOf({ begun: true }), false)).toBe("working")
+  expect(phaseOf(taskOf(), progressOf({ heldBehind: "bg_a" }), false)).toBe("held behind bg_a")
   expect(phaseOf(taskOf({ run: { lastWordAt: 5 } }), progressOf({ asks: [askOf()] }), true)).toBe(
     "saying its last word",
   )

@@ -50,14 +50,14 @@ describe("the admission of a run", () => {
   })
 })
 
-describe("the admission of a held run", () => {
-  test("a held run is admitted only once, in its own generation and before its end", () => {
-    const held = taskOf({ run: { heldBehind: "bg_b" } })
-    const free = transition(held, { type: "admitted", generation: 0, at: 5000 })
-    expect(free).toEqual(taskOf())
-    expect(transition(free, { type: "admitted", generation: 0, at: 6000 })).toBe(free)
-    expect(transition(held, { type: "admitted", generation: 1, at: 5000 })).toBe(held)
-    const over = { ...terminal("completed"), run: held.run }
+describe("the admission of a queued run", () => {
+  test("a queued run is admitted only once, in its own generation and before its end", () => {
+    const waiting = taskOf({ run: { startedAt: undefined } })
+    const begun = transition(waiting, { type: "admitted", generation: 0, at: 5000 })
+    expect(begun).toEqual(taskOf({ run: { startedAt: 5000 } }))
+    expect(transition(begun, { type: "admitted", generation: 0, at: 6000 })).toBe(begun)
+    expect(transition(waiting, { type: "admitted", generation: 1, at: 5000 })).toBe(waiting)
+    const over = { ...terminal("completed"), run: waiting.run }
     expect(transition(over, { type: "admitted", generation: 0, at: 5000 })).toBe(over)
   })
 })

@@ -1,3 +1,4 @@
+import type { Held } from "../limits.ts"
 import type { AnswerError, Message } from "../ports.ts"
 import type { CheckResult } from "../receipt.ts"
 import {
@@ -118,8 +119,10 @@ export type ActiveRun = {
   readonly prompt?: string
   /** Text about the run's place; of a group, the answers before its members' prompts. */
   readonly preface: string
-  /** Latest start of a run that waits with a slot for a warm cache. */
-  readonly warmUpUntil?: number
+  /** Set from the launch on until the run begins, if it waits with its slot. */
+  readonly held?: Held
+  /** When a group's next member may begin, at the latest. */
+  readonly membersAt?: number
   readonly observed: Observed
   readonly lastSignAt: number
   /** Sleeps of this process that the run's time leaves out. */
@@ -232,8 +235,7 @@ export const hasEnded = (run: ActiveRun): boolean => isClosing(run) || run.stage
 export const isBeingStopped = (run: ActiveRun): boolean => hasEnded(run) && run.calls > 0
 
 /** True for a run that waits with a slot: its time counts, and its limits apply. */
-export const waitsWithSlot = ({ stage, warmUpUntil }: ActiveRun): boolean =>
-  stage === "waiting" && warmUpUntil !== undefined
+export const waitsWithSlot = ({ stage, held }: ActiveRun): boolean => stage === "waiting" && held !== undefined
 
 /** True while the run has a slot and waits for something other than its agent: for a warm cache, its place or its check. */
 export const isWithoutAgent = (run: ActiveRun): boolean =>
@@ -268,6 +270,7 @@ export const progressOf = (run: ActiveRun): Progress => ({
   openCalls: callsIn(run.observed, "running") + (isWithoutAgent(run) ? 1 : 0),
   pendingCalls: callsIn(run.observed, "pending"),
   ...(isWithoutAgent(run) && { held: true }),
+  ...(waitsWithSlot(run) && { heldBehind: run.held?.behind }),
   lastWord: run.lastWord,
   emptyAnswers: emptiesIn(run.observed).length,
   ...(run.away && { away: run.away }),

@@ -231,7 +231,7 @@ export function superviseMembers(run: ActiveRun, context: RunContext): MachineSt
   if (!group || winnerIn(group) !== undefined) return stay(run)
   const { begin, winner, passed, ending, until } = context.nextMembers(run)
   if (ending) return end(run, ending, {}, context)
-  if (winner === undefined) return createMembers({ ...run, warmUpUntil: until }, begin)
+  if (winner === undefined) return createMembers({ ...run, membersAt: until }, begin)
   const { generation } = run
   const event = { type: "won", generation, winner, ...(passed && { passed: withoutOutput(passed) }) } as const
   return {

@@ -211,8 +211,14 @@ export function nextDue(run: ActiveRun, context: RunContext): number {
   const limits = restartsClock(run, context)
     ? soon
     : nextLimitAt(watchedAs(run, { ...context, spent: () => NOTHING_SPENT }), settled)
-  const { warmUpUntil: heldUntil = NEVER } = run
-  return Math.min(Math.max(soon, limits), heldUntil, Math.max(soon, hintDue(run)), lookDue(run, context))
+  const { held, membersAt = NEVER } = run
+  return Math.min(
+    Math.max(soon, limits),
+    held?.until ?? NEVER,
+    membersAt,
+    Math.max(soon, hintDue(run)),
+    lookDue(run, context),
+  )
 }
 
 /** Time of the next read of the session. Deadlines already handled are ignored. */

@@ -19,29 +19,27 @@ import {
 } from "./steps.ts"
 
 /** Begins a run whose session now exists, or a resume. With a slot the run starts, otherwise it is queued. */
-export const begin: Handler<"begin"> = (run, { prompt, until }, context) => {
-  const { task, now } = context
+export const begin: Handler<"begin"> = (run, { prompt }, context) => {
+  const { task } = context
   // Messages sent while the session was created follow the prompt.
   const ready = { ...run, prompt: prompt && `${prompt}${run.prompt ?? ""}`, sessionID: task.sessionID }
   if (prompt === undefined) return stay(moved(ready, "working"))
   if (run.stage === "waiting" || isQueued(task)) return stay(moved(ready, "waiting"))
-  if (task.run.heldBehind === undefined) return start(ready, context, false)
-  return stay({ ...moved(ready, "waiting"), warmUpUntil: until ?? now })
+  return run.held ? stay(moved(ready, "waiting")) : start(ready, context, false)
 }
 
 /** Starts or continues a run that the scheduler has admitted. */
 export const admitted: Handler<"admitted"> = (run, input, context) => {
   // The abort of the session is still pending and would stop a new prompt.
   if (isPaused(context.task)) return run.calls > 0 ? stay(run) : continueAfterPause(run, input, context)
-  if (!waitsWithSlot(run)) return starts(run, context, true)
-  // The time of a run with a slot counts, so its limits are checked before it starts.
-  return andThen(checkLimits(run, context), (next) => starts({ ...next, warmUpUntil: undefined }, context, false))
-}
-
-function starts(run: ActiveRun, context: RunContext, save: boolean): MachineStep {
   const { now } = context
+  // The time of a run with a slot counts, so its limits are checked before it starts.
+  if (waitsWithSlot(run))
+    return andThen(checkLimits(run, context), (next) =>
+      start(recordActivity({ ...next, held: undefined }, now), context, false),
+    )
   const event = { type: "admitted", generation: run.generation, at: now } as const
-  const { run: next, commands } = start(recordActivity(run, now), context, save)
+  const { run: next, commands } = start(recordActivity(run, now), context, true)
   return { run: next, commands: [{ do: "record", event, write: false }, ...commands] }
 }
 

@@ -86,7 +86,7 @@ export type Input =
   /**
    * Without a prompt, a user has already prompted the session. `until`: end of a wait in which the run keeps its slot.
    */
-  | { readonly type: "begin"; readonly prompt?: string; readonly until?: number }
+  | { readonly type: "begin"; readonly prompt?: string }
   | { readonly type: "admitted" }
   | { readonly type: "tell"; readonly text: string; readonly reply: MessageCallback }
   | { readonly type: "request" }

@@ -1,5 +1,5 @@
 import type { Feature, FeatureBody, Runtime } from "../../core/feature.ts"
-import { type Block, modelKey } from "../../core/limits.ts"
+import { type Block, type Held, modelKey } from "../../core/limits.ts"
 import type { OpencodeEvent } from "../../core/ports.ts"
 import { isActive, isQueued, isUnattended, type Task } from "../../core/task.ts"
 import { milliseconds, option, projectWins, type ValuesOf } from "../../options/spec.ts"
@@ -24,12 +24,12 @@ class CacheWarmUp implements FeatureBody {
 
   /** Block of a task that is held behind another. Whether a task is held is decided when it is about to be made. */
   blocks(task: Task): Block | undefined {
-    const { store, clock, options } = this.#runtime
-    const behind = store.handle(task.id) ? task.run.heldBehind : this.#leaderOf(task)
-    if (behind === undefined) return undefined
-    const until = store.run(task.id)?.warmUpUntil ?? clock.now() + options.cacheHold
-    const isOver = !this.#isComing(behind) || !this.#isWorthIt(task) || until <= clock.now()
-    return isOver ? undefined : { by: "shared cache", behind, until, keepsSlot: true }
+    const { store, clock } = this.#runtime
+    const run = store.run(task.id)
+    const held = run ? run.held : this.#heldBehindFirst(task)
+    if (!held) return undefined
+    const isOver = !this.#isComing(held.behind) || !this.#isWorthIt(task) || held.until <= clock.now()
+    return isOver ? undefined : { by: "shared cache", ...held, keepsSlot: true }
   }
 
   onEvent(event: OpencodeEvent, task: Task | undefined): void {
@@ -40,11 +40,12 @@ class CacheWarmUp implements FeatureBody {
     this.#runtime.reschedule()
   }
 
-  #leaderOf(task: Task): string | undefined {
-    const { store, options } = this.#runtime
+  #heldBehindFirst(task: Task): Held | undefined {
+    const { store, clock, options } = this.#runtime
     if (options.cacheHold === 0 || !isFresh(task)) return undefined
-    const others = [...store.active(), ...store.making()]
-    return others.find((other) => isFresh(other) && !isQueued(other) && isSibling(task, other))?.id
+    const mayLead = (other: Task) => isFresh(other) && !isQueued(other) && store.run(other.id)?.held === undefined
+    const first = [...store.active(), ...store.making()].find((other) => mayLead(other) && isSibling(task, other))
+    return first && { behind: first.id, until: clock.now() + options.cacheHold }
   }
 
   #isComing(id: string): boolean {
@@ -68,7 +69,6 @@ const isFresh = (task: Task): boolean => {
 
 const isSibling = (task: Task, other: Task): boolean =>
   other.id !== task.id &&
-  other.run.heldBehind === undefined &&
   other.parentID === task.parentID &&
   other.parentMessageID === task.parentMessageID &&
   kindOf(other) === kindOf(task)

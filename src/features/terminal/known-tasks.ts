@@ -27,8 +27,6 @@ type Live = {
   readonly asks: Map<string, Ask>
   retry?: Progress["retry"]
   observed: Observed
-  /** Set once the session was seen at work. */
-  begun: boolean
 }
 
 /** A task and its session. `live`: only while the task is at work. */
@@ -217,7 +215,7 @@ export class KnownTasks {
     }
     const sameRun = known?.task.run.generation === task.run.generation
     const earlier = sameRun ? known?.live : undefined
-    const live = isActive(task) ? (earlier ?? { asks: new Map(), observed: NOTHING_OBSERVED, begun: false }) : undefined
+    const live = isActive(task) ? (earlier ?? { asks: new Map(), observed: NOTHING_OBSERVED }) : undefined
     const uiMetadata = decodeUiMetadata(session.metadata) ?? { asks: [] }
     const entry = { task, live, session, uiMetadata, groupKind: groupKindAmong(this.#kinds, task) }
     this.#entries.set(session.id, entry)
@@ -315,7 +313,6 @@ function seenOf(
       asks: [...live.asks.values(), ...asks],
       ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),
       ...(preparing !== undefined && { preparing }),
-      ...(live.begun && { begun: true }),
     },
     ...(fetches && { fetches }),
   }
@@ -332,7 +329,6 @@ function apply(task: Task, live: Live, event: OpencodeEvent): boolean {
       return true
     }
     case "active":
-      live.begun = true
       live.retry = event.activity.type === "retry" ? event.activity : undefined
       return true
     case "asked":

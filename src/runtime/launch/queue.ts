@@ -38,8 +38,7 @@ export class Queue {
     if (task.fork) await journal.save(task)
     if (!store.runs(task)) return false
     // Do not wait for the prompt: OpenCode only confirms it, and the caller does not need that.
-    const until = this.#ports.scheduler.heldUntil(task)
-    this.#ports.dispatcher.deliver(task.id, { type: "begin", prompt, until })
+    this.#ports.dispatcher.deliver(task.id, { type: "begin", prompt })
     if (!isMember(task)) toaster.add(launchToast(task))
     this.#logLaunch(task)
     this.#ports.watch()

@@ -1,4 +1,5 @@
 import type { MemberState } from "../../core/group.ts"
+import type { Held } from "../../core/limits.ts"
 import { lastAnswerAt } from "../../core/outcome.ts"
 import type { Message } from "../../core/ports.ts"
 import { type ActiveRun, newRun } from "../../core/run/active-run.ts"
@@ -201,8 +202,8 @@ export class TaskStore {
   }
 
   /** Adds a task whose session is being created. */
-  make(task: Task, now: number): void {
-    this.#making.set(task.id, new TaskHandle(task, newRun(task, "creating", now)))
+  make(task: Task, now: number, held?: Held): void {
+    this.#making.set(task.id, new TaskHandle(task, { ...newRun(task, "creating", now), held }))
   }
 
   /** Drops a task whose session could not be created. */
