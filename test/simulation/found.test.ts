@@ -1268,3 +1268,20 @@ test("the message with which a run goes on after a pause does not take the place
   expect(rig.task(id).status).toBe("completed")
   expect(JSON.stringify(world.opencode.stored(sessionID).messages)).toContain("THE WORD")
 })
+
+test("a turn that a user begins in a thread after its run ended with its purse is no run of the purse", async () => {
+  const world = new World({ options: {}, lastWord: "obeys", purse: true })
+  const { bursar, clock, opencode, provider, watch } = world
+  const [thread = ""] = bursar?.threads ?? []
+  provider.close(MINUTE, false)
+  bursar?.run(thread, "working")
+  await clock.until(() => world.first?.run.parked !== undefined)
+  bursar?.open(1, MINUTE)
+  bursar?.end()
+  await clock.until(() => world.first?.status === "error")
+  watch.userWrote(thread)
+  opencode.say(thread, "DO quick", { agent: "general" })
+  await clock.advance(MINUTE / 2)
+  expect(opencode.isWorking(thread)).toBe(true)
+  expect(watch.breaches).toEqual([])
+})

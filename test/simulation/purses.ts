@@ -109,7 +109,10 @@ export class Bursar {
   requested(sessionID: string): void {
     if (!this.#purse || this.threadOf(sessionID) === undefined) return
     this.look()
-    const { watch, history, endOptions } = this.#world
+    const { watch, history, endOptions, manager } = this.#world
+    const task = manager.taskIn(sessionID)?.task
+    // The purse stops runs. A turn that a user begins after one is theirs.
+    if (task && !isActive(task) && watch.isUsers(task)) return
     if (watch.isLate(this.#purse.until))
       watch.breach(`the model of ${history.nameOf(sessionID)} is asked after its purse`)
     const lastWord = endOptions.options.lastWord ?? 0
