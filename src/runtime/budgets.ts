@@ -22,7 +22,6 @@ import {
   isActive,
   isPaused,
   isQueued,
-  lessUsage,
   NO_FIGURES,
   NO_USAGE,
   NOBODY,
@@ -141,7 +140,7 @@ export class CostLedger {
     const parentState = store.parentState(task.parentID)
     // If the parent is a task, its own budget still includes the cost of this child.
     if (this.isShared || store.bySession(task.parentID))
-      parentState.forgotten = [...parentState.forgotten.filter(({ id }) => id !== task.id), task]
+      parentState.forgotten = [...parentState.forgotten.filter(({ sessionID }) => sessionID !== task.sessionID), task]
     return this.isShared ? remainsOf(task) : undefined
   }
 
@@ -204,16 +203,16 @@ export class CostLedger {
   }
 
   #ofSession(bill: Bill, sessionID: string): Usage {
-    const { store } = this.#services
-    const below = bill.session(sessionID)
-    const known = [store.bySession(sessionID), ...store.forgotten()].filter((task) => task?.sessionID === sessionID)
-    const ids = new Set(known.flatMap((task) => task?.id ?? []))
-    return [...ids].reduce((sum, id) => addUsage(sum, lessUsage(bill.task(id), below)), below)
+    const task = this.#services.store.latestIn(sessionID)
+    return task ? bill.task(task.id) : bill.session(sessionID)
   }
 
   #bill(): Bill {
     const { store, clock } = this.#services
-    const others = [...[...this.#foreignTasks.values()].map(({ task }) => task), ...store.forgotten()]
+    const foreign = [...this.#foreignTasks.values()].map(({ task }) => task)
+    // What a cleared task cost counts with the session's later task, if there is one.
+    const isLatest = ({ id, sessionID }: Task) => (store.bySession(sessionID)?.id ?? id) === id
+    const others = [...foreign, ...store.forgotten()].filter(isLatest)
     const byID = new Map(others.flatMap((task) => (store.get(task.id) ? [] : [[task.id, task] as const])))
     const byParent = new Map<string, Task[]>()
     for (const task of byID.values()) {
@@ -224,7 +223,7 @@ export class CostLedger {
     const tasks = {
       get: (id: string) => store.get(id) ?? byID.get(id),
       ofParent: (sessionID: string) => [...(byParent.get(sessionID) ?? []), ...store.ofParent(sessionID)],
-      all: () => [...byID.values(), ...store.all()],
+      all: () => [...byID.values(), ...store.all().filter(isLatest)],
     }
     return billOf(tasks, (task) => this.#summaryOf(task), clock.now())
   }

@@ -1,6 +1,7 @@
 import { CallError } from "../../core/errors.ts"
 import { recentRuns, type Spent } from "../../core/spending.ts"
 import {
+  addFigures,
   isActive,
   isUnattended,
   type Model,
@@ -47,7 +48,7 @@ export class Unattended {
   async start(request: UnattendedRequest): Promise<void> {
     const { opencode, store } = this.#parts
     const { sessionID, agent, description, prompt } = request
-    const earlier = store.bySession(sessionID)
+    const earlier = store.latestIn(sessionID)
     if (earlier) await this.#parts.dispatcher.over(earlier)
     const [agents, session] = await Promise.all([opencode.agents(), opencode.session(sessionID)])
     if (!session) throw new CallError(`Session ${sessionID} does not exist any more.`)
@@ -66,7 +67,7 @@ export class Unattended {
   async adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void> {
     const { store, clock } = this.#parts
     const { sessionID, agent, description } = request
-    const earlier = store.bySession(sessionID)
+    const earlier = store.latestIn(sessionID)
     if (earlier && (!isUnattended(earlier) || isActive(earlier))) return
     if (earlier) await this.#parts.dispatcher.over(earlier)
     if (this.#parts.allowance.refusal(NOBODY, earlier?.id) !== undefined) return
@@ -84,7 +85,7 @@ export class Unattended {
     await this.#parts.ledger.lookAtForeign()
     const refusal = this.#parts.allowance.refusals()
     return (sessionID) => {
-      const task = sessionID === undefined ? undefined : this.#parts.store.bySession(sessionID)
+      const task = sessionID === undefined ? undefined : this.#parts.store.latestIn(sessionID)
       return refusal(NOBODY, task?.id)
     }
   }
@@ -148,29 +149,29 @@ export class Unattended {
     const task = store.bySession(sessionID)
     if (task) refuseUnlessFree(task)
     const id = task?.id ?? newTaskID(this.#parts.randomID)
-    const run = this.#run(id, by.agent, task)
-    const begins = { ...run, ...asked }
+    const earlier = store.latestIn(sessionID)
+    const begins = { ...this.#run(id, by.agent, earlier), ...asked }
     if (task) store.apply(id, { type: "resumed", run: begins, by }, clock.now())
-    else store.add(this.#draft(sessionID, id, begins, by), clock.now())
+    else store.add(this.#draft(sessionID, id, begins, by, earlier), clock.now())
     return store.get(id) as Task
   }
 
   #run(id: string, agent: string, earlier: Task | undefined): Run {
     const { clock, options, opencode, allowance } = this.#parts
     const now = clock.now()
-    const generation = earlier ? earlier.run.generation + 1 : 0
+    const generation = earlier?.id === id ? earlier.run.generation + 1 : 0
     const { timeout = options.taskTimeout, maxCost } = defaultsOf(options, agent)
     return {
       generation,
       promptID: opencode.messageID("prompt", id, generation, now),
       createdAt: now,
       timeout,
-      budget: allowance.budget(maxCost, id),
+      budget: allowance.budget(maxCost, earlier?.id ?? id),
       ...(earlier && { recent: recentRuns(earlier, now) }),
     }
   }
 
-  #draft(sessionID: string, id: string, run: Run, by: By): Task {
+  #draft(sessionID: string, id: string, run: Run, by: By, cleared?: Task): Task {
     return {
       id,
       sessionID,
@@ -180,7 +181,7 @@ export class Unattended {
       batch: `auto:${id}`,
       depth: 0,
       createdAt: run.createdAt,
-      earlier: NO_FIGURES,
+      earlier: cleared ? addFigures(cleared.earlier, cleared.outcome ?? NO_FIGURES) : NO_FIGURES,
       fingerprint: "",
       status: "running",
       run,

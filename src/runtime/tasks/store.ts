@@ -93,6 +93,11 @@ export class TaskStore {
     return id === undefined ? undefined : this.get(id)
   }
 
+  /** Task of a session, or the cleared one there whose cost still counts. */
+  latestIn(sessionID: string): Task | undefined {
+    return this.bySession(sessionID) ?? this.forgotten().find((task) => task.sessionID === sessionID)
+  }
+
   /** The task that a session works for: the session's own task, or the nearest one above. */
   responsibleFor(sessionID: string): Task | undefined {
     const id = this.#bySession.get(sessionID) ?? this.#descendants.get(sessionID)

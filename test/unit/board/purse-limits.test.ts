@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
-import { NO_USAGE } from "../../../src/core/task.ts"
+import { NO_USAGE, NOBODY } from "../../../src/core/task.ts"
 import { PURSE_ENDED, PURSE_WORDS } from "../../../src/features/board/purse/purses.ts"
 import { ManagerRuns } from "../../../src/features/board/runs.ts"
 import { Unattended } from "../../../src/features/board/unattended.ts"
-import { HOUR_MS } from "../../../src/lib/format.ts"
+import { HOUR_MS, MINUTE_MS } from "../../../src/lib/format.ts"
 import { Rig } from "../../support/rig.ts"
 
 /** Runs that a board's purse pays. A step costs a cent. */
@@ -217,6 +217,39 @@ describe("the limits of a purse's runs", () => {
     await once()
     expect(runs.ofPurse().used.cost).toBeCloseTo(0.02)
     expect(runs.usageOf(sessionID).cost).toBeCloseTo(0.03)
+  })
+
+  test("what a thread cost before it was cleared is known after it has worked again and OpenCode has restarted", async () => {
+    const { rig, runs, sessions } = rigged({ maxCostPerDay: 1, agents: { general: { maxCost: 0.5 } } })
+    const [sessionID = ""] = sessions
+    rig.onPrompt("ONCE", { text: "done", ...CENT })
+    const other = new Rig({
+      options: { maxCostPerDay: 1 },
+      share: { clock: rig.clock, database: rig.opencode.database },
+    })
+    const once = async () => {
+      await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "ONCE" })
+      await rig.clock.until(() => runs.of(sessionID)?.state === "ended")
+    }
+    const expectSpent = async (cost: number) => {
+      await other.manager.recover()
+      await rig.clock.advance(MINUTE_MS)
+      for (const { manager } of [rig, other]) {
+        expect(new Unattended(manager.parts).usageOf(sessionID).cost).toBeCloseTo(cost)
+        expect((await manager.bill(NOBODY)).day.cost).toBeCloseTo(cost)
+      }
+    }
+    await once()
+    for (const cost of [0.01, 0.02]) {
+      await rig.manager.clear(NOBODY)
+      await expectSpent(cost)
+      await once()
+      expect(rig.manager.taskIn(sessionID)?.task.run).toMatchObject({ generation: 0, budget: { before: cost } })
+      await expectSpent(cost + 0.01)
+    }
+    rig.restart()
+    await rig.manager.recover()
+    await expectSpent(0.03)
   })
 
   test("runs that are stopped together with their purse do not count as failed", async () => {
