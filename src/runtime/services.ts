@@ -111,7 +111,7 @@ export type JournalPorts = {
  */
 export class Journal {
   readonly #ports: JournalPorts
-  /** Writes of each task, one at a time: OpenCode could store two writes at once in any order. */
+  /** Writes into each session, one at a time: OpenCode could store two writes at once in any order. */
   readonly #writes = new SerialQueue()
   /** Resolves once it is known which tasks another machine took over while this machine slept. Never rejects. */
   takenUp: Promise<unknown> = Promise.resolve()
@@ -127,7 +127,7 @@ export class Journal {
   save(task: Task): Promise<void> {
     const handle = this.#ports.store.handle(task.id)
     if (!handle) return Promise.resolve()
-    handle.nextWrite ??= this.#writes.take(() => this.#save(handle), task.id)
+    handle.nextWrite ??= this.#writes.take(() => this.#save(handle), handle.task.sessionID)
     return handle.nextWrite
   }
 
@@ -166,15 +166,15 @@ export class Journal {
 
   /** Writes this process into the record of a dead one's task. Rejects where that fails. */
   claim(task: Task): Promise<void> {
-    return this.#writes.take(() => this.#ports.opencode.saveRecord(task.sessionID, task), task.id)
+    return this.#writes.take(() => this.#ports.opencode.saveRecord(task.sessionID, task), task.sessionID)
   }
 
   /** Removes a cleared task's record after pending writes; `remains` replaces it where its cost still counts. */
   async erase(handle: TaskHandle, remains?: Task): Promise<void> {
     drop(handle)
-    const { id, sessionID } = handle.task
+    const { sessionID } = handle.task
     const write = () => this.#write(handle.task, () => this.#ports.opencode.saveRecord(sessionID, remains))
-    await this.#writes.take(write, id)
+    await this.#writes.take(write, sessionID)
   }
 
   #recordSoon(parentID: string): void {

@@ -219,6 +219,24 @@ describe("the limits of a purse's runs", () => {
     expect(runs.usageOf(sessionID).cost).toBeCloseTo(0.03)
   })
 
+  test("a slow removal of a cleared task's record does not overwrite the record of the thread's next task", async () => {
+    const { rig, runs, sessions } = rigged()
+    const [sessionID = ""] = sessions
+    rig.onPrompt("ONCE", { text: "done", ...CENT })
+    const start = () => runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "ONCE" })
+    await start()
+    await rig.clock.until(() => runs.of(sessionID)?.state === "ended")
+    await rig.clock.advance(MINUTE_MS)
+    let saves = 0
+    rig.opencode.onCall = (method) => (method === "saveRecord" && saves++ === 0 ? { slow: 5000 } : undefined)
+    void rig.manager.clear(NOBODY)
+    await rig.clock.until(() => saves > 0)
+    void start()
+    await rig.clock.advance(MINUTE_MS)
+    const { id } = rig.manager.taskIn(sessionID)?.task ?? {}
+    expect(await rig.opencode.session(sessionID)).toMatchObject({ record: { task: { id, status: "completed" } } })
+  })
+
   test("what a thread cost before it was cleared is known after it has worked again and OpenCode has restarted", async () => {
     const { rig, runs, sessions } = rigged({ maxCostPerDay: 1, agents: { general: { maxCost: 0.5 } } })
     const [sessionID = ""] = sessions
