@@ -142,16 +142,14 @@ export async function answerBeforeNotice(
     ({ createdAt, completedAt = createdAt }) => createdAt < notice.createdAt && completedAt < notice.createdAt,
   )
   const told = endIn(task, notice)
-  let last: readonly Message[] | undefined
   for (let length = before.length; length > 0; length--) {
     const messages = before.slice(0, length)
     const { proven, type } = classify(messages, "idle")
     // The user's turn may have been answered, too, while the notification was sent: the end is the one that it tells.
     if (proven && (!told || type === told.type)) return { messages }
-    if (proven) last ??= messages
   }
-  // If no message proves how the run ended, take the end from the notification.
-  return last ? { messages: last } : { messages: before, reportedEnding: told }
+  // If no message proves the end that was told, take it from the notification.
+  return { messages: before, reportedEnding: told }
 }
 
 /** Reads a run's end from its notification. */

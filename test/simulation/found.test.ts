@@ -310,6 +310,24 @@ test("a failed task stays failed after a crash although its user was answered be
   expect(rig.notices()).toHaveLength(1)
 })
 
+test("a failed task stays failed after a crash although its user rewrote its prompt before its notification", async () => {
+  const rig = new Rig()
+  rig.onPrompt("WORK", { status: 400 })
+  rig.onPrompt("HELLO", { text: "here I am" })
+  rig.opencode.onCall = (method, session) =>
+    method === "prompt" && session === rig.parent ? { slow: 1000 } : undefined
+  const { id, sessionID } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.until(() => rig.task(id).status === "error")
+  rig.opencode.undo(sessionID, rig.task(id).run.promptID)
+  rig.opencode.say(sessionID, "HELLO", { agent: "general" })
+  await rig.clock.until(() => rig.notices().length === 1)
+  rig.restart()
+  await rig.manager.recover()
+  await rig.clock.advance(MINUTE)
+  expect(rig.task(id).status).toBe("error")
+  expect(rig.notices()).toHaveLength(1)
+})
+
 test("a task keeps its reported end when its user writes before the notification and the process dies", async () => {
   const rig = new Rig()
   rig.onPrompt("WORK", { text: "done" })
