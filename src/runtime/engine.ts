@@ -242,7 +242,8 @@ function outboxOf(
     opencode,
     clock,
     stopped,
-    isKnown: (id) => store.isOwn(id),
+    // A process that has taken a later run of the task over does not know of this one.
+    isKnown: ({ id, run }) => store.isOwn(id) || (store.get(id)?.run.generation ?? 0) > run.generation,
     isLast: (task) => isLastNotification(task, store),
     gatherMs: (task) => gatherMs(task, store),
     mayWake: (task) => mayWake(task, store),

@@ -426,6 +426,30 @@ test("a task that is resumed just when another machine takes it over is what tha
   expect(rig.task(id)).toMatchObject({ status: "completed", run: { generation: 0 } })
 })
 
+test("an end is reported although another machine took over the run with which its task has gone on since", async () => {
+  const { rig, other, id } = await takenOver({ text: "done" })
+  for (const each of [rig, other]) each.onPrompt("AGAIN", HANG)
+  let isRefused = true
+  rig.opencode.onCall = (method, session) =>
+    isRefused && method === "prompt" && session === rig.parent ? { fail: new OpencodeError("no") } : undefined
+  await rig.clock.until(() => rig.task(id).status === "completed")
+  await rig.clock.advance(1000)
+  await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
+  await rig.clock.advance(1000)
+  rig.timers.frozen = true
+  let isTaken = false
+  other.opencode.onCall = (method) => {
+    isTaken ||= method === "saveRecord"
+    return undefined
+  }
+  await rig.clock.until(() => isTaken)
+  rig.timers.frozen = false
+  isRefused = false
+  await rig.clock.advance(5 * MINUTE)
+  expect(rig.task(id)).toMatchObject({ status: "error", run: { generation: 1 }, delivery: { state: "confirmed" } })
+  expect(rig.notices()).toHaveLength(2)
+})
+
 test("a dependent's end is reported although another machine took over the task it waited for", async () => {
   const { rig, other, id } = await takenOver(HANG)
   const next = await rig.launch({ after: [id] })

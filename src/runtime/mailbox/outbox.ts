@@ -114,8 +114,8 @@ const isOwed = (wake: WakeMail | undefined): wake is WakeMail => wake?.state ===
 
 export type OutboxPorts = SenderPorts & {
   readonly clock: Clock
-  /** False where the task was cleared meanwhile, or another process has taken it over. */
-  readonly isKnown: (taskID: string) => boolean
+  /** False where the task was cleared meanwhile, or another process has taken this run over. */
+  readonly isKnown: (task: Task) => boolean
   /** Whether no other task of this parent still has a notification to be sent. */
   readonly isLast: (task: Task) => boolean
   /** How long to wait for other running tasks that may end in the same moment. */
@@ -314,7 +314,7 @@ export class Outbox {
   #next(lane: Lane): Mail | undefined {
     const { isKnown, mayWake } = this.#ports
     for (const end of [...lane.ends]) {
-      if (isKnown(end.task.id)) return end
+      if (isKnown(end.task)) return end
       this.#remove(lane, end)
     }
     for (let { wake } = lane; wake?.state === "owed" || wake?.state === "passed"; { wake } = lane) {
