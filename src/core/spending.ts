@@ -110,7 +110,7 @@ const RULES: readonly SpendingRule[] = [
   },
   {
     code: "budget",
-    source: "argument max_cost",
+    source: "argument max_cost, or option agents",
     allowed: (_limits, task) => task?.run.budget?.max ?? 0,
     used: ({ task }, run) => run && without(task, run.task.run.budget?.before ?? 0),
     unit: MONEY,

@@ -41,7 +41,7 @@ const CHANGES: Readonly<Record<string, string>> = {
 }
 /** Limits that the call itself set, as a reason names them: the same call would meet them again. */
 const ARGUMENTS = [
-  ["(argument max_cost)", " with a larger `max_cost`"],
+  ["(argument max_cost,", " with a larger `max_cost`"],
   ["(its timeout argument)", " with a larger `timeout`"],
 ] as const
 /** Sources of limits that a new task would meet as well, as a reason names them. */
@@ -51,6 +51,10 @@ const SAYS_HOW = /\b(?:start|launch) a new (?:superagents_task instead|task)\.$/
 
 const isUsersLimit = ({ code, text }: Reason): boolean =>
   code === "purse" || (code === "budget" && USERS_LIMIT.test(text))
+
+/** Arguments without which a resumed run is not judged as this one was. */
+const judgedBy = ({ run, place }: Task): string =>
+  `${run.schema ? ", schema" : ""}${run.check !== undefined && !place?.merge ? ", check" : ""}`
 
 const changeFor = ({ code, text }: Reason): string =>
   ARGUMENTS.find(([source]) => text.includes(source))?.[1] ?? CHANGES[code] ?? ""
@@ -75,7 +79,7 @@ function adviceOn(task: Task, { reason, work }: Outcome, kind: Kind, may: MayDo)
   const isUnbegun = run.startedAt === undefined || code === "place"
   const start = code === "place" ? "Correct that, then" : "To go on:"
   if (resumable.includes(status) && code !== "limit" && !isSpent && !(isUnbegun && run.generation === 0)) {
-    const resume = `${start} superagents_task(resume="${id}", prompt) asks it again`
+    const resume = `${start} superagents_task(resume="${id}", prompt${judgedBy(task)}) asks it again`
     return [
       change !== "" && change === otherModel
         ? `${resume}; or launch it again${change}.`

@@ -315,9 +315,9 @@ export class Allowance {
     return late ?? spendingRefusal(limits, spent, group)
   }
 
-  /** Budget of a run with the limit `max`; undefined without a limit. */
+  /** Budget of a run with the limit `max`; undefined without a limit, or with 0. */
   budget(max: number | undefined, taskID: string): Run["budget"] {
-    return max === undefined ? undefined : { max, before: this.#ledger.ofTask(taskID).cost }
+    return !max ? undefined : { max, before: this.#ledger.ofTask(taskID).cost }
   }
 
   /** Counts a launch. Throws where the session has launched too many tasks lately. */

@@ -229,9 +229,9 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     if (task.group) return [...groupLimits(task.group, options), ...limits]
     return [...(timeout > 0 ? [`${duration(timeout)} to run`] : []), ...(isKnown ? [] : limits)]
   }
-  /** Adds the agent's default place, other than "here", to a call with `merge` and without `place`. */
+  /** Adds the agent's default place, other than "here", to a call with `merge` or `guard` and without `place`. */
   const withPlace = (args: Given): Given => {
-    const isSet = args.merge === true && args.fork !== "whole"
+    const isSet = (args.merge === true || args.guard !== undefined) && args.fork !== "whole"
     const { place } = isSet ? defaultsOf(options, String(args.agent)) : {}
     return place === undefined || place === HERE || args.place ? args : { ...args, place }
   }

@@ -97,7 +97,7 @@ describe("the budgets of tasks and sessions", () => {
     expect((await task(session, { prompt: "B-MORE", max_cost: 0 })).error).toContain("`max_cost`")
     const { child } = await launch(running(), model, session, { prompt: "B-CHEAP", max_cost: 0.02 }, PATIENT)
     const [notification] = await notified(running(), session, 1, PATIENT.timeout)
-    expect(notification?.hidden).toMatch(/Stopped at its budget: .* of \$0\.02 \(argument max_cost\)/)
+    expect(notification?.hidden).toMatch(/Stopped at its budget: .* of \$0\.02 \(argument max_cost, or option agents\)/)
     expect(await costOf(child)).toBeLessThanOrEqual(0.03 + 1e-9)
   })
 })

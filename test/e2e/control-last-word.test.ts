@@ -157,8 +157,8 @@ describe.concurrent("the last word near each limit", () => {
       launched(steps, OBEYS, { max_cost: 0.05 }),
       launched(steps, OBEYS, { max_cost: 0.05, fork: true }),
     ])
-    await saidItsWord(fresh, "argument max_cost")
-    await saidItsWord(forked, "argument max_cost")
+    await saidItsWord(fresh, "argument max_cost, or option agents")
+    await saidItsWord(forked, "argument max_cost, or option agents")
     // Five steps reach nine tenths; the sixth is the word.
     const requests = model.requests.filter(({ sessionID }) => sessionID === fresh.child)
     expect(requests.findIndex(isAsked)).toBe(5)

@@ -102,6 +102,23 @@ describe("the options of an agent", () => {
     await expect(tool?.execute({ ...args, agent: "plan" }, rig.caller)).rejects.toThrow(/goes with `place: "worktree"`/)
   })
 
+  test("a call with guard and no place is valid when its agent's option is a worktree", async () => {
+    const rig = rigWith({ place: "worktree" })
+    const { superagents_task: tool } = toolsFor(rig.manager, rig.options)
+    const args = { description: "d", prompt: "p", agent: "general", check: "true", guard: ["test/**"] }
+    await tool?.execute(args, rig.caller)
+    expect(rig.manager.list(rig.parent).map(({ task }) => task.place?.kind)).toEqual(["worktree"])
+    await expect(tool?.execute({ ...args, agent: "plan" }, rig.caller)).rejects.toThrow(/`guard` needs `place/)
+  })
+
+  test("an agent whose option maxCost is 0 has no budget, and is told of none", async () => {
+    const rig = rigWith({ maxCost: 0 })
+    const { id, sessionID } = await rig.launch({ agent: "general" })
+    expect(rig.task(id).run.budget).toBeUndefined()
+    await rig.ended(id)
+    expect(JSON.stringify(rig.opencode.stored(sessionID).messages)).not.toContain("You may spend")
+  })
+
   test("tries have worktrees of their own although their agent's option is the parent's folder", async () => {
     const rig = rigWith({ place: "here" })
     const { superagents_task: tool } = toolsFor(rig.manager, rig.options)

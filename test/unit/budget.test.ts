@@ -181,7 +181,9 @@ describe("a task's budget", () => {
       await rig.ended((await rig.launch(spend, top.sessionID)).id, top.sessionID)
       await rig.manager.clear(top.sessionID)
     }
-    expect((await rig.ended(top.id)).outcome?.reason?.text).toMatch(/\$0\.0400 of \$0\.03 \(argument max_cost\)/)
+    expect((await rig.ended(top.id)).outcome?.reason?.text).toMatch(
+      /\$0\.0400 of \$0\.03 \(argument max_cost, or option agents\)/,
+    )
   })
 
   test("the budget argument of a call is enforced as soon as the task's own task exceeds it", async () => {
@@ -200,7 +202,9 @@ describe("a task's budget", () => {
     await rig.ended(id)
     await rig.manager.resume(id, { prompt: "SPEND", maxCost: 0.015 }, rig.caller)
     const task = await rig.ended(id)
-    expect(task.outcome?.reason?.text).toBe("Stopped at its budget: it spent $0.0200 of $0.015 (argument max_cost).")
+    expect(task.outcome?.reason?.text).toBe(
+      "Stopped at its budget: it spent $0.0200 of $0.015 (argument max_cost, or option agents).",
+    )
   })
 })
 

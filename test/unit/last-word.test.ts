@@ -10,7 +10,10 @@ test("the request for a last word names the limit that is near and asks for an a
   expect(lastWordRequest(reason)).toBe(
     "You are near your time limit of 2s (the option taskTimeout). Stop working now and call no more tools: calls are refused. Answer at once: what is done, what is left, and where it lies. This answer ends your work.",
   )
-  const own = { code: "budget", text: "Stopped at its budget: it spent $0.0460 of $0.05 (argument max_cost)." } as const
+  const own = {
+    code: "budget",
+    text: "Stopped at its budget: it spent $0.0460 of $0.05 (argument max_cost, or option agents).",
+  } as const
   expect(lastWordRequest(own)).toMatch(/^You are near your budget: you spent \$0\.0460 of \$0\.05 /)
   expect(lastWordRequest(shared)).toContain("You are near the session's budget: all is spent. Stop working")
 })

@@ -95,7 +95,7 @@ test.each<[Reason["code"], string, string, string]>([
   ["provider", "no", `To go on: launch the task again${MODEL}, and tell the agent what is done already.`, OR_MODEL],
   [
     "budget",
-    "(argument max_cost)",
+    "(argument max_cost, or option agents)",
     `To go on: launch the task again${COST}, and tell the agent what is done already.`,
     MORE,
   ],
@@ -118,6 +118,21 @@ test.each<[Reason["code"], string, string, string]>([
   const ownModel = summaryOf(task, ["error"], false).at(-1)
   expect(ownModel).toBe(resumed === OR_MODEL ? RESUMED : (resumed || anew).replace(MODEL, ""))
   expect(ownModel).not.toContain("model")
+})
+
+test("the resume of a run that was judged names the arguments without which its next run is not", () => {
+  const reason = { code: "schema", text: "Its answer is not valid." } as const
+  const said = (run: object, place?: object) =>
+    summaryOf(taskOf({ status: "error", outcome: outcomeOf({ reason }), run: { startedAt: 1, ...run }, ...place }), [
+      "error",
+    ])
+  const resume = (judged: string) =>
+    `To go on: superagents_task(resume="bg_aaaaaaaa", prompt${judged}) asks it again; it remembers its work.`
+  expect(said({ schema: {} }).at(-1)).toBe(resume(", schema"))
+  expect(said({ check: "npm test", schema: {} }).at(-1)).toBe(resume(", schema, check"))
+  // A check before an automatic merge is kept.
+  const place = { kind: "worktree", folder: "/here", merge: true }
+  expect(said({ check: "npm test" }, { place }).at(-1)).toBe(resume(""))
 })
 
 test.each([

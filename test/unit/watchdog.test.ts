@@ -216,7 +216,7 @@ describe("a run over its limit", () => {
     const task = taskOf({ run: { budget: { max: 0.05, before: 0.2 } } })
     expect(demand({ task, spent: { task: cost(0.25) } })).toBeUndefined()
     expect(demand({ task, spent: { task: cost(0.26) } })?.reason.text).toBe(
-      "Stopped at its budget: it spent $0.0600 of $0.05 (argument max_cost).",
+      "Stopped at its budget: it spent $0.0600 of $0.05 (argument max_cost, or option agents).",
     )
   })
 

@@ -80,7 +80,7 @@ describe("a map near a budget", () => {
   test.each([
     [{ maxCostPerSession: 0.1 }, {}, "the session's tasks", "option maxCostPerSession"],
     [{ maxCostPerTask: 0.1 }, {}, "it", "option maxCostPerTask"],
-    [{}, { maxCost: 0.1 }, "it", "argument max_cost"],
+    [{}, { maxCost: 0.1 }, "it", "argument max_cost, or option agents"],
   ])("no item begins in the last tenth of a budget, and the map ends with its last item (%j, %j)", async (...given) => {
     const [options, more, who, source] = given
     rig = open({ maxConcurrentTasks: 1, ...options })
