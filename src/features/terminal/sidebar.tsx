@@ -127,10 +127,13 @@ const NARROW_COLUMNS = 120
 export function Badge(props: { api: TuiPluginApi; source: TaskSource; sessionID: string }) {
   const theme = () => props.api.theme.current
   const dimensions = useTerminalDimensions()
-  const badge = createMemo(() => badgeOf(props.source.tasksOf(props.sessionID), props.source.all()))
+  const badge = createMemo(() => {
+    if (dimensions().width > NARROW_COLUMNS) return undefined
+    return badgeOf(props.source.tasksOf(props.sessionID), props.source.all())
+  })
   createEffect(() => void props.source.load(props.sessionID))
   return (
-    <Show when={dimensions().width <= NARROW_COLUMNS && badge()}>
+    <Show when={badge()}>
       {(shown: () => { text: string; waiting: boolean }) => (
         <text fg={shown().waiting ? theme().warning : theme().textMuted} wrapMode="none">
           {shown().text}

@@ -196,14 +196,29 @@ function toolCallsOf(seen: ObservedTask, all: readonly ObservedTask[]): number {
   return calls
 }
 
-const children = new WeakMap<readonly ObservedTask[], ReadonlyMap<string, readonly ObservedTask[]>>()
-
-/** The tasks by their parents' sessions. Kept for each list, because every row of a list asks for it. */
-function childrenIn(all: readonly ObservedTask[]): ReadonlyMap<string, readonly ObservedTask[]> {
-  const found = children.get(all) ?? grouped(all, ({ task }) => task.parentID)
-  children.set(all, found)
-  return found
+/** Keeps what is made of a list, because every row of the list asks for it. */
+function perList<Made>(make: (all: readonly ObservedTask[]) => Made): (all: readonly ObservedTask[]) => Made {
+  const kept = new WeakMap<readonly ObservedTask[], Made>()
+  return (all) => {
+    const made = kept.get(all) ?? make(all)
+    kept.set(all, made)
+    return made
+  }
 }
+
+/** The tasks by their parents' sessions. */
+const childrenIn = perList((all) => grouped(all, ({ task }) => task.parentID))
+
+/** For each model the task that was parked last, whose pause has the latest information about the model. */
+const parkedIn = perList((all) => {
+  const newest = new Map<string, Task>()
+  for (const { task } of all) {
+    const { parked } = task.run
+    if (!parked || !isActive(task)) continue
+    if (parked.at > (newest.get(parked.model)?.run.parked?.at ?? -1)) newest.set(parked.model, task)
+  }
+  return [...newest.values()]
+})
 
 /** Tasks that have no row but whose usage counts for the session: descendants and cleared tasks. */
 export function belowOf(
@@ -274,13 +289,13 @@ function trimTo(text: string, columns: number): string {
 }
 
 function phaseIn({ task, progress }: ObservedTask, all: readonly ObservedTask[], now: number): Phase | undefined {
-  const tasks = all.map((other) => other.task)
+  const parked = parkedIn(all)
   const around = {
-    get: (id: string) => tasks.find((other) => other.id === id),
-    active: tasks,
-    ownTasks: tasks.some((other) => other.parentID === task.sessionID && isActive(other)),
+    get: (id: string) => all.find((other) => other.task.id === id)?.task,
+    active: parked,
+    ownTasks: (childrenIn(all).get(task.sessionID) ?? []).some((child) => isActive(child.task)),
     // Tasks that have not begun wait, too, if other tasks of their model are parked.
-    limitOf: () => tasks.map((other) => pauseAmong(other, tasks)).find((each) => each?.waitsFor === modelKeyOf(task)),
+    limitOf: () => parked.map((other) => pauseAmong(other, [])).find((each) => each?.waitsFor === modelKeyOf(task)),
   }
   return phaseAmong(task, progress ?? { asks: [] }, around, now)
 }

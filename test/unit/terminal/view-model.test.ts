@@ -201,6 +201,31 @@ describe("a task's row", () => {
     expect(dialog).toBe("general, queued for a free slot")
   })
 
+  test("hundreds of tasks at a provider's limit are looked at a few times for each row", () => {
+    let looks = 0
+    const counted = ({ run, ...given }: Task): ObservedTask =>
+      seen(
+        {
+          ...given,
+          get run() {
+            looks++
+            return run
+          },
+        },
+        {},
+      )
+    const model = { provider: "mock", id: "one" }
+    const limit = { at: START, model: "mock/one", why: "429" }
+    const parked = (_: unknown, nth: number) => counted(task({ model, run: { parked: { ...limit, at: START + nth } } }))
+    const queued = () => counted(task({ model, run: { startedAt: undefined } }))
+    const all = [...Array.from({ length: 100 }, parked), ...Array.from({ length: 200 }, queued)]
+    badgeOf(all, all)
+    expect(looks).toBeLessThan(20 * all.length)
+    looks = 0
+    for (const each of all) row(each, START, all)
+    expect(looks).toBeLessThan(40 * all.length)
+  })
+
   test("a working task's row has a spinner, its time, calls, phase and last tool", () => {
     const each = seen(task({ description: "Look\n around" }), { toolCalls: 2, recentTools: ["glob", "grep"] })
     expect(row(each, START + 2900)).toMatchObject({
