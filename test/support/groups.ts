@@ -4,7 +4,7 @@ import { FEATURES } from "../../src/features/index.ts"
 import { recordDecoder } from "../../src/runtime/record/codec.ts"
 
 /** The kinds of groups that the features bring. */
-const KINDS = groupKinds(FEATURES)
+export const KINDS = groupKinds(FEATURES)
 
 export const decodeRecord = recordDecoder(KINDS)
 

@@ -287,11 +287,19 @@ export class KnownTasks {
   /** Returns a function for many entries, since the sessions below them are grouped once. */
   #toDisplay(): (entry: TrackedTask) => ObservedTask {
     const usageOf = totalOver<Session, Usage>([...this.#native.values()], usageIn, addUsage)
-    return (entry) => seenOf(entry, usageOf)
+    return (entry) => {
+      const { task } = entry
+      // A group's own session is never prompted: its members ask.
+      const asking = task.group ? this.#of(task.sessionID) : [entry]
+      return seenOf(entry, usageOf, asking.flatMap(asksIn))
+    }
   }
 }
 
 const usageIn = ({ tokens, cost }: Session): Usage => toUsage(tokens, cost)
+
+const asksIn = ({ live, uiMetadata }: TrackedTask): readonly Ask[] =>
+  live ? [...live.asks.values(), ...uiMetadata.asks] : []
 
 /**
  * A task as the display shows it. `usageOf`: usage of a whole session, even from before the first event, and of those
@@ -300,8 +308,9 @@ const usageIn = ({ tokens, cost }: Session): Usage => toUsage(tokens, cost)
 function seenOf(
   { task, live, session, uiMetadata, groupKind }: TrackedTask,
   usageOf: (session: Session) => Usage,
+  asks: readonly Ask[],
 ): ObservedTask {
-  const { away, preparing, fetches, asks } = uiMetadata
+  const { away, preparing, fetches } = uiMetadata
   return {
     task,
     groupKind,
@@ -310,7 +319,7 @@ function seenOf(
       recentTools: live.observed.recentTools,
       usage: usageOf(session),
       retry: live.retry,
-      asks: [...live.asks.values(), ...asks],
+      asks,
       ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),
       ...(preparing !== undefined && { preparing }),
     },

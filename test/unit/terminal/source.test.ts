@@ -2,7 +2,9 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import type { Task } from "../../../src/core/task.ts"
 import { createSource } from "../../../src/features/terminal/source.ts"
-import { encodeRecord, RECORD_KEY } from "../../../src/runtime/record/codec.ts"
+import { badgeOf, stateText } from "../../../src/features/terminal/view-model.ts"
+import { encodeRecord, encodeUiMetadata, RECORD_KEY, UI_METADATA_KEY } from "../../../src/runtime/record/codec.ts"
+import { KINDS } from "../../support/groups.ts"
 import { ownerOf, SIGNER } from "../../support/records.ts"
 import { taskOf } from "../../support/tasks.ts"
 
@@ -187,6 +189,45 @@ test("a question in a task's own folder is found there", async () => {
   const source = createSource(api)
   await source.load(PARENT)
   expect(source.taskIn("ses_away")?.progress?.asks).toMatchObject([{ what: "bash" }])
+})
+
+test("a group waits for a person while one of its members asks, on this machine or on a host", async () => {
+  const { api, session, emit } = setUp()
+  const group = rowOf("ses_group", {
+    id: "bg_group",
+    group: { kind: "tries", prompt: "p", count: 2, timeout: 0, place: { kind: "big", folder: "/big", merge: false } },
+  })
+  const member = (id: string, nth: number, more: Partial<Task> = {}) =>
+    rowOf(id, {
+      id: `bg_${nth}`,
+      parentID: "ses_group",
+      member: { kind: "tries", of: "bg_group", nth, run: 0, caller: PARENT, under: PARENT },
+      ...more,
+    })
+  const far = member("ses_far", 0)
+  const offers = { kind: "permission", permission: "bash", patterns: ["ls"], always: [] } as const
+  const ask = { id: "per_1", sessionID: "ses_far", kind: "permission", what: "bash: ls", askedAt: 1, offers } as const
+  session.children.mockResolvedValue({
+    data: [
+      group,
+      { ...far, metadata: { ...far.metadata, [UI_METADATA_KEY]: encodeUiMetadata({ asks: [ask] }) } },
+      member("ses_near", 1),
+    ],
+  })
+  const source = createSource(api, {}, undefined, KINDS)
+  await source.load(PARENT)
+  const shown = () => {
+    const [seen] = source.tasksOf(PARENT)
+    return [seen && stateText(seen, source.all(), 1), badgeOf(source.tasksOf(PARENT), source.all())?.text]
+  }
+  expect(source.taskIn("ses_group")?.progress?.asks).toEqual([ask])
+  expect(shown()).toEqual(["general, waiting for permission, 2 running of 2", "1 agent, 1 waiting"])
+  emit("session.updated", { info: far })
+  expect(shown()).toEqual(["general, waiting for its own tasks, 2 running of 2", "1 agent"])
+  emit("question.asked", { id: "que_1", sessionID: "ses_near", questions: [{ question: "Which?" }] })
+  expect(shown()).toEqual(["general, waiting for an answer, 2 running of 2", "1 agent, 1 waiting"])
+  emit("session.updated", { info: member("ses_near", 1, { status: "cancelled" }) })
+  expect(source.taskIn("ses_group")?.progress?.asks).toEqual([])
 })
 
 test("a terminal that starts later finds tasks of tasks too, down to the greatest depth", async () => {
