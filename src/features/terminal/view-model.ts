@@ -10,6 +10,7 @@ import {
   elapsed,
   isActive,
   isQueued,
+  machineOf,
   NO_USAGE,
   type Phase,
   type PhaseFacts,
@@ -17,6 +18,7 @@ import {
   type Task,
   type Usage,
   waited,
+  wholeUsage,
 } from "../../core/task.ts"
 import { grouped } from "../../lib/collections.ts"
 import { duration, ticking } from "../../lib/format.ts"
@@ -178,8 +180,9 @@ export function barOf({ label, done, total }: Batch, columns: number) {
 
 /** Usage of the task alone: children have rows of their own. */
 function usageOf({ task, progress }: ObservedTask): Usage {
-  if (isActive(task) && progress) return progress.usage
-  return addUsage(task.earlier.usage, task.outcome?.usage ?? NO_USAGE)
+  if (!isActive(task) || !progress) return wholeUsage(task)
+  // What a task on a host costs is known here at the end of its run: its session on this machine costs nothing.
+  return machineOf(task) === undefined ? progress.usage : { ...wholeUsage(task), atLeast: true }
 }
 
 /**

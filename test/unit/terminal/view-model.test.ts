@@ -168,6 +168,15 @@ describe("the sidebar section", () => {
     expect(sectionOf([here], START, { tokens: 0, cost: 0.5 }, others)?.totals).toEqual(["0 tokens · $0.3600 of $0.50"])
   })
 
+  test("the sidebar totals keep what a task on a host has cost before, at least, since its session here costs nothing", () => {
+    const earlier = { toolCalls: 1, usage: { ...NO_USAGE, input: 600, cost: 2 } }
+    const place = { kind: "big", folder: "/big", merge: false }
+    const totals = (given: Given) => sectionOf([seen(task({ place, ...given }), {})], START)?.totals
+    expect(totals({ earlier, status: "resumed" })).toEqual(["≥ 600 tokens · ≥ $2.00"])
+    expect(totals({})).toEqual(["≥ 0 tokens · ≥ $0.0000"])
+    expect(totals({ place: { ...place, kind: "worktree" } })).toEqual(["0 tokens · $0.0000"])
+  })
+
   test("the sidebar totals are marked as lower bounds when OpenCode does not know the whole usage", () => {
     const usage = { ...NO_USAGE, input: 13_000, cost: 0.02, atLeast: true } as const
     const rows = [seen(task({ status: "error", outcome: outcomeOf({ usage }) }))]
