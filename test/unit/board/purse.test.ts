@@ -433,6 +433,20 @@ describe("a purse", () => {
     expect(await use({ close: true }, "ses_beside")).toContain("The purse is closed")
   })
 
+  test("a thread opens no purse once its run has ended its task, nor does a session below it", async () => {
+    const { id, threadId } = await task("one")
+    await rig.board.run(id)
+    await rig.settle()
+    await rig.board.complete(id, agentIn("build", threadId))
+    rig.surroundings.parents.set("ses_sub", threadId)
+    for (const session of [threadId, "ses_sub"])
+      await expect(rig.call("purse", { max: 500, until: "07:00" }, agentIn("build", session))).rejects.toThrow(
+        "not from a task's thread",
+      )
+    expect(rig.runs.stopped).toEqual([])
+    expect(rig.kept.purse).toBeUndefined()
+  })
+
   test("the purse tool says so if the purse has nothing to do and ends at once", async () => {
     const { id } = await task("one")
     await rig.board.complete(id, USER)

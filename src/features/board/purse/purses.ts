@@ -80,12 +80,12 @@ export class PurseManager implements Purses {
     await this.#ports.change({ type: "close purse", by })
   }
 
-  /** The rules know threads alone. A session of OpenCode's own `task` tool lies below one. */
+  /** The rules know neither the runs of ended tasks nor the sessions of OpenCode's own `task` tool, below a thread. */
   async #refuseBelowThread(by: Actor): Promise<void> {
     if (by.kind === "user") return
     const state = await this.#ports.store.read()
     for (let id: string | undefined = by.sessionID; id !== undefined; ) {
-      rules.refuseInThread(state, { ...by, sessionID: id })
+      rules.refuseInThread(state, { ...by, sessionID: id }, this.#ports.runs.of(id) !== undefined)
       id = (await this.#ports.opencode.parent(id))?.parentID
     }
   }

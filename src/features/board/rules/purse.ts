@@ -264,11 +264,11 @@ function isoTime(text: string): number | undefined {
   return Number.isNaN(time) ? undefined : time
 }
 
-/** A thread that the open purse pays stays one when its task has ended. */
-export function refuseInThread(state: BoardState, by: Actor): void {
+/** A thread that the open purse pays, or in which the board has worked, stays one when its task has ended. */
+export function refuseInThread(state: BoardState, by: Actor, hasRun = false): void {
   if (by.kind === "user") return
   const isPaid = Object.hasOwn(state.purse?.threads ?? {}, by.sessionID)
-  if (isPaid || threadTask(state, by.sessionID))
+  if (hasRun || isPaid || threadTask(state, by.sessionID))
     throw new BoardError("conflict", "A purse is opened and closed from a conversation, not from a task's thread.")
 }
 
