@@ -456,6 +456,25 @@ describe("board ids", () => {
     expect((await make(open())).id).toBe("61")
   })
 
+  test("tasks that a user writes under the ids of ended ones get free ids and wait for a person", async () => {
+    const store = open()
+    for (const title of ["one", "two", "three"]) await make(store, title)
+    const stale = board().tasks[2]
+    for (const id of ["2", "3"]) await complete(store, id)
+    const write = (...more: object[]) =>
+      writeFileSync(file("tasks.json"), JSON.stringify({ ...board(), tasks: [...board().tasks, ...more] }))
+    const byHand = { id: "2", title: "Fix the login", description: "by hand", owner: "build", status: "active" }
+    write(byHand, { ...byHand, id: "3", title: "Fix the logout" })
+    const { tasks, outside } = await open().read()
+    expect(tasks).toMatchObject([{ title: "one" }, { id: "4", title: "Fix the login" }, { id: "5" }])
+    expect(outside).toEqual({ 4: null, 5: null })
+    expect(board().tasks).toMatchObject([{}, { id: "4", description: "by hand" }, { id: "5", title: "Fix the logout" }])
+    expect(await store.find("2")).toMatchObject({ title: "two", status: "done" })
+    write({ ...stale, title: "as an older version of the file has it" })
+    expect((await open().read()).tasks).toMatchObject([{}, { id: "4" }, { id: "5" }])
+    expect(board().tasks).toHaveLength(3)
+  })
+
   test("ids of a deleted board are not reused by a process that has seen it", async () => {
     const store = open()
     await make(store)

@@ -59,6 +59,14 @@ const gone = (given: EditedBoard, trusted: BoardState): BoardState => ({
   lost: [...trusted.lost, ...trusted.tasks],
 })
 
+/** Gives the next id to a new task of an edited file. */
+export const renumbered = ({ tasks, nextId, outside, ...rest }: BoardState, task: BoardTask): BoardState => ({
+  ...rest,
+  tasks: tasks.map((each) => (each === task ? { ...task, id: String(nextId) } : each)),
+  nextId: nextId + 1,
+  outside: { ...keeping(outside, (id) => id !== task.id), [nextId]: null },
+})
+
 /** Called when an outside edit has ended or removed subtasks: their parents become unverified and wait for a user. */
 export function withUnverifiedParents(state: BoardState, subtasks: ReadonlySet<string>): BoardState {
   const parents = state.tasks.filter(

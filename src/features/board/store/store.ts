@@ -2,11 +2,13 @@ import { type FSWatcher, watch } from "node:fs"
 import { mkdir } from "node:fs/promises"
 import { dirname, join } from "node:path"
 import { messageOf } from "../../../core/errors.ts"
+import { sliced } from "../../../lib/clock.ts"
 import { type Claim, Lock, type Processes } from "../../../lib/lock.ts"
 import { SerialQueue, succeeds } from "../../../lib/promises.ts"
 import { keepOutOfGit } from "../../../lib/repository.ts"
 import type { BoardChange, BoardCommand, BoardFacts } from "../rules/command.ts"
 import { decide } from "../rules/decide.ts"
+import { renumbered } from "../rules/verify.ts"
 import { BoardError } from "../service.ts"
 import type { BoardState } from "../state.ts"
 import { type ArchivedTask, type BoardStatus, MOST_ID } from "../task.ts"
@@ -300,12 +302,20 @@ export class Store {
 
   /**
    * Completes interrupted moves: removes tasks that history contains already, and archives tasks that an edit has
-   * ended.
+   * ended. A task that is not the one of history, since somebody has used an ended task's id again, gets a free id.
    */
-  async #settled(state: BoardState): Promise<Next & { readonly left: readonly ArchivedTask[] }> {
-    if (!this.#hasRemaining(state)) return { state, archived: [], left: [] }
+  async #settled(given: BoardState): Promise<Next & { readonly left: readonly ArchivedTask[] }> {
+    if (!this.#hasRemaining(given)) return { state: given, archived: [], left: [] }
     // Tasks with an unreadable history line stay on the board.
-    const left = [...(await this.#history.trusted.findAll(state.tasks.map(({ id }) => id))).values()]
+    const found = await this.#history.trusted.findAll(given.tasks.map(({ id }) => id))
+    const left = [...found.values()]
+    const pause = sliced()
+    let state = given
+    for (const task of given.tasks) {
+      await pause()
+      const ended = found.get(task.id)
+      if (ended && ended.createdAt !== task.createdAt) state = renumbered(this.#numbered(state), task)
+    }
     const nobody = { now: new Date(this.#ports.now()).toISOString(), agents: [], isRunning: () => false }
     const facts = { ...nobody, ended: () => undefined }
     return { ...decide(state, { type: "settle", archived: left }, facts), left }
