@@ -167,6 +167,17 @@ describe("unverified tasks", () => {
     expect(board.state).toBe(before)
   })
 
+  test("tasks that rest go on once a person has accepted what was changed in them", async () => {
+    const board = new RuledBoard()
+    const ids = [board.make(), board.make()]
+    const failed = { failures: 3, failure: "the model was out", idle: 2, ran: AT }
+    board.state = { ...board.state, pulses: Object.fromEntries(ids.map((id) => [id, failed])) }
+    const [edited, other] = ids as [string, string]
+    await changed(board, edited)
+    board.do({ type: "accept" })
+    expect(board.state.pulses).toEqual({ [edited]: { ran: AT }, [other]: failed })
+  })
+
   test("a person trusts only the text that was shown, however the task is started or accepted", async () => {
     const board = new RuledBoard()
     const ids = [board.make(), board.make("build", { status: "draft" })]

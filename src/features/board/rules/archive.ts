@@ -113,8 +113,8 @@ export const wokenAt = (runState: TaskRunState, cause: WakeCause, at: string): T
 
 /** Resets a task's failures and idle runs, so that a resting task may run again. */
 export function resetFailures(state: BoardState, id: string): BoardState {
-  const { failures: _failures, failure: _failure, idle: _idle, ...runState } = runStateOf(state, id)
-  return setRunState(state, id, runState)
+  const { failures, failure: _failure, idle, ...runState } = runStateOf(state, id)
+  return failures === undefined && idle === undefined ? state : setRunState(state, id, runState)
 }
 
 /** Sets a task's stored run state. An empty run state is removed from the board. */

@@ -224,7 +224,10 @@ export function trustTasks(state: BoardState, tasks: readonly BoardTask[], { see
 }
 
 /** Makes all open tasks trusted as they are. No owner is woken: the tasks wait for the next round or a purse. */
-export const accept = (state: BoardState, shown: Shown): BoardChange => changeTo(trustTasks(state, state.tasks, shown))
+export function accept(state: BoardState, shown: Shown): BoardChange {
+  const edited = state.tasks.filter(({ id }) => isUnverified(state, id))
+  return changeTo(edited.reduce((next, { id }) => resetFailures(next, id), trustTasks(state, edited, shown)))
+}
 
 export function restore(state: BoardState): BoardChange {
   if (state.lost.length === 0) throw new BoardError("conflict", "No task of this board has gone.")
