@@ -52,6 +52,7 @@ export function stateOf(state: BoardState, task: BoardTask, context: StatusConte
   if (failures >= MOST_FAILURES)
     return withReason("rests", `${failures} runs failed, the last one: ${failure ?? "no reason given"}`)
   if (budget !== undefined) return withReason("rests", `budget: ${budget}`)
+  if (needs !== undefined && !wake) return withReason("needs you", needs)
   const after = failure === undefined ? "" : ` (the last run failed: ${clipped(failure)})`
   if (isIdle(state, task.id)) return withReason("rests", `no progress${after}`)
   if (isUsedUp(state, context.now) && wake?.cause !== "hand")
@@ -60,7 +61,6 @@ export function stateOf(state: BoardState, task: BoardTask, context: StatusConte
       `the purse is used up until ${untilText(state.quiet ?? { until: context.now }, context.now)}`,
     )
   if (wake || isReady(state, task)) return plain("queued")
-  if (needs !== undefined) return withReason("needs you", needs)
   const subtask = waitsFor(state, task)
   if (subtask) return { state: "waits", reason: `#${subtask.id}`, text: `waits for #${subtask.id}` }
   if (context.nextTick === "") return withReason("rests", "the schedule has no further time")

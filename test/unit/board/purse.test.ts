@@ -590,6 +590,26 @@ describe("a purse", () => {
     expect(await report()).toMatchObject({ why: "nothing left", tasks: [row] })
   })
 
+  test("a purse reports what is asked of a user, also where the task would rest otherwise", async () => {
+    await rig.close()
+    await start({ schedule: "0 0 30 2 *" })
+    const [one, two] = [await task("one"), await task("two")]
+    await open(5, 1)
+    await rig.settle()
+    for (const needs of ["", "Which database?"]) {
+      await rig.clock.advance(1000)
+      if (needs) await rig.board.notifyUser(needs, agentIn("build", one.threadId))
+      rig.runs.end(one.threadId)
+      rig.runs.asks(two.threadId, "bash: rm -r dist")
+      await rig.settle()
+    }
+    expect(rig.board.state(await rig.board.get(one.id)).text).toBe("needs you: Which database?")
+    await rig.board.purse.close(USER)
+    await rig.settle()
+    const row = (text: string) => ({ result: "blocked", text, next: `answer in its thread: ${text}` })
+    expect(await report()).toMatchObject({ tasks: [row("Which database?"), row("bash: rm -r dist")] })
+  })
+
   test("a purse reports that a budget lets no task go on", async () => {
     await task("one", ["first"])
     rig.runs.broke = "the day's budget is spent"

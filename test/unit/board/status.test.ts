@@ -82,6 +82,17 @@ describe("the state of a board task", () => {
     })
   })
 
+  test("a board task that needs a person says so also where its purse would let it rest", () => {
+    const task = taskOf("1")
+    const purse = { max: 5, openedAt: NOW, until: LATER, threads: {} }
+    for (const under of [{ purse }, { quiet: { until: LATER, spent: true } }]) {
+      const text = (pulse: TaskRunState) =>
+        stateOf({ ...boardOf([task], { 1: { idle: 2, ...pulse } }), ...under }, task, momentOf()).text
+      expect(text({})).toMatch(/^rests: (no progress|the purse is used up)/)
+      expect(text({ needs: "a key" })).toBe("needs you: a key")
+    }
+  })
+
   test("a board task whose next step is a subtask waits for that subtask", () => {
     const task = taskOf("1", { steps: [{ title: "Part", done: false, taskId: "2" }] })
     expect(of(task, {}, {}, [taskOf("2")])).toEqual({ state: "waits", reason: "#2", text: "waits for #2" })

@@ -325,7 +325,7 @@ export class PurseManager implements Purses {
     if (present === "waiting for a person") return { ...figures, result: "blocked", next: rests }
     const { result, text } = rules.openTaskResult(state, purse, id)
     const told = text ?? (result === "partial" ? partialText(open, summary.lastWord) : undefined)
-    const next = present === "rests" ? rests : nextOf(state, open, result, text)
+    const next = present === "rests" && result !== "blocked" ? rests : nextOf(state, open, result, text)
     return { ...figures, result, ...(told && { text: told }), next }
   }
 
