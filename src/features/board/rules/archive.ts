@@ -79,7 +79,7 @@ function wakeParentOf(state: BoardState, { id, status, archivedAt, archivedIn }:
   const parent = parentOf(state, id)
   if (!parent) return state
   const isOwnDoing = status === "canceled" && archivedIn !== undefined && archivedIn === parent.threadId
-  return isOwnDoing ? state : wake(resetFailures(state, parent.id), parent.id, "subtask", archivedAt)
+  return isOwnDoing ? state : wake(resetFailures(state, [parent.id]), parent.id, "subtask", archivedAt)
 }
 
 /** History, which models read, gets the trusted text of a task with an outside edit. */
@@ -111,10 +111,17 @@ export const wokenAt = (runState: TaskRunState, cause: WakeCause, at: string): T
   wake: { at, cause: cause === "clock" ? (runState.wake?.cause ?? cause) : cause },
 })
 
-/** Resets a task's failures and idle runs, so that a resting task may run again. */
-export function resetFailures(state: BoardState, id: string): BoardState {
-  const { failures, failure: _failure, idle, ...runState } = runStateOf(state, id)
-  return failures === undefined && idle === undefined ? state : setRunState(state, id, runState)
+/** Resets the failures and idle runs of these tasks, so that resting ones may run again. */
+export function resetFailures(state: BoardState, ids: readonly string[]): BoardState {
+  const reset = new Map(
+    ids.flatMap((id) => {
+      const { failures, failure: _failure, idle, ...runState } = runStateOf(state, id)
+      return failures === undefined && idle === undefined ? [] : [[id, runState] as const]
+    }),
+  )
+  if (reset.size === 0) return state
+  const pulses = [...Object.entries(state.pulses).filter(([id]) => !reset.has(id)), ...reset]
+  return { ...state, pulses: Object.fromEntries(pulses.filter(([, runState]) => Object.keys(runState).length > 0)) }
 }
 
 /** Sets a task's stored run state. An empty run state is removed from the board. */

@@ -186,7 +186,7 @@ export const changed = (state: BoardState, task: BoardTask, by: Actor, { now }: 
 
 /** Resets a task's failures after a change. Changes by the task's own run are its normal work and reset nothing. */
 export const resetUnlessOwnRun = (state: BoardState, task: BoardTask, by: Actor): BoardState =>
-  by.kind === "agent" && by.sessionID === task.threadId ? state : resetFailures(state, task.id)
+  by.kind === "agent" && by.sessionID === task.threadId ? state : resetFailures(state, [task.id])
 
 export const replaceTask = (state: BoardState, task: BoardTask): BoardState => ({
   ...state,
@@ -226,7 +226,8 @@ export function trustTasks(state: BoardState, tasks: readonly BoardTask[], { see
 /** Makes all open tasks trusted as they are. No owner is woken: the tasks wait for the next round or a purse. */
 export function accept(state: BoardState, shown: Shown): BoardChange {
   const edited = state.tasks.filter(({ id }) => isUnverified(state, id))
-  return changeTo(edited.reduce((next, { id }) => resetFailures(next, id), trustTasks(state, edited, shown)))
+  const ids = edited.map(({ id }) => id)
+  return changeTo(resetFailures(trustTasks(state, edited, shown), ids))
 }
 
 export function restore(state: BoardState): BoardChange {

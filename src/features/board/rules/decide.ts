@@ -45,7 +45,7 @@ const RULES: Rules = {
   written(state, { threadId }) {
     const task = threadTask(state, threadId)
     if (!task) return changeTo(state)
-    const { needs: _needs, ...runState } = runStateOf(resetFailures(state, task.id), task.id)
+    const { needs: _needs, ...runState } = runStateOf(resetFailures(state, [task.id]), task.id)
     return changeTo(setRunState(state, task.id, runState), task)
   },
 
@@ -65,7 +65,7 @@ const RULES: Rules = {
         "conflict",
         `The owner of task #${id}, "${task.owner}", is no agent that may own tasks: give it another.`,
       )
-    return changeTo(wake(resetFailures(trustTasks(state, [task], { seen }), id), id, "hand", facts.now), task)
+    return changeTo(wake(resetFailures(trustTasks(state, [task], { seen }), [id]), id, "hand", facts.now), task)
   },
 
   /**
