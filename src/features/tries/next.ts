@@ -27,7 +27,9 @@ export function nextTries(
   if (isBusy) return NOTHING
   const failures = tried.map(([nth, { task }]) => `${nth + 1}: ${tryEndText(task)}`)
   const text = `None of ${plan.count} tries passed: ${failures.join("; ")}.`
-  return { begin: [], ending: { type: "failed", reason: { code: "check", text } } }
+  // A resume begins the tries again that have not failed. Without such a try there is nothing to resume.
+  const code = tried.every(([, { task }]) => isTried(task, generation + 1)) ? "check" : "interrupted"
+  return { begin: [], ending: { type: "failed", reason: { code, text } } }
 }
 
 /**

@@ -75,6 +75,24 @@ describe("parallel tries", () => {
   })
 })
 
+test.each([
+  ["interrupted", interrupted(1)],
+  ["stopped by a person", member(1, { status: "cancelled" })],
+])("tries of which one was %s and the others failed are resumed with that one", (_how, other) => {
+  const plan: TriesPlan = { ...PLAN, count: 2 }
+  const members = [failed(0), other]
+  const reason = nextTries(plan, members, [], 0).ending?.reason
+  const group = resultOf(plan, members)
+  const task = taskOf({ id: "bg_team", status: "error", group: plan, outcome: outcomeOf({ reason, group }) })
+  expect(groupKindOf(task)?.whyNothingRemains(task)).toBe(undefined)
+  expect(summaryOf(task, groupKindOf(task)).at(-1)).toBe(
+    'To go on: superagents_task(resume="bg_team") begins the tries that have not failed, from the same files.',
+  )
+  expect(nextTries(plan, members, [], 1)).toEqual({ begin: [1] })
+  const { ending } = nextTries(plan, [...members, failed(1, { run: 1 })], [], 1)
+  expect(ending?.reason?.code).toBe("check")
+})
+
 describe("a resume of won tries", () => {
   const plan: TriesPlan = { ...PLAN, again: "bg_part0001" }
   const others = [failed(0), failed(2)]
