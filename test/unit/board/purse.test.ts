@@ -485,6 +485,36 @@ describe("a purse", () => {
     await next.close()
   })
 
+  test("a purse whose time ended while OpenCode was closed leaves the turn alone that its user begins after that", async () => {
+    const [one, two] = [await task("one"), await task("two")]
+    await open(5, 1)
+    await rig.settle()
+    await rig.kill()
+    const { folder, state, clock, runs } = rig
+    rig.runs.end(one.threadId, { status: "error", reason: "interrupted" })
+    await clock.sleep(2 * HOUR_MS)
+    await runs.adopt({ sessionID: one.threadId })
+    runs.asks(one.threadId, "May I read it?")
+    rig.runs.usePurse(undefined)
+    const paid: unknown[] = []
+    runs.usePurse = (purse) => void paid.push(purse)
+    const next = new BoardRig({ folder, state, clock, runs })
+    await next.open.start()
+    await next.settle()
+    expect(next.kept.purse).toBeUndefined()
+    expect(runs.stopped).toEqual([two.threadId])
+    expect(paid.filter(Boolean)).toEqual([])
+    const [{ name = "" } = {}] = await next.board.purse.reports()
+    expect(await next.board.purse.report(name)).toMatchObject({
+      why: "time",
+      tasks: [
+        { id: "1", result: "partial", runs: 1 },
+        { id: "2", result: "partial", runs: 1 },
+      ],
+    })
+    await next.close()
+  })
+
   test("a purse counts a run that was already working when it opened, from that time on", async () => {
     const one = await task("one")
     const two = await task("two")

@@ -131,7 +131,8 @@ export class PurseManager implements Purses {
     state = await this.#payForAll(state, flights)
     const { purse } = state
     if (!purse) return { state, mayBegin: true }
-    this.#use(purse)
+    // A run that its user has begun after the purse's time has no limit of the purse.
+    if (!rules.isPast(purse, this.#ports.clock.now())) this.#use(purse)
     const facts = this.#factsOf(state, purse, context)
     const why = purse.ending ? undefined : rules.endOf(purse, facts)
     if (why) await this.#ports.change({ type: "end purse", why, stopped: this.#stoppedBy(purse) })
@@ -166,22 +167,28 @@ export class PurseManager implements Purses {
    * start.
    */
   async #payForAll(state: BoardState, flights: ReadonlyMap<string, { readonly id: string }>): Promise<BoardState> {
-    if (state.purse?.ending) return state
-    const { runs, store } = this.#ports
-    const { threads = {}, openedAt = "" } = state.purse ?? {}
+    const { purse } = state
+    if (!purse || purse.ending) return state
+    const { threads, openedAt } = purse
     // A run may have ended after the purse was opened and before this look: the purse pays such a run, too.
     const isPaid = (run: RunView | undefined) =>
       isInFlight(run) || (run?.result?.begun === true && (run.endedAt ?? 0) >= Date.parse(openedAt))
     const open = state.tasks.map(({ id, threadId = "" }) => [threadId, { id }] as const)
-    const paid = [...open, ...flights].filter(([threadId]) => isPaid(runs.of(threadId)))
+    const paid = [...open, ...flights].filter(([threadId]) => isPaid(this.#runIn(threadId, purse)))
     const known = new Map([...paid, ...Object.entries(threads)].map(([threadId, { id }]) => [threadId, id]))
     for (const [threadId, id] of known) {
-      const run = runs.of(threadId)
+      const run = this.#runIn(threadId, purse)
       const isBegun = run !== undefined && run.state !== "queued" && run.result?.begun !== false
       if (!Object.hasOwn(threads, threadId) || (isBegun && beginOf(run) !== threads[threadId]?.seen))
         await this.#pay(id, threadId, isBegun)
     }
-    return store.read()
+    return this.#ports.store.read()
+  }
+
+  /** Newest run of a thread. Undefined where it was requested after the purse's time: it is none of the purse's. */
+  #runIn(threadId: string, { until }: Purse): RunView | undefined {
+    const run = this.#ports.runs.of(threadId)
+    return run && run.createdAt < Date.parse(until) ? run : undefined
   }
 
   /** `counts`: whether the purse pays the thread's newest run, so that the report counts this run. */
@@ -244,12 +251,11 @@ export class PurseManager implements Purses {
     return { max, spent, atLeast, openedAt, until, atWork, parked, text }
   }
 
-  #stoppedBy({ threads }: Purse): PurseEnd["stopped"] {
-    const { runs, clock } = this.#ports
-    const now = clock.now()
+  #stoppedBy(purse: Purse): PurseEnd["stopped"] {
+    const now = this.#ports.clock.now()
     const stopped: Record<string, PurseEnd["stopped"][string]> = {}
-    for (const [threadId, { id }] of Object.entries(threads)) {
-      const run = runs.of(threadId)
+    for (const [threadId, { id }] of Object.entries(purse.threads)) {
+      const run = this.#runIn(threadId, purse)
       if (!run || !isInFlight(run)) continue
       const { pause, asks } = run
       const unbegun = run.state === "queued" ? { unbegun: true as const } : {}
@@ -266,7 +272,7 @@ export class PurseManager implements Purses {
     if (!purse?.ending) return
     const { runs, opencode, store } = this.#ports
     for (const threadId of Object.keys(purse.threads))
-      if (isInFlight(runs.of(threadId))) await runs.stop(threadId, PURSE_ENDED)
+      if (isInFlight(this.#runIn(threadId, purse))) await runs.stop(threadId, PURSE_ENDED)
     const report = await this.#reportOf(await store.read(), purse, purse.ending, context)
     try {
       await writeReport(store.folder, report)

@@ -170,15 +170,18 @@ export function quietUntil({ purse, quiet }: BoardState, now: number): number | 
 export const isUsedUp = ({ purse, quiet }: BoardState, now: string): boolean =>
   purse === undefined && quiet !== undefined && quiet.spent && isAhead(Date.parse(quiet.until), Date.parse(now))
 
+/** Whether the purse's time is over. */
+export const isPast = (purse: Purse, now: number): boolean => !isAhead(timeOf(purse), now)
+
 /** Whether the purse has too little money or time left for a further run. */
 export const isOver = (purse: Purse, { now, used, reserve, lastWord }: PurseFacts): boolean =>
-  isSpent(purse, used, reserve) || now >= closesAt(purse, lastWord) || !isAhead(timeOf(purse), now)
+  isSpent(purse, used, reserve) || now >= closesAt(purse, lastWord) || isPast(purse, now)
 
 /** Why a purse ends now; undefined while it goes on. */
 export function endOf(purse: Purse, facts: PurseFacts): PurseEnd["why"] | undefined {
   const { now, used, atWork, hasResumable, ready, lastWord } = facts
   if (purse.closed) return "closed"
-  if (!isAhead(timeOf(purse), now)) return "time"
+  if (isPast(purse, now)) return "time"
   if (atWork > 0) return undefined
   if (isSpent(purse, used, 0)) return "money"
   if (now >= closesAt(purse, lastWord)) return "time"
