@@ -1,6 +1,6 @@
 import { type PauseView, pauseText, whenOf } from "../../core/pause.ts"
 import { cut, oneLine } from "../../lib/text.ts"
-import { isAtWork, isIdle, isReady, isUsedUp, untilText } from "./rules/purse.ts"
+import { isIdle, isReady, isUsedUp, quietUntil, untilText } from "./rules/purse.ts"
 import type { RunView } from "./runs.ts"
 import { type BoardState, isUnverified, MOST_FAILURES, runStateOf, type TaskRunState, waitsFor } from "./state.ts"
 import { type BoardTask, CHANGED_OUTSIDE, shownStatus, type TaskState } from "./task.ts"
@@ -52,7 +52,8 @@ export function stateOf(state: BoardState, task: BoardTask, context: StatusConte
   if (failures >= MOST_FAILURES)
     return withReason("rests", `${failures} runs failed, the last one: ${failure ?? "no reason given"}`)
   if (budget !== undefined) return withReason("rests", `budget: ${budget}`)
-  if (needs !== undefined && !wake) return withReason("needs you", needs)
+  const woken = isWoken(state, task, context)
+  if (needs !== undefined && !woken) return withReason("needs you", needs)
   const after = failure === undefined ? "" : ` (the last run failed: ${clipped(failure)})`
   if (isIdle(state, task.id)) return withReason("rests", `no progress${after}`)
   if (isUsedUp(state, context.now) && wake?.cause !== "hand")
@@ -60,7 +61,7 @@ export function stateOf(state: BoardState, task: BoardTask, context: StatusConte
       "rests",
       `the purse is used up until ${untilText(state.quiet ?? { until: context.now }, context.now)}`,
     )
-  if (wake || isReady(state, task)) return plain("queued")
+  if (woken || isReady(state, task)) return plain("queued")
   const subtask = waitsFor(state, task)
   if (subtask) return { state: "waits", reason: `#${subtask.id}`, text: `waits for #${subtask.id}` }
   if (context.nextTick === "") return withReason("rests", "the schedule has no further time")
@@ -92,7 +93,7 @@ export function dueTasks(
   })
   const held = ({ owner }: BoardTask) => unbegun.filter((task) => task.owner === owner).length
   const ticked = due.filter((task) => isClock(task) && held(task) < slots.free)
-  const ticks = slots.clockBusy || isAtWork(state) ? [] : ticked.slice(0, 1)
+  const ticks = slots.clockBusy ? [] : ticked.slice(0, 1)
   const begins: BoardTask[] = []
   for (const task of [...events, ...ticks, ...others]) if (begins.length + held(task) < slots.free) begins.push(task)
   return begins
@@ -115,7 +116,13 @@ function readyTasks(state: BoardState, context: StatusContext): readonly BoardTa
 
 /** Whether a task has a pending wake and a run could begin. */
 function isOwed(state: BoardState, task: BoardTask, context: StatusContext): boolean {
-  return runStateOf(state, task.id).wake !== undefined && mayBegin(state, task, context)
+  return isWoken(state, task, context) && mayBegin(state, task, context)
+}
+
+/** Whether a task has a pending wake. A wake by the clock does not count in a purse's time, in which rounds are off. */
+function isWoken(state: BoardState, { id }: BoardTask, { now }: StatusContext): boolean {
+  const { wake } = runStateOf(state, id)
+  return wake !== undefined && (wake.cause !== "clock" || quietUntil(state, Date.parse(now)) === undefined)
 }
 
 /** Whether a run of the task could begin, apart from budget and slots. */

@@ -606,6 +606,26 @@ describe("a purse", () => {
     expect(rig.surroundings.logs.join()).toContain("the report of a purse could not be written into the project")
   })
 
+  test("a purse does not wait for a task that needs a person and is still due by a round of before", async () => {
+    const [one, two] = [await task("one"), await task("two")]
+    await rig.clock.advance(HOUR_MS)
+    await rig.settle()
+    expect(rig.runs.titles).toEqual(["#1 one"])
+    await rig.open.conversations.written(two.threadId, "msg_of_a_person")
+    await rig.board.notifyUser("Which database?", agentIn("build", two.threadId))
+    rig.runs.end(two.threadId)
+    await rig.settle()
+    expect(rig.kept.pulses["2"]).toMatchObject({ needs: "Which database?", wake: { cause: "clock" } })
+    await open()
+    expect(rig.board.state(await rig.board.get("2")).text).toBe("needs you: Which database?")
+    await rig.board.complete(one.id, agentIn("build", one.threadId))
+    rig.runs.end(one.threadId)
+    await rig.settle()
+    expect(await rig.board.purse.view()).toBeUndefined()
+    expect(await report()).toMatchObject({ why: "nothing left", tasks: [{ result: "done" }, { result: "blocked" }] })
+    expect(rig.runs.titles).toEqual(["#1 one"])
+  })
+
   test("a purse reports why a task rests", async () => {
     const one = await task("one", ["first"])
     await open()

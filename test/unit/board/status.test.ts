@@ -1,7 +1,14 @@
 import { describe, expect, test } from "vitest"
 import type { RunView } from "../../../src/features/board/runs.ts"
-import { EMPTY, MOST_FAILURES, type TaskRunState } from "../../../src/features/board/state.ts"
-import { beginOf, dueTasks, isUnrecorded, type StatusContext, stateOf } from "../../../src/features/board/status.ts"
+import { type BoardState, EMPTY, MOST_FAILURES, type TaskRunState } from "../../../src/features/board/state.ts"
+import {
+  beginOf,
+  dueTasks,
+  isUnrecorded,
+  type StatusContext,
+  stateOf,
+  wantsRun,
+} from "../../../src/features/board/status.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
 import { boardTaskOf } from "../../support/board-state.ts"
 
@@ -130,6 +137,19 @@ describe("due board tasks", () => {
     expect(due(pulses, { clockBusy: true })).toEqual(["7", "10", "3"])
     expect(due(pulses, { free: 2 })).toEqual(["7", "10"])
     expect(due(pulses, { free: -1 })).toEqual([])
+  })
+
+  test("a wake by the clock makes no task due in a purse's time: the purse starts those that wait for nobody", () => {
+    const tasks = [taskOf("1"), taskOf("2")]
+    const of = (more: Partial<BoardState>) => {
+      const clock = wake(NOW, "clock")
+      const state = { ...boardOf(tasks, { 1: { ...clock, needs: "a key" }, 2: clock }), ...more }
+      const due = dueTasks(state, momentOf(), { free: 9, clockBusy: false }).map(({ id }) => id)
+      return [tasks.map((task) => wantsRun(state, task, momentOf())), due]
+    }
+    expect(of({ purse: { max: 1, openedAt: NOW, until: LATER, threads: {} } })).toEqual([[false, true], ["2"]])
+    expect(of({ quiet: { until: LATER, spent: false } })).toEqual([[false, false], []])
+    for (const over of [{}, { quiet: { until: NOW, spent: false } }]) expect(of(over)).toEqual([[true, true], ["1"]])
   })
 
   test("a board task is due only if active, owned, not failing and without a run to record", () => {

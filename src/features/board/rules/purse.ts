@@ -157,7 +157,7 @@ export const isIdle = (state: BoardState, id: string): boolean =>
   state.purse !== undefined && (runStateOf(state, id).idle ?? 0) >= MOST_IDLE
 
 /** Whether a purse is open and neither closed nor ending. */
-export const isAtWork = ({ purse }: BoardState): boolean =>
+const isAtWork = ({ purse }: BoardState): boolean =>
   purse !== undefined && purse.closed !== true && purse.ending === undefined
 
 /** Time until which rounds are off, in ms; undefined where they are on, as after a closed purse. */
