@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest"
-import { ManagerRuns } from "../../src/features/board/runs.ts"
+import { ManagerRuns, type RunView, resultOf } from "../../src/features/board/runs.ts"
 import { Unattended } from "../../src/features/board/unattended.ts"
 import { taskOfMessage } from "../../src/opencode/messages.ts"
 import type { TaskView } from "../../src/present/view.ts"
@@ -269,7 +269,10 @@ describe("an unattended run", () => {
 
 describe("a user's message in its session", () => {
   let count = 0
-  const write = async ({ rig, sessionID, runs }: ReturnType<typeof standing>, text: string) => {
+  const write = async (
+    { rig, sessionID, runs }: Pick<ReturnType<typeof standing>, "rig" | "sessionID" | "runs">,
+    text: string,
+  ) => {
     const time = (BigInt(rig.clock.now()) * 4096n).toString(16).padStart(12, "0").slice(-12)
     const messageID = `msg_${time}UsersOwn${String(++count).padStart(6, "0")}`
     const parts = [{ id: `prt_${messageID.slice(4)}`, text }]
@@ -322,5 +325,27 @@ describe("a user's message in its session", () => {
     await write(all, "And?")
     expect(runs().of(sessionID)?.state).toBe("ended")
     expect(runs().of(sessionID)?.byPerson).toBe(false)
+  })
+
+  const asking = (question: string) => ({ tools: [{ name: "question", args: { questions: [{ question }] } }] })
+
+  test.each([
+    ["before its user wrote there needs nobody", [], undefined],
+    ["after its user wrote there needs somebody", [asking("And this?")], "And this?"],
+  ])("a question of a run that was refused %s", async (_when, later, needs) => {
+    const { rig, sessionID, start, ended, ...all } = standing({ options: { permissionTimeout: 60_000 } })
+    const runs = all.runs()
+    const replies = [asking("Which one?"), { hang: true } as const, ...later, { text: "done" }]
+    rig.script((request) => (request.sessionID === sessionID ? replies.shift() : undefined))
+    await start("WORK")
+    await rig.clock.until(() => replies.length === later.length + 1)
+    await rig.clock.advance(1000)
+    await write({ rig, sessionID, runs: () => runs }, "The second one")
+    await rig.clock.advance(1000)
+    rig.opencode.conclude(sessionID, { text: "so far" })
+    await ended()
+    expect(replies).toEqual([])
+    expect(resultOf(runs.of(sessionID) as RunView)).toEqual({ kind: "completed", ...(needs && { needs }) })
+    expect(rig.errors()).toEqual([])
   })
 })

@@ -29,7 +29,7 @@ export type RunView = {
     readonly begun: boolean
     /** Whether a spending limit ended the run. */
     readonly overBudget?: boolean
-    /** Questions of the run that were refused because nobody answered. */
+    /** Questions of the run that were refused because nobody answered, and not answered since. */
     readonly refused: readonly string[]
   }
 }
@@ -86,7 +86,7 @@ export class ManagerRuns extends Unattended {
     const { run } = view.task
     // A queued run may wait because of its model's limit: such a run counts as paused, too.
     const pause = view.pause ?? (isQueued(view.task) ? this.#manager.parts.waits.limitOf(view.task) : undefined)
-    return toRun({ ...view, pause }, !this.wrote(run.promptID))
+    return toRun({ ...view, pause }, !this.wrote(run.promptID), this.refusedIn(view.task))
   }
 
   /** Summary of the thread's last run in one line, and its last word if there is one. */
@@ -120,6 +120,7 @@ export class ManagerRuns extends Unattended {
 function toRun(
   { task, elapsed, asks, pause }: Omit<TaskView, "pause"> & Pick<RunView, "pause">,
   byPerson: boolean,
+  refused: readonly string[],
 ): RunView {
   const { run, outcome, status } = task
   const common = { createdAt: run.createdAt, byPerson, asks: asks.map(({ what }) => what) }
@@ -139,7 +140,7 @@ function toRun(
       reason: reason?.text,
       begun: !neverAsked,
       overBudget,
-      refused: outcome?.unanswered ?? [],
+      refused,
     },
   }
 }

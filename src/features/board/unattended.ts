@@ -14,6 +14,7 @@ import {
   type Usage,
 } from "../../core/task.ts"
 import { doneWithin } from "../../lib/clock.ts"
+import { addBounded } from "../../lib/collections.ts"
 import type { LedgerPurse } from "../../runtime/budgets.ts"
 import { defaultsOf, findAgent, modelOfAgent } from "../../runtime/launch/checks.ts"
 import type { Outbox } from "../../runtime/mailbox/outbox.ts"
@@ -31,6 +32,8 @@ type By = Pick<Task, "agent" | "model" | "description">
 
 /** How long a stop waits for the tasks of the stopped run to be closed, in ms. */
 const TASKS_CLOSE_MS = 5000
+/** Number of runs for which it is known which questions their user has answered. */
+const MOST_ANSWERED = 256
 const STOPPED: Reason = { code: "cancelled", text: "It was stopped." }
 
 /**
@@ -39,6 +42,8 @@ const STOPPED: Reason = { code: "cancelled", text: "It was stopped." }
  */
 export class Unattended {
   readonly #parts: Assembly
+  /** Number of a run's refused questions when its user last wrote in the session, by the run's prompt. */
+  readonly #answered = new Map<string, number>()
 
   constructor(parts: Assembly) {
     this.#parts = parts
@@ -61,14 +66,17 @@ export class Unattended {
   }
 
   /**
-   * Adopts a turn that the session's user has started with message `messageID`. Does nothing where a run is active,
-   * which the turn joins, or where a limit would stop the turn at once.
+   * Adopts a turn that the session's user has started with message `messageID`. An active run is joined by the turn,
+   * which answers the questions that were refused until then. Does nothing where a limit would stop the turn at once.
    */
   async adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void> {
     const { store, clock } = this.#parts
     const { sessionID, agent, description } = request
     const earlier = store.latestIn(sessionID)
-    if (earlier && (!isUnattended(earlier) || isActive(earlier))) return
+    if (earlier && (!isUnattended(earlier) || isActive(earlier))) {
+      const { unanswered = [] } = store.run(earlier.id) ?? {}
+      return addBounded(this.#answered, earlier.run.promptID, unanswered.length, MOST_ANSWERED)
+    }
     if (earlier) await this.#parts.dispatcher.over(earlier)
     if (this.#parts.allowance.refusal(NOBODY, earlier?.id) !== undefined) return
     this.#parts.poller.noticeSleep()
@@ -124,6 +132,11 @@ export class Unattended {
   /** Sends a note to the session that opened a purse, or the like; see `Runtime`. */
   note(...given: Parameters<Outbox["note"]>): void {
     this.#parts.outbox.note(...given)
+  }
+
+  /** Questions of an ended run that were refused because nobody answered, and that its user has not answered since. */
+  protected refusedIn({ run, outcome }: Task): readonly string[] {
+    return (outcome?.unanswered ?? []).slice(this.#answered.get(run.promptID))
   }
 
   /** Session of an unattended task; undefined for any other task. */
