@@ -6,6 +6,7 @@ import { FakeBoard } from "../support/fake-board.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { FakePerson } from "../support/fake-person.ts"
 import { go, live, pageTests } from "../support/page.ts"
+import { outcomeOf } from "../support/tasks.ts"
 
 /** What is typed and what is asked before it is lost. */
 
@@ -222,6 +223,51 @@ describe.skipIf(!browser)("a form of the page", () => {
     await board.complete("1", { kind: "user" })
     await sheet.locator(".badge", { hasText: "done" }).waitFor()
     expect(await field.inputValue()).toBe("Slower.")
+  })
+
+  test("the form that resumes a task keeps what is typed whenever the task is read, and fills only what is not", async () => {
+    const agents = new FakeAgents()
+    const [id, run] = ["bg_a0000000", { endedAt: Date.now(), check: "npm test" }]
+    const outcome = outcomeOf({ work: { files: [], merge: { kind: "conflict", files: ["shared.txt"] } } as never })
+    agents.set(viewOf({ task: { id, status: "completed", run, outcome } }))
+    const asked = (prompt: string) =>
+      agents.stories.set(id, [
+        { ...{ generation: 0, at: 0, told: [], models: [], cost: 0, earlierSteps: 0, text: "", steps: [] }, prompt },
+      ])
+    asked("Weigh the beans.")
+    const web = await serve({ agents })
+    const { page } = await open(web.link)
+    await live(page)
+    let answer = () => {}
+    const late = new Promise<void>((resolve) => {
+      answer = resolve
+    })
+    await page.route(`**/api/agents/${id}`, async (route) => {
+      await late
+      await route.continue()
+    })
+    await go(page, `#/agent/${id}`)
+    const sheet = page.locator(".sheet")
+    const prompt = sheet.getByLabel(/^It remembers its work/)
+    const check = sheet.getByLabel(/^A command that must succeed/)
+    await sheet.getByRole("button", { name: "Resume …" }).click()
+    await check.fill("npm run lint")
+    answer()
+    await sheet.getByText("Weigh the beans.").waitFor()
+    expect([await prompt.inputValue(), await check.inputValue()]).toEqual([
+      expect.stringContaining("shared.txt"),
+      "npm run lint",
+    ])
+    await prompt.fill("Grind finer.")
+    // Somebody else resumes it, and it is read again.
+    asked("Count the beans.")
+    agents.alter(
+      id,
+      { phase: "working" },
+      { status: "resumed", run: { ...agents.get(id)?.task.run, endedAt: undefined } as never },
+    )
+    await sheet.getByText("Count the beans.").waitFor()
+    expect([await prompt.inputValue(), await check.inputValue()]).toEqual(["Grind finer.", "npm run lint"])
   })
 
   test("an ended task stays visible on the page when reading it again fails", async () => {

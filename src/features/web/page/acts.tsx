@@ -3,7 +3,7 @@ import { count } from "../../../lib/text.ts"
 import type { Act } from "../ports.ts"
 import type { AgentDetail, AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
-import { Lasting, MessageForm, textIn } from "./form.tsx"
+import { Lasting, MessageForm, suggest, textIn } from "./form.tsx"
 import { runOf } from "./page-part.ts"
 import { Action, Button, Failed, Failures, ThreadLink } from "./parts.tsx"
 import { isolated } from "./rich-text.ts"
@@ -142,7 +142,7 @@ function Resume(props: { agent: AgentRow; detail?: AgentDetail; done: () => void
         name="check"
         aria-label="A command that must succeed before it counts as completed"
         placeholder="check, say npm test"
-        value={props.detail?.check ?? ""}
+        ref={(field) => suggest(field, () => props.detail?.check)}
       />
     </MessageForm>
   )

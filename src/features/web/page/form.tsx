@@ -1,6 +1,7 @@
 import {
   createContext,
   createMemo,
+  createRenderEffect,
   createSignal,
   createUniqueId,
   For,
@@ -135,6 +136,12 @@ export function Lasting(props: { when: boolean; children: JSX.Element }) {
   return <Show when={shown()}>{props.children}</Show>
 }
 
+/** Fills a field with a text that may change, until the user writes into the field: browsers drop its default then. */
+export const suggest = (field: HTMLInputElement | HTMLTextAreaElement, text: () => string | undefined): void =>
+  createRenderEffect(() => {
+    field.defaultValue = text() ?? ""
+  })
+
 /** Form for a message, reply or prompt. Input is not lost without a confirmation. */
 export function MessageForm(props: {
   label: string
@@ -160,9 +167,9 @@ export function MessageForm(props: {
       <textarea
         id={id}
         rows="2"
-        value={props.text ?? ""}
         ref={(element) => {
           area = element
+          suggest(element, () => props.text)
           if (props.focus) focusSoon(element)
         }}
       />
