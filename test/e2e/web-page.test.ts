@@ -632,6 +632,32 @@ describe.skipIf(!browser)("the page", () => {
     await unread.waitFor({ state: "detached" })
   })
 
+  test("a failure that was dismissed in one tab of the page stays dismissed in all of them", async () => {
+    const { agents, ...day } = workingDay()
+    const web = await serve({ agents, ...day })
+    const { page } = await open(web.link)
+    await live(page)
+    const [other, deaf] = [await page.context().newPage(), await page.context().newPage()]
+    // A tab that hears of no other, as a browser may keep one.
+    await deaf.addInitScript(() => addEventListener("storage", (event) => event.stopImmediatePropagation()))
+    for (const tab of [other, deaf]) {
+      await tab.goto(web.url)
+      await live(tab)
+    }
+    const run = { endedAt: Date.now() + 60_000 }
+    for (const id of ["bg_fail0000", "bg_fail1111"]) agents.set(viewOf({ task: { id, status: "error", run } }))
+    const failed = (tab: Page) => tab.locator(".head-figures [data-state=fail]")
+    await failed(other).waitFor()
+    await page.getByRole("button", { name: "Dismiss all failures" }).click()
+    for (const tab of [page, other]) await failed(tab).waitFor({ state: "detached" })
+    agents.set(viewOf({ task: { id: "bg_fresh000", description: "Fresh", status: "completed", run } }))
+    await go(deaf, "#/agent/bg_fresh000")
+    await deaf.locator(".sheet", { hasText: "Fresh" }).waitFor()
+    await page.reload()
+    await live(page)
+    expect(await failed(page).count()).toBe(0)
+  })
+
   test("an open sheet counts as read only once its tab is in front again", async () => {
     const { agents } = workingDay()
     agents.set(viewOf({ task: { id: "bg_fresh000", description: "Fresh" } }))

@@ -6,7 +6,7 @@ import { setParts } from "./page-part.ts"
 import { PARTS } from "./registry.ts"
 import { codeIn } from "./route.ts"
 import { type Authenticate, enter, type SignInPorts, signIn, UntrustedServer, type WebSession } from "./sign-in.ts"
-import { applyEvent, link, setLink, tick } from "./state.ts"
+import { applyEvent, link, setLink, takeReadMarks, tick } from "./state.ts"
 
 const NAME = "superagents"
 const STORE = "pass"
@@ -124,6 +124,7 @@ addEventListener("hashchange", () => {
   if (codeIn(location.hash) !== undefined) void begin()
 })
 addEventListener("online", hasten)
+addEventListener("storage", takeReadMarks)
 document.addEventListener("visibilitychange", seen)
 setInterval(() => {
   if (!document.hidden) tick()

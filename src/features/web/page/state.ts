@@ -112,9 +112,7 @@ function loadReadMarks(now: number): void {
   if (state.project === project) return
   project = state.project
   seen.clear()
-  const { since: first = now, seen: marks = [] }: Partial<ReadMarks> = read()
-  since = first
-  for (const mark of marks) seen.add(mark)
+  since = read().since ?? now
   keep()
 }
 
@@ -124,6 +122,12 @@ export function markAsRead(agents: readonly AgentRow[]): void {
   if (fresh.length === 0) return
   for (const agent of fresh) seen.add(markOf(agent))
   keep()
+}
+
+/** Takes over what other tabs have marked as read. */
+export function takeReadMarks(): void {
+  for (const mark of read().seen ?? []) seen.add(mark)
+  setVersion((count) => count + 1)
 }
 
 export function isUnread(agent: AgentRow): boolean {
@@ -137,14 +141,15 @@ export const { unread, failures } = createRoot(() => {
   return { unread, failures: createMemo(() => unread().filter(({ status }) => status === "error")) }
 })
 
+/** Adds the marks to the stored ones: another tab may have written some that this one has not heard of. */
 function keep(): void {
+  takeReadMarks()
   const kept: ReadMarks = { since, seen: [...seen].slice(-MOST_KEPT) }
   try {
     localStorage.setItem(key(), JSON.stringify(kept))
   } catch {
     // Without storage the marks last until the tab is closed.
   }
-  setVersion((count) => count + 1)
 }
 
 function read(): Partial<ReadMarks> {
