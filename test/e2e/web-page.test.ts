@@ -103,6 +103,20 @@ describe.skipIf(!browser)("the page", () => {
     await live(page)
   })
 
+  test("a window of the page whose session has ended goes on with the key of a newer sign-in, and leaves it", async () => {
+    const web = await serve({ board: workingDay().board })
+    const { page: older } = await open(web.link)
+    await live(older)
+    const newer = await older.context().newPage()
+    await newer.goto(web.link)
+    await live(newer)
+    await older.getByRole("button", { name: "Sign out" }).click()
+    await lost(older)
+    await live(older)
+    await newer.reload()
+    await live(newer)
+  })
+
   test("the page without its key or with a wrong one shows no data and says what to do", async () => {
     const web = await serve({ board: workingDay().board })
     const used = web.link

@@ -19,7 +19,15 @@ const KEY = "this"
 const credentialStore = {
   get: () => ask<WebSession | undefined>("readonly", (store) => store.get(KEY)).catch(() => undefined),
   put: (pass: WebSession) => ask<unknown>("readwrite", (store) => store.put(pass, KEY)).then(nothing, nothing),
-  remove: () => ask<unknown>("readwrite", (store) => store.delete(KEY)).then(nothing, nothing),
+  /** Removes this session unless a newer one has replaced it. Returns what was stored. */
+  remove: ({ id }: WebSession) =>
+    ask<WebSession | undefined>("readwrite", (store) => {
+      const reading: IDBRequest<WebSession | undefined> = store.get(KEY)
+      reading.addEventListener("success", () => {
+        if (reading.result?.id === id) store.delete(KEY)
+      })
+      return reading
+    }).catch(() => undefined),
 }
 
 const nothing = (): void => {}
@@ -82,6 +90,7 @@ async function begin(): Promise<void> {
 }
 
 function listen(pass: WebSession): void {
+  const beginning = beginnings
   const entry: Authenticate = (signal) => enter(pass, AROUND, signal)
   setAuthentication(entry)
   const heard = {
@@ -91,9 +100,11 @@ function listen(pass: WebSession): void {
       if (before.state !== "lost") setLink({ state: "lost", since: Date.now() })
     },
     untrustedServer: refuse,
-    ended() {
-      void credentialStore.remove()
-      refuse(ENDED)
+    async ended() {
+      const stored = await credentialStore.remove(pass)
+      if (beginning !== beginnings) return
+      if (stored && stored.id !== pass.id) void begin()
+      else refuse(ENDED)
     },
   }
   const after = (ms: number, run: () => void) => {
