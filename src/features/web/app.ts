@@ -16,7 +16,7 @@ const MOST_STREAMS = 64
 const MOST_WAITING_BYTES = 8_388_608
 
 /** Each stream starts with the whole state, so that a reader is up to date after a reconnection. */
-export function eventsRoute(feed: JoinableFeed, sessions: Pick<WebSessions, "open">): Handler<Env> {
+export function eventsRoute(feed: JoinableFeed, sessions: Pick<WebSessions, "open" | "use">): Handler<Env> {
   let open = 0
   return (context) => {
     if (open >= MOST_STREAMS) throw new WebError(409, `${MOST_STREAMS} pages are open already; close one of them.`)
@@ -27,17 +27,22 @@ export function eventsRoute(feed: JoinableFeed, sessions: Pick<WebSessions, "ope
     signal.addEventListener("abort", () => open--, { once: true })
     const caller = context.get("caller")
     const hold = (end: () => void) => (caller.kind === "page" ? sessions.open(caller.pass, end) : () => {})
-    return new Response(streamOf(feed, signal, hold), {
+    const use = () => caller.kind === "page" && sessions.use(caller.pass)
+    return new Response(streamOf(feed, signal, hold, use), {
       headers: { "content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no" },
     })
   }
 }
 
-/** `hold`: opens what must stay open with the stream; it receives a function that ends the stream. */
+/**
+ * `hold`: opens what must stay open with the stream; it receives a function that ends the stream. `use`: called at each
+ * event, so that a process that is killed leaves the time of a late use behind.
+ */
 function streamOf(
   feed: JoinableFeed,
   signal: AbortSignal,
   hold: (end: () => void) => () => void,
+  use: () => void,
 ): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder()
   const undo: (() => void)[] = []
@@ -60,6 +65,7 @@ function streamOf(
           if (signal.aborted) return
           if ((controller.desiredSize ?? 0) < 0) return end()
           controller.enqueue(encoder.encode(`event: ${event}\ndata: ${data}\n\n`))
+          use()
         }
         signal.addEventListener("abort", end, { once: true })
         undo.push(hold(end))

@@ -182,7 +182,9 @@ export class WebSessions {
     return used !== undefined && (this.#streams.has(id) || Math.abs(this.#ports.clock.now() - used) < WEB_SESSION_MS)
   }
 
+  /** An ended session stays ended. */
   use(id: string): void {
+    if (!this.#used.has(id)) return
     const now = this.#ports.clock.now()
     this.#used.set(id, now)
     if (Math.abs(now - this.#savedAt) >= SAVE_MS) this.#save()
@@ -196,7 +198,7 @@ export class WebSessions {
       streams.delete(end)
       if (streams.size > 0 || this.#streams.get(id) !== streams) return
       this.#streams.delete(id)
-      if (this.#used.has(id)) this.use(id)
+      this.use(id)
     }
   }
 

@@ -360,6 +360,7 @@ describe("the session file", () => {
     const left = all.open(other, () => ended.push("three"))
     all.end(other)
     left()
+    all.use(other)
     expect([ended, all.isLive(other), other in written()]).toEqual([["three"], false, false])
   })
 })

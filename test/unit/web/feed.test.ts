@@ -297,13 +297,17 @@ describe("the page's event stream", () => {
   }
 
   /** The route, as a script asks for it, and what the page's sessions have to do with it. */
-  function appOf(caller: PageCaller = { kind: "script" }, open = (_id: string, _end: () => void) => () => {}) {
+  function appOf(
+    caller: PageCaller = { kind: "script" },
+    open = (_id: string, _end: () => void) => () => {},
+    use = (_id: string) => {},
+  ) {
     const app = new Hono<Env>()
     app.use(async (context, next) => {
       context.set("caller", caller)
       await next()
     })
-    return app.get("/", eventsRoute(feed, { open }))
+    return app.get("/", eventsRoute(feed, { open, use }))
   }
 
   test("the page's event stream belongs to its web session until the reader leaves, and ends with it", async () => {
@@ -326,6 +330,16 @@ describe("the page's event stream", () => {
     for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>)
       text += new TextDecoder().decode(chunk)
     expect(text).toMatch(/^event: state/)
+  })
+
+  test("the page's event stream uses its web session with each beat", async () => {
+    const used: number[] = []
+    const app = appOf({ kind: "page", pass: "p.1" }, undefined, () => void used.push(clock.now()))
+    await app.request("/")
+    await flush()
+    const begun = clock.now()
+    await clock.advance(45_000)
+    expect(used.filter((at) => at > begun)).toEqual([15_000, 30_000, 45_000].map((ms) => begun + ms))
   })
 
   test("the event stream has the format of server-sent events", async () => {

@@ -100,7 +100,7 @@ test("a HEAD request for the events does not stay as a reader", async () => {
     context.set("caller", { kind: "script" })
     await next()
   })
-  const url = await start(app.get("/", eventsRoute(feed, { open: () => () => {} })).fetch as Fetch)
+  const url = await start(app.get("/", eventsRoute(feed, { open: () => () => {}, use: () => {} })).fetch as Fetch)
   const socket = await dial(url)
   socket.write("HEAD / HTTP/1.1\r\nhost: x\r\n\r\n")
   expect(await read(socket)).toMatch(/^HTTP\/1\.1 200[\s\S]*text\/event-stream/)
