@@ -14,6 +14,7 @@ import {
   type PhaseFacts,
   phaseOf,
   type Task,
+  type Usage,
 } from "../core/task.ts"
 import { oneLine } from "../lib/text.ts"
 import type { MayDo } from "./summary.ts"
@@ -39,6 +40,8 @@ export type TaskView = {
   readonly whole: Figures
   /** The last run alone, without children. */
   readonly thisRun: Figures
+  /** Cost of a group's members in the last 24 hours, without tasks of their own. */
+  readonly membersOfDay?: Usage
   /** The tools that the run called last, oldest first. */
   readonly recentTools: readonly string[]
   readonly lastText: string

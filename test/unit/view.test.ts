@@ -1,5 +1,7 @@
 import { expect, test } from "vitest"
 import { NO_FIGURES, NO_USAGE, type Task } from "../../src/core/task.ts"
+import { agentRow } from "../../src/features/web/rows.ts"
+import { DAY_MS } from "../../src/lib/format.ts"
 import { PresenceTracker } from "../../src/runtime/services.ts"
 import { TaskStore } from "../../src/runtime/tasks/store.ts"
 import { viewOf as viewAmong } from "../../src/runtime/tasks/view.ts"
@@ -57,6 +59,27 @@ test("a group's figures for this run are those of the members that this run bega
     whole: { toolCalls: 4, usage: tokens(20) },
     thisRun: { toolCalls: 2, usage: tokens(10) },
   })
+})
+
+test("a group's cost of the last day is that of the members that ended in it, each without its own tasks", () => {
+  const store = new TaskStore()
+  const team = { kind: "each", prompt: "", total: 3, timeout: 0, file: "" } as const
+  const now = 10 * DAY_MS
+  const group = taskOf({ status: "completed", group: team, run: { generation: 1, endedAt: now }, outcome: outcomeOf() })
+  const ended = (id: string, parentID: string, endedAt: number, cost: number) =>
+    taskOf({
+      ...{ id: `bg_${id}`, sessionID: `ses_${id}`, parentID, status: "completed", run: { endedAt } },
+      outcome: outcomeOf({ usage: { ...NO_USAGE, cost } }),
+    })
+  const member = (nth: number, endedAt: number, cost: number) => ({
+    ...ended(String(nth), group.sessionID, endedAt, cost),
+    member: { kind: "each", of: group.id, nth, run: nth, caller: "p", under: "p" } as const,
+  })
+  const members = [member(0, now - DAY_MS - 1, 30), member(1, now - 1, 2)]
+  for (const each of [group, ...members, ended("own", "ses_1", now, 4)]) store.add(each, 0)
+  const view = viewOf(group, store, now)
+  expect(view.whole.usage.cost).toBe(36)
+  expect(agentRow(view, false, now, [])).toMatchObject({ cost: 36, dayCost: 2 })
 })
 
 test("the last sign of life has an age only while the task runs", () => {

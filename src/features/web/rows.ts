@@ -12,8 +12,8 @@ const LAST_TEXT_CHARS = 400
 export function agentRow(view: TaskView, foreign: boolean, now: number, parts: readonly { row(task: Task): object }[]) {
   const { task } = view
   const { run, outcome, model } = task
-  // The cost of a group includes its members, because they have no rows of their own.
-  const day = costOfDay(task, task.group ? view.whole.usage : view.thisRun.usage, now)
+  // A group's members have no rows of their own.
+  const day = view.membersOfDay ?? costOfDay(task, view.thisRun.usage, now)
   const row = {
     id: task.id,
     sessionID: task.sessionID,

@@ -3,9 +3,11 @@ import { CallError, candidatesText, listed, UnknownTaskError } from "../../core/
 import { countMembers, type MemberCounts, memberNames, sizeOf } from "../../core/group.ts"
 import { type Block, placeInQueue } from "../../core/limits.ts"
 import { progressOf as seenOf } from "../../core/run/active-run.ts"
+import { costOfDay } from "../../core/spending.ts"
 import {
   type Ask,
   addFigures,
+  addUsage,
   elapsed,
   type Figures,
   isActive,
@@ -13,9 +15,11 @@ import {
   isQueued,
   machineOf,
   NO_FIGURES,
+  NO_USAGE,
   nameOf,
   type Progress,
   type Task,
+  type Usage,
   waited,
 } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -52,6 +56,7 @@ export function viewOf(
       ? placeInQueue(task, store.active(), (each) => waitsForIn(each, store).length > 0)
       : undefined,
     ...figuresOf(task, store),
+    ...(members && { membersOfDay: costOfMembers(members, store, now) }),
     recentTools: progress?.recentTools ?? task.outcome?.recentTools ?? [],
     lastText: progress?.lastText ?? "",
     signAge: progress && Math.max(0, now - progress.lastSignAt),
@@ -118,6 +123,12 @@ const membersRunOf = (task: Task, store: TaskStore): Figures =>
     .membersOf(task)
     .filter(({ task: { member } }) => member?.run === task.run.generation)
     .reduce((sum, { task: member }) => addFigures(sum, thisRunOf(member, progressOf(member, store))), NO_FIGURES)
+
+/** Cost of the last 24 hours as the day's budget counts it: of each member by its own end. */
+const costOfMembers = (members: readonly Task[], store: TaskStore, now: number): Usage =>
+  members
+    .map((member) => costOfDay(member, thisRunOf(member, progressOf(member, store)).usage, now))
+    .reduce(addUsage, NO_USAGE)
 
 const thisRunOf = (task: Task, progress: Progress | undefined): Figures => {
   const { toolCalls, usage } = progress ?? task.outcome ?? NO_FIGURES
