@@ -12,8 +12,6 @@ const LAST_TEXT_CHARS = 400
 export function agentRow(view: TaskView, foreign: boolean, now: number, parts: readonly { row(task: Task): object }[]) {
   const { task } = view
   const { run, outcome, model } = task
-  // A group's members have no rows of their own.
-  const day = view.membersOfDay ?? costOfDay(task, view.thisRun.usage, now)
   const row = {
     id: task.id,
     sessionID: task.sessionID,
@@ -52,14 +50,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number, parts: r
     recentTools: view.recentTools,
     lastText: view.lastText.slice(-LAST_TEXT_CHARS),
     lastSignAt: view.signAge === undefined ? undefined : now - view.signAge,
-    tokens: billedTokens(view.whole.usage),
-    /** Tokens that the provider's cache served. No limit counts them. */
-    cachedTokens: view.whole.usage.cacheRead,
-    /** Cost of all runs of the task and of its children, in US dollars; the day's cost is without children. */
-    cost: view.whole.usage.cost,
-    atLeast: view.whole.usage.atLeast ?? false,
-    dayCost: day.cost,
-    dayAtLeast: day.atLeast ?? false,
+    ...spentIn(view, now),
     asks: view.asks.map(({ doing: _doing, ...ask }) => ask),
     retry: view.retry && attemptText(view.retry),
     reason: outcome?.reason?.text,
@@ -68,6 +59,23 @@ export function agentRow(view: TaskView, foreign: boolean, now: number, parts: r
     costLimit: run.budget && run.budget.max + run.budget.before,
   }
   return Object.assign(row, ...parts.map((part) => part.row(task))) as typeof row
+}
+
+function spentIn({ task, whole, thisRun, membersOfDay }: TaskView, now: number) {
+  // A group's members have no rows of their own.
+  const day = membersOfDay ?? costOfDay(task, thisRun.usage, now)
+  return {
+    tokens: billedTokens(whole.usage),
+    /** Tokens of the last run alone. Absent for a group: each of its members has a limit of its own. */
+    runTokens: task.group ? undefined : billedTokens(thisRun.usage),
+    /** Tokens that the provider's cache served. No limit counts them. */
+    cachedTokens: whole.usage.cacheRead,
+    /** Cost of all runs of the task and of its children, in US dollars; the day's cost is without children. */
+    cost: whole.usage.cost,
+    atLeast: whole.usage.atLeast ?? false,
+    dayCost: day.cost,
+    dayAtLeast: day.atLeast ?? false,
+  }
 }
 
 /** Facts about a single task that lists do not need. */

@@ -23,6 +23,7 @@ import {
   ranFor,
   spanOf,
   ticksOf,
+  tokensOf,
   waitingFor,
 } from "../../../src/features/web/page/select.ts"
 import { errorIn, type SignInResult, UntrustedServer } from "../../../src/features/web/page/sign-in.ts"
@@ -33,7 +34,7 @@ import { eventReader } from "../../../src/lib/http.ts"
 import { costText, tokensText } from "../../../src/present/words.ts"
 import { viewOf } from "../../support/fake-agents.ts"
 import { FakeClock, flush } from "../../support/fake-clock.ts"
-import { askOf, outcomeOf } from "../../support/tasks.ts"
+import { askOf, outcomeOf, taskOf } from "../../support/tasks.ts"
 
 const rowOf = (...[view]: Parameters<typeof viewOf>) => agentRow(viewOf(view), false, 1000, [])
 
@@ -287,6 +288,19 @@ describe("the shown spending", () => {
     expect(hours.filter(({ cost }) => cost > 0).length).toBeGreaterThan(2)
     expect(Math.max(...hours.map(({ cost }) => cost))).toBeCloseTo(2)
   })
+})
+
+test("a task's tokens are shown beside a run's limit as far as one run used them", () => {
+  const shown = (task: Partial<Task>, whole: number, thisRun = whole, limit = 2_000_000) => {
+    const figures = { toolCalls: 0, usage: { ...NO_USAGE, input: thisRun } }
+    return tokensOf(rowOf({ task: taskOf(task), usage: { input: whole, cacheRead: 5000 }, thisRun: figures }), limit)
+  }
+  expect(shown({}, 1_200_000)).toBe("1.2M of 2.0M + 5.0K from the cache")
+  expect(shown({}, 6_400_000, 1_200_000)).toBe("6.4M + 5.0K from the cache, 1.2M of 2.0M in this run")
+  expect(shown({}, 6_400_000, 1_200_000, 0)).toBe("6.4M + 5.0K from the cache")
+  // Of a group, each member has the limit.
+  const group = { kind: "each", prompt: "", total: 300, timeout: 0, file: "" } as const
+  expect(shown({ group }, 6_400_000)).toBe("6.4M + 5.0K from the cache")
 })
 
 test("a failure has advice when there is something to do", () => {

@@ -1,7 +1,7 @@
 import { createEffect, createMemo, createResource, createSignal, For, on, onCleanup, Show } from "solid-js"
 import { ago, dayTime, ticking } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
-import { costText, tokensText } from "../../../present/words.ts"
+import { costText } from "../../../present/words.ts"
 import type { AgentDetail, AgentRow } from "../wire.ts"
 import { Acts } from "./acts.tsx"
 import { Marks } from "./agent-rows.tsx"
@@ -11,7 +11,7 @@ import { QuestionForm } from "./needs.tsx"
 import { parts, runOf } from "./page-part.ts"
 import { AgentName, Badge, Button, Copy, Facts, Outward, Prose, Section, Title } from "./parts.tsx"
 import { threadLink } from "./route.ts"
-import { adviceFor, agentState, isActive, ranFor } from "./select.ts"
+import { adviceFor, agentState, isActive, ranFor, tokensOf } from "./select.ts"
 import { markAsRead, now, state } from "./state.ts"
 
 /** Shortest interval for reading a running agent's steps, in ms. */
@@ -227,17 +227,13 @@ function Figures(props: { agent: AgentRow; detail?: AgentDetail }) {
     )
     return limits.length > 0 ? Math.min(...(limits as number[])) : 0
   }
-  const tokens = () => {
-    const { tokens, cachedTokens, atLeast } = props.agent
-    return tokensText(tokens, cachedTokens, atLeast, state.limits?.maxTokensPerTask, "")
-  }
   const own = () => runOf(props.agent)
   return (
     <Facts
       facts={[
         ["Time", () => <span class="u-ticks">{ran()}</span>],
         ["Cost", () => costText(props.agent.cost, props.agent.atLeast, costLimit())],
-        ["Tokens", tokens],
+        ["Tokens", () => tokensOf(props.agent, state.limits?.maxTokensPerTask ?? 0)],
         ["Tools", () => count(props.agent.toolCalls, "call")],
         ["Last tools", () => props.agent.recentTools.join(" · ")],
         [

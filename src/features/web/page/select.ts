@@ -1,6 +1,6 @@
 import { grouped } from "../../../lib/collections.ts"
 import { DAY_MS, HOUR_MS, MINUTE_MS, ticking } from "../../../lib/format.ts"
-import { ENDS, FETCHING_WORK, isInQueue, phaseText } from "../../../present/words.ts"
+import { ENDS, FETCHING_WORK, isInQueue, phaseText, tokensText } from "../../../present/words.ts"
 import type { AgentRow } from "../wire.ts"
 import type { PagePart } from "./page-part.ts"
 
@@ -44,6 +44,14 @@ export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] 
 /** Time that counts since the run began. */
 export const ranFor = ({ startedAt, createdAt, endedAt, stoppedSince }: AgentRow, now: number): string =>
   ticking((endedAt ?? stoppedSince ?? now) - (startedAt ?? createdAt))
+
+/** Tokens of a task. `limit`: of each run alone, 0 for none. */
+export function tokensOf({ tokens, runTokens, cachedTokens, atLeast }: AgentRow, limit: number): string {
+  const isOneRun = runTokens === tokens
+  const whole = tokensText(tokens, cachedTokens, atLeast, isOneRun ? limit : 0, "")
+  if (isOneRun || runTokens === undefined || limit === 0) return whole
+  return `${whole}, ${tokensText(runTokens, 0, atLeast, limit, "")} in this run`
+}
 
 type AgentState = { readonly tone: RowTone; readonly text: string; readonly mark?: string }
 
