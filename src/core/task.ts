@@ -210,7 +210,8 @@ export function phaseOf(
 ): Phase | undefined {
   if (!isActive(task)) return undefined
   if (isQueued(task)) return queuedAs ?? "queued"
-  if (task.group && queuedAs) return queuedAs
+  // Its members may be at work: their questions come first.
+  if (task.group && queuedAs && progress.asks.length === 0) return queuedAs
   if (pausedAs) return pausedAs
   if (progress.heldBehind !== undefined) return `held behind ${progress.heldBehind}`
   if (progress.away) return `no contact with ${progress.away.host}`

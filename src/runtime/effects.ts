@@ -34,7 +34,7 @@ export type EffectPorts = {
 }
 
 type GroupEffects = {
-  make(task: Task, member: Of<"create member">): Promise<void>
+  make(task: Task, member: Of<"create member">): Promise<string | undefined>
   open(task: Task): Promise<readonly number[]>
   archive(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }>
 }
@@ -84,9 +84,10 @@ export class Effects {
     switch (command.do) {
       case "prepare":
         return back(await this.#prepare(handle, task, command))
-      case "create member":
-        await this.#ports.groups.make(task, command)
-        return back({ type: "member created", nth: command.nth })
+      case "create member": {
+        const behind = await this.#ports.groups.make(task, command)
+        return back({ type: "member created", nth: command.nth, behind })
+      }
       case "prompt":
         return back(await this.#prompt(task, command))
       case "store prompt":

@@ -21,6 +21,7 @@ import type { Allowance, CostLedger } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import { deniedAt, rulesFor } from "./launch/checks.ts"
 import { type Queue, sweepUp } from "./launch/queue.ts"
+import { CaptureError } from "./places/place.ts"
 import type { Merging, Places } from "./places/places.ts"
 import type { Scheduler } from "./scheduler.ts"
 import type { Services } from "./services.ts"
@@ -96,8 +97,11 @@ export class Groups {
     return numbers.flatMap((nth) => kind.member({ ...task, group }, nth).model ?? [])
   }
 
-  /** Creates a member and starts or queues it. Rejects where that fails, and leaves no session behind. */
-  make(task: Task, member: NewMember): Promise<void> {
+  /**
+   * Creates a member and starts or queues it. Returns what the member waits for where it cannot be created yet. Rejects
+   * where that fails, and leaves no session behind.
+   */
+  make(task: Task, member: NewMember): Promise<string | undefined> {
     const winner = this.#services.store.get(chosenIn(task.group) ?? "")
     const making = winner ? this.#again(task, winner, member.text) : this.#make(task, member)
     const handle = this.#services.store.handle(task.id)
@@ -105,17 +109,17 @@ export class Groups {
     return making
   }
 
-  async #make(task: Task, { nth, text, preface }: NewMember): Promise<void> {
+  async #make(task: Task, { nth, text, preface }: NewMember): Promise<string | undefined> {
     const { group } = task
     const kind = this.#services.groupKindOf(task)
-    if (!group || !kind) return
+    if (!group || !kind) return undefined
     const plan = kind.member({ ...task, group }, nth)
-    const { places } = this.#ports
     const { queue, scheduler } = this.#ports.others()
     const { opencode, store, background } = this.#services
     const draft = this.#draft(task, group, nth, plan)
     const { caller = "", under = "" } = draft.member ?? {}
-    if (draft.place) await (kind.picksOne ? places.share(draft, task.id) : places.capture(draft, draft.place.folder))
+    const behind = draft.place && (await this.#capture(task, draft, draft.place.folder))
+    if (behind !== undefined) return behind
     const reserved = scheduler.reserve({ ...draft, sessionID: "" })
     try {
       const { sessionID: _none, ...made } = reserved
@@ -135,6 +139,7 @@ export class Groups {
       const part = { ...made, sessionID }
       await queue.begin(part, prompt)
       this.note(part)
+      return undefined
     } catch (error) {
       scheduler.release(reserved)
       if (!store.get(draft.id)) background.run("sweep up after a part", () => sweepUp(this.#services, draft.id, under))
@@ -142,8 +147,26 @@ export class Groups {
     }
   }
 
+  /**
+   * Saves the files that a member begins with. Returns what it waits for where they are being changed. The first member
+   * does not wait: the group's caller may be the one who changes them, and reads of it at once.
+   */
+  async #capture(task: Task, draft: TaskDraft, folder: string): Promise<string | undefined> {
+    const { places } = this.#ports
+    const { store, groupKindOf } = this.#services
+    try {
+      await (groupKindOf(task)?.picksOne ? places.share(draft, task.id) : places.capture(draft, folder))
+      return undefined
+    } catch (error) {
+      const { behind } = error instanceof CaptureError ? error : {}
+      const isFirst = store.membersOf(task).every(({ task: { member } }) => member?.run !== task.run.generation)
+      if (behind === undefined || isFirst) throw error
+      return behind
+    }
+  }
+
   /** Resumes the member that an earlier run has chosen. */
-  async #again(task: Task, winner: Task, text: string): Promise<void> {
+  async #again(task: Task, winner: Task, text: string): Promise<undefined> {
     const { opencode, store, clock } = this.#services
     const noun = this.#services.groupKindOf(task)?.noun.one
     await this.#ports.others().dispatcher.over(winner)

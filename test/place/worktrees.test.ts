@@ -241,17 +241,39 @@ describe("a refused worktree", () => {
     }
   })
 
-  test("a worktree is refused with the reason in the middle of a merge or a rebase", async () => {
+  /** A branch `other` with which the user's conflicts. */
+  const branched = () => {
     user.write("a", "a\n").commit()
     user.git("checkout", "--quiet", "-b", "other")
     user.write("a", "other\n").commit()
     user.git("checkout", "--quiet", "main")
     user.write("a", "main\n").commit()
+  }
+
+  test("a worktree is refused with the reason in the middle of a merge or a rebase", async () => {
+    branched()
     expect(() => user.git("merge", "other")).toThrow()
     await refused(/in the middle of a merge/)
     user.git("merge", "--abort")
     expect(() => user.git("rebase", "other")).toThrow()
     await refused(/in the middle of a rebase/)
+  })
+
+  test("a rebase of the user's keeps no task from its worktree that needs none of the user's files", async () => {
+    branched()
+    await bench.places.capture(ID, user.top)
+    expect(() => user.git("rebase", "other")).toThrow()
+    expect((await bench.ready({ again: true })).read("a")).toBe("main\n")
+    await expect(bench.places.bringIn(ID, user.top)).rejects.toThrow(
+      "the checkout is in the middle of a rebase. Finish or abort it, then merge again.",
+    )
+    await bench.places.archive(ID, user.top)
+    const entering = bench.places.enter({ taskID: ID, folder: user.top, timeLimit: 0, bringIn: true })
+    await expect(entering).rejects.toMatchObject({
+      message: expect.stringContaining("in the middle of a rebase. Finish or abort it first."),
+      behind: `the end of a rebase in ${user.top}`,
+    })
+    expect(bench.leftovers()).toEqual([])
   })
 })
 

@@ -61,6 +61,22 @@ describe("a group", () => {
     expect(over({ type: "failed", reason })?.outcome?.reason).toEqual(reason)
   })
 
+  test("a group waits with a member that cannot be made yet, and makes it when it is looked at again", () => {
+    const behind = "the end of a rebase in /project"
+    const made = { type: "member created", nth: 1 } as const
+    const waiting = leading(tries, { begin: [1] }, { creatingMembers: [1] }).takes({ ...made, behind })
+    expect(waiting).toMatchObject({
+      stage: "supervising",
+      does: [],
+      run: { creatingMembers: [], membersBehind: behind },
+    })
+    expect(leading(tries, { begin: [1] }, waiting.run).takes(parts).does).toEqual(["create member"])
+    const again = { ...waiting.run, creatingMembers: [1] }
+    expect(leading(tries, {}, again).takes(parts).run?.membersBehind).toBe(behind)
+    expect(leading(tries, {}, again).takes(made).run?.membersBehind).toBeUndefined()
+    expect(leading(tries, {}, waiting.run).takes(parts).run?.membersBehind).toBeUndefined()
+  })
+
   test("a member that cannot be made ends its group, with its number in the reason", () => {
     const { run } = leading(tries, {}, { creatingMembers: [1] }).takes({
       type: "member created",

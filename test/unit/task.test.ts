@@ -54,6 +54,9 @@ describe("a task's phase", () => {
 test("the phase names what a task waits for before it begins, and its last word", () => {
   expect(phaseOf(queued, progressOf(), false, "waiting for bg_a, bg_b")).toBe("waiting for bg_a, bg_b")
   expect(phaseOf(taskOf(), progressOf({ heldBehind: "bg_a" }), false)).toBe("held behind bg_a")
+  const group = taskOf({ group: { kind: "each", prompt: "", total: 2, timeout: 0 } })
+  expect(phaseOf(group, progressOf(), true, "waiting for bg_a")).toBe("waiting for bg_a")
+  expect(phaseOf(group, progressOf({ asks: [askOf()] }), true, "waiting for bg_a")).toBe("waiting for permission")
   expect(phaseOf(taskOf({ run: { lastWordAt: 5 } }), progressOf({ asks: [askOf()] }), true)).toBe(
     "saying its last word",
   )

@@ -123,6 +123,8 @@ export type ActiveRun = {
   readonly held?: Held
   /** When a group's next member may begin, at the latest. */
   readonly membersAt?: number
+  /** Set while a group's next member cannot be created: what has to end first. */
+  readonly membersBehind?: string
   readonly observed: Observed
   readonly lastSignAt: number
   /** Sleeps of this process that the run's time leaves out. */

@@ -249,16 +249,22 @@ const withoutOutput = ({ output: _output, ...check }: CheckResult): CheckResult 
 function createMembers(run: ActiveRun, begin: readonly number[]): MachineStep {
   const { prompt: text = "", preface } = run
   const commands = begin.map((nth): MachineCommand => ({ do: "create member", nth, text, preface }))
-  return { run: { ...run, creatingMembers: [...run.creatingMembers, ...begin] }, commands }
+  const creatingMembers = [...run.creatingMembers, ...begin]
+  // Where none is being created, none would begin now whatever has ended.
+  const membersBehind = creatingMembers.length > 0 ? run.membersBehind : undefined
+  return { run: { ...run, creatingMembers, membersBehind }, commands }
 }
 
 export const members: Handler<"members"> = (run, _input, context) => superviseMembers(run, context)
 
 /**
  * Handles a created member. One that could not be created ends the group, because the next would fail in the same way.
+ * One that has to wait is created at a later look at the group.
  */
-export const memberCreated: Handler<"member created"> = (given, { nth, problem }, context) => {
-  const run = { ...given, creatingMembers: given.creatingMembers.filter((each) => each !== nth) }
+export const memberCreated: Handler<"member created"> = (given, { nth, problem, behind }, context) => {
+  const creatingMembers = given.creatingMembers.filter((each) => each !== nth)
+  const run = { ...given, creatingMembers, membersBehind: behind }
+  if (behind !== undefined) return stay(run)
   if (problem === undefined) return superviseMembers(run, context)
   return fail(run, { code: "host", text: `${memberName(run.taskID, nth)} could not be begun: ${problem}` }, context)
 }

@@ -112,8 +112,8 @@ export type Input =
       readonly preface: string
       readonly done?: readonly number[]
     }
-  /** Result of creating a member. `problem`: why the member could not be created. */
-  | { readonly type: "member created"; readonly nth: number; readonly problem?: string }
+  /** Result of creating a member. `problem`: why it could not be created; `behind`: what has to end before it can be. */
+  | { readonly type: "member created"; readonly nth: number; readonly problem?: string; readonly behind?: string }
   | { readonly type: "prepare failed"; readonly code: "place" | "host"; readonly problem: string }
   | { readonly type: "prompted"; readonly problem?: string }
   | { readonly type: "sent"; readonly message: SentMessage; readonly problem?: string }

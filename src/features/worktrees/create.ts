@@ -27,6 +27,7 @@ import {
   obstacleAbove,
   readRef,
   refOf,
+  refuseWhileUnderWay,
   type SourceCheckout,
   sourceCheckout,
   withLock,
@@ -216,6 +217,7 @@ export async function startOf(
   // last merge.
   const unsolved = await unsolvedIn(from, taskID, state)
   if (unsolved.length > 0) return { commit: state, conflicts: unsolved, unsolved: true }
+  await refuseWhileUnderWay(from)
   const { commit: parents, unreadable } = await stateToMerge(ports, from, base)
   if (!before && parents === base) return { commit: state, conflicts: [], toldFrom }
   const mine = await dropSubmoduleChanges(from, { base, state: parents, others: state })

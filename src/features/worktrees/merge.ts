@@ -201,8 +201,7 @@ export async function mergeIntoParent(ports: MergePorts, taskID: string, folder:
     for (const id of await mergingTasks(checkout)) finished.push(...(await finish(ports, checkout, id)))
     const others = finished.filter((each) => each.taskID !== taskID)
     if (others.length > 0) ports.finished?.(others)
-    const busy = await underWay(checkout)
-    if (busy) throw new CallError(`the checkout is in the middle of ${busy}. Finish or abort it, then merge again.`)
+    await refuseWhileBusy(checkout)
     const [theirs, base] = await Promise.all([readRef(checkout, "state", taskID), readRef(checkout, "base", taskID)])
     if (!theirs || !base)
       throw new CallError(
@@ -224,6 +223,12 @@ export async function mergeIntoParent(ports: MergePorts, taskID: string, folder:
     ports.fault("merge: done")
     return (outcome.result.kind === "nothing" && own) || outcome.result
   })
+}
+
+/** Throws a `CallError` while an operation of git changes the checkout's files. */
+async function refuseWhileBusy(checkout: Checkout): Promise<void> {
+  const busy = await underWay(checkout)
+  if (busy) throw new CallError(`the checkout is in the middle of ${busy}. Finish or abort it, then merge again.`)
 }
 
 /** Whether the task's archived work was merged into its parent's files, or a crash cut its merge off. */
@@ -252,6 +257,7 @@ export async function mergeFromParent(
 ): Promise<MergeResult> {
   const base = await readRef(checkout, "base", taskID)
   if (!worktree || !base) throw new CallError(`Task ${taskID} has no worktree.`)
+  await refuseWhileBusy(checkout)
   const { commit: parents, unreadable } = await stateToMerge(ports, checkout, base)
   if (parents === base) return { kind: "nothing" }
   const merging = { taskID, theirs: parents, base, keep: "", finishing: true, fault: () => {} }

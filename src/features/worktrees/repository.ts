@@ -62,9 +62,15 @@ export async function sourceCheckout(folder: string): Promise<SourceCheckout> {
     throw new CaptureError(
       `${SORRY}git ignores this folder (${found.prefix || found.top}), so that the agent would see nothing of it, and its work would be lost. Take it out of .gitignore, or make it a repository of its own (git init, and a first commit).`,
     )
-  const busy = await underWay(found)
-  if (busy) throw new CaptureError(`${SORRY}the checkout is in the middle of ${busy}. Finish or abort it first.`)
   return { ...found, head }
+}
+
+/** Called before a checkout's files are read. Throws a `CaptureError` while git changes them. */
+export async function refuseWhileUnderWay(checkout: Checkout): Promise<void> {
+  const busy = await underWay(checkout)
+  if (!busy) return
+  const text = `${SORRY}the checkout is in the middle of ${busy}. Finish or abort it first.`
+  throw new CaptureError(text, `the end of ${busy} in ${checkout.top}`)
 }
 
 /** Whether git ignores the working folder and all in it. */

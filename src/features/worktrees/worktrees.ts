@@ -33,6 +33,7 @@ import {
   listTaskRefs,
   readRef,
   refOf,
+  refuseWhileUnderWay,
   requireCheckout,
   sourceCheckout,
   writeRefs,
@@ -74,6 +75,7 @@ export class Worktrees implements Place {
   capture(taskID: string, folder: string): Promise<string | undefined> {
     return capturing(async () => {
       const from = await sourceCheckout(folder)
+      await refuseWhileUnderWay(from)
       const lacks = missingContentNote(this.#ports, from)
       lacks.catch(() => {})
       const read = () => snapshot(from, [from.head], "superagents: what the task began with")

@@ -153,8 +153,17 @@ export type RemoteActivity = { readonly type: "active"; readonly urgent: boolean
 /** `timeLimit`: in ms, 0 for none. */
 export type PlaceRunLimits = { readonly timeLimit: number; readonly signal: AbortSignal }
 
-/** The parent's state cannot be captured, for the given reason. The caller adds alternatives. */
+/**
+ * The parent's state cannot be captured, for the given reason. The caller adds alternatives. `behind`: what it can be
+ * captured after; undefined where no wait helps.
+ */
 export class CaptureError extends CallError {
+  readonly behind: string | undefined
+  constructor(message: string, behind?: string) {
+    super(message)
+    this.behind = behind
+  }
+
   /**
    * The error with alternatives for the caller. `members`: noun for the members of a group that cannot do without
    * places.

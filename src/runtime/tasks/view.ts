@@ -94,12 +94,14 @@ function aroundOf(
   const isStalled = counts?.running === 0 && counts.notBegun > 0
   const begun = members?.filter((member) => isActive(member) && !isQueued(member))
   const isWaiting = (isQueued(task) || isPaused(task) || isStalled) && !store.isForeign(task.id)
+  const block = isWaiting ? blockOf(task) : undefined
+  const { membersBehind: behind } = store.run(task.id) ?? {}
   return {
     get: (id) => store.get(id),
     active: store.active(),
     ownTasks: store.hasOpen(task.sessionID),
     limitOf,
-    block: isWaiting ? blockOf(task) : undefined,
+    block: behind === undefined ? block : { by: "place", behind },
     pausedMember: begun?.every(isPaused) ? begun[0] : undefined,
   }
 }

@@ -12,7 +12,7 @@ import { renderList } from "../../../src/present/list.ts"
 import { renderOutput, statusOf } from "../../../src/present/output.ts"
 import type { Caller } from "../../../src/runtime/launch/checks.ts"
 import type { LaunchRequest } from "../../../src/runtime/launch/request.ts"
-import type { Place } from "../../../src/runtime/places/place.ts"
+import { CaptureError, type Place } from "../../../src/runtime/places/place.ts"
 import { toolsFor } from "../../../src/tools/index.ts"
 import type { Tool } from "../../../src/tools/tool.ts"
 import { eventually } from "../../support/eventually.ts"
@@ -409,6 +409,47 @@ describe("a map", () => {
       await expect(resume()).rejects.toThrow(
         `Task ${id} was launched without \`merge: true\`: resume it without \`merge\`, and when it has ended call superagents_task(merge="${id}").`,
       )
+    })
+  })
+
+  describe("in worktrees of a checkout in which the user rebases", () => {
+    const why = "A worktree could not be made: the checkout is in the middle of a rebase."
+    let isRebasing: boolean
+    beforeEach(() => {
+      isRebasing = false
+      const machine = new FakeMachine()
+      machine.capture = async () => {
+        if (isRebasing) throw new CaptureError(why, "the end of a rebase in /project")
+      }
+      rig = open({ maxConcurrentTasks: 2 }, async () => machine as never as Place)
+    })
+
+    test("a map waits until the rebase is over, says so, and stops no item at work", async () => {
+      agents((item) => {
+        isRebasing ||= item === "c"
+        return item === "b" ? undefined : "done"
+      })
+      const { id } = await rig.launch(request({ each: ["a", "b", "c", "d", "e"], place: "worktree" }))
+      const shows = (text: string) =>
+        eventually(async () => {
+          await rig.clock.advance(200)
+          expect(statusOf(rig.view(id))).toBe(`running, ${text}`)
+          return true
+        })
+      await shows("waiting for the end of a rebase in /project, 2 valid, 1 running, 2 not begun of 5")
+      await rig.clock.advance(60_000)
+      await shows("waiting for the end of a rebase in /project, 2 valid, 1 running, 2 not begun of 5")
+      isRebasing = false
+      agents((item) => (item === "b" ? undefined : "done"))
+      await shows("working, 4 valid, 1 running of 5")
+    })
+
+    test("a map that is launched then fails with the reason, because its caller may be the one who rebases", async () => {
+      isRebasing = true
+      const { id } = await rig.launch(request({ each: ["a", "b"], place: "worktree" }))
+      const task = await rig.endedBeside(id)
+      expect(task.outcome?.reason?.text).toBe(`${id}/1 could not be begun: ${why}`)
+      expect(sumsUp(task)).toMatchObject({ notBegun: 2 })
     })
   })
 
