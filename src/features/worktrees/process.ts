@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import { createReadStream } from "node:fs"
 import { pipeline, type Readable } from "node:stream"
-import { killGroup } from "../../runtime/places/process.ts"
+import { exitCodeOf, killGroup } from "../../runtime/places/process.ts"
 
 export type ProcessOptions = {
   readonly cwd: string
@@ -65,11 +65,11 @@ export function runBounded(program: string, args: readonly string[], options: Pr
     child.stderr?.on("data", (chunk: Buffer) => {
       errors = (errors + chunk.toString()).slice(-MOST_ERROR_BYTES)
     })
-    child.on("close", async (code) => {
-      const bytes = await output()
+    child.on("close", async (exitCode, killedBy) => {
+      const out = (await output()).toString(encoding)
       ended()
       if (why === "time") resolve({ kind: "timed out" })
-      else resolve({ kind: "exited", code: code ?? 1, out: bytes.toString(encoding), errors, cut: why === "size" })
+      else resolve({ kind: "exited", code: exitCodeOf(exitCode, killedBy), out, errors, cut: why === "size" })
     })
     // A program may exit without reading its input. This error is ignored, because the exit code says enough.
     child.stdin?.on("error", () => {})

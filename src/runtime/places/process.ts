@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { randomUUID } from "node:crypto"
 import { once } from "node:events"
 import { readdir, readFile, rm } from "node:fs/promises"
+import { constants } from "node:os"
 import type { CommandResult } from "../../core/ports.ts"
 import { jsonFile, jsonNames, type OwnerMark, type Ownership, readJson, writeJson } from "../../lib/atomic-file.ts"
 
@@ -15,6 +16,10 @@ function kill(pid: number, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): void {
     process.kill(pid, signal)
   } catch {}
 }
+
+/** Exit code of an ended process. Like a shell's, it is above 128 where a signal has ended the process. */
+export const exitCodeOf = (code: number | null, signal: NodeJS.Signals | null): number =>
+  code ?? 128 + constants.signals[signal ?? "SIGKILL"]
 
 /**
  * Files that mark running commands: one for each, written before the command starts and removed after it ends. All
