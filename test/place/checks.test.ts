@@ -359,7 +359,8 @@ test("a check that hangs or cannot be started makes its task fail", async () => 
   expect(hangs.outcome?.reason?.text).toContain("no end within 200ms")
   rig.opencode.folderOf = () => join(folder, "gone")
   const gone = await rig.endedBeside((await launch(rig, "true")).id)
-  expect(gone.outcome?.reason?.text).toContain("it could not be started")
+  const where = `it could not be started: the folder ${join(folder, "gone")}, in which it runs, does not exist`
+  expect(gone.outcome?.reason?.text).toContain(where)
 })
 
 test("a check is stopped when the plugin ends, and the next start reports that it had not passed", async () => {

@@ -154,7 +154,12 @@ test("a command is stopped by its caller, even before it begins", async () => {
   expect(await run("echo x", 0, stop.signal)).toMatchObject({ why: "stopped", output: "" })
 })
 
-test("a command that cannot be started or dies of a signal is reported as such", async () => {
-  expect(await runCommand("true", { cwd: join(cwd, "gone"), timeLimit: 0 })).toMatchObject({ why: "not started" })
+test("a command whose folder is gone names the folder, and not the shell", async () => {
+  const gone = join(cwd, "gone")
+  const output = `the folder ${gone}, in which it runs, does not exist`
+  expect(await runCommand("true", { cwd: gone, timeLimit: 0 })).toEqual({ why: "not started", output })
+})
+
+test("a command that dies of a signal is reported as such", async () => {
   expect((await run("kill -9 $$")).exitCode).toBe(1)
 })

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import { randomUUID } from "node:crypto"
 import { once } from "node:events"
+import { existsSync } from "node:fs"
 import { readdir, readFile, rm } from "node:fs/promises"
 import { constants } from "node:os"
 import type { CommandResult } from "../../core/ports.ts"
@@ -158,7 +159,9 @@ export async function runCommand(command: string, options: CommandOptions): Prom
       return why === undefined ? ended({ exitCode: code ?? 1 }, tail) : ended({ why }, tail)
     }
   } catch (error) {
-    return ended({ why: "not started" }, String((error as Error).message ?? error))
+    // If the folder is missing, the error looks as if the shell were missing.
+    const gone = existsSync(cwd) ? undefined : `the folder ${cwd}, in which it runs, does not exist`
+    return ended({ why: "not started" }, gone ?? String((error as Error).message ?? error))
   } finally {
     if (marks) await takeMark(marks, mark)
   }
