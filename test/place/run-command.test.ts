@@ -160,6 +160,7 @@ test("a command whose folder is gone names the folder, and not the shell", async
   expect(await runCommand("true", { cwd: gone, timeLimit: 0 })).toEqual({ why: "not started", output })
 })
 
-test("a command that dies of a signal is reported as such", async () => {
-  expect((await run("kill -9 $$")).exitCode).toBe(1)
+test("a command that dies of a signal has the exit code of a shell, whichever shell runs it", async () => {
+  expect((await run("kill -9 $$")).exitCode).toBe(137)
+  expect((await run("sh -c 'kill -9 $$'; exit $?")).exitCode).toBe(137)
 })

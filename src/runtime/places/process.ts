@@ -139,15 +139,15 @@ export async function runCommand(command: string, options: CommandOptions): Prom
     const closed = once(child, "close")
     closed.catch(() => {})
     try {
-      const [code] = (await once(child, "exit")) as [number | null]
-      return await leave(code)
+      const [code, killedBy] = (await once(child, "exit")) as Parameters<typeof exitCodeOf>
+      return await leave(exitCodeOf(code, killedBy))
     } finally {
       clearTimeout(timer)
       signal?.removeEventListener("abort", aborted)
     }
 
     /** Kills the rest of the group, which closes the output, and returns the result. */
-    async function leave(code: number | null): Promise<CommandResult> {
+    async function leave(exitCode: number): Promise<CommandResult> {
       killGroup(child)
       if (why !== undefined) await killMarked(mark)
       let late: ReturnType<typeof setTimeout> | undefined
@@ -156,7 +156,7 @@ export async function runCommand(command: string, options: CommandOptions): Prom
       child.stdout.destroy()
       child.stderr.destroy()
       const tail = output.subarray(-MOST_OUTPUT_BYTES).toString()
-      return why === undefined ? ended({ exitCode: code ?? 1 }, tail) : ended({ why }, tail)
+      return why === undefined ? ended({ exitCode }, tail) : ended({ why }, tail)
     }
   } catch (error) {
     // If the folder is missing, the error looks as if the shell were missing.
