@@ -194,23 +194,28 @@ export function renderOutputs(reports: readonly Report[]): ToolResult {
   const lines = shareOf(MOST_ANSWER_LINES - facts.split("\n").length) - FRAME_LINES
   const share = { bytes: Math.max(LEAST_SHARE_BYTES, bytes), lines: Math.max(1, lines) }
   const parts = reports.map((report, nth) => [heads[nth], ...answerOf(report, share)].join("\n"))
-  const running = reports.filter(({ answer }) => answer === undefined).length
+  const read = reports.filter(({ error }) => error === undefined)
+  const running = read.filter(({ answer }) => answer === undefined).length
+  const unread = reports.length - read.length
+  const title = titleOf(read.map(({ view }) => view))
   return {
-    title: titleOf(reports.map(({ view }) => view)),
+    title: unread > 0 ? `${title}, ${unread} not read` : title,
     output: [...parts, ...(running > 0 ? [TOLD] : [])].join("\n\n"),
   }
 }
 
-function headOf({ view, may }: Report): string[] {
+function headOf({ view, may, error }: Report): string[] {
   const { task, elapsed, whole, groupKind } = view
+  if (error !== undefined) return [`${nameOf(task)}: ${error}`]
   return [
     [`${nameOf(task)}: ${statusOf(view)}`, duration(elapsed), usageText(whole)].filter(Boolean).join(", "),
     ...summaryOf(task, groupKind, may),
   ]
 }
 
-function answerOf({ view, answer, gone, waited }: Report, share: { bytes: number; lines: number }): string[] {
+function answerOf({ view, answer, gone, waited, error }: Report, share: { bytes: number; lines: number }): string[] {
   const { task, asks } = view
+  if (error !== undefined) return []
   if (answer === undefined) {
     const open = asks.length > 0 ? " It waits for an answer from the user." : ""
     return [`${stillRunning(waited)}${open}`]

@@ -73,11 +73,15 @@ export type Cleared = {
 /** Changes of a task in its own place. `command`: shows all of them; `cut`: the text does not. */
 export type ShownDiff = { readonly diff: string; readonly cut: boolean; readonly command: string }
 
-/** A task with its answer, which is absent while the task runs. `gone`: the task's session was deleted. */
+/**
+ * A task with its answer, which is absent while the task runs. `gone`: the task's session was deleted; `error`: why there
+ * is no report on this task of a batch.
+ */
 export type Report = {
   readonly view: TaskView
   readonly answer?: string
   readonly gone?: boolean
+  readonly error?: string
   readonly firstLook: boolean
   readonly may?: MayDo
   /** Time that the call waited in vain for a running task, in ms. */

@@ -1,8 +1,9 @@
-import { CallError } from "../core/errors.ts"
+import { CallError, messageOf } from "../core/errors.ts"
 import type { MemberName } from "../core/feature.ts"
 import { memberName, memberNames, plannedIn } from "../core/group.ts"
 import { whenOf } from "../core/pause.ts"
 import { isActive, isMember, type Task } from "../core/task.ts"
+import { oneLine } from "../lib/text.ts"
 import type { Report, TaskView } from "../present/view.ts"
 import type { Archive } from "./archive.ts"
 import type { Engine } from "./engine.ts"
@@ -141,11 +142,26 @@ export class Reports {
     }
   }
 
-  /** Reports of a task, or of all tasks of a batch. */
+  /** Reports of a task, or of all tasks of a batch: of several, one that fails leaves the others. */
   async reports(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<readonly Report[]> {
     const batch = findNamedBatch(reference, this.#engine.store.ofParent(sessionID))
-    const names = batch.length > 0 ? batch.map(({ id }) => id) : [reference]
-    return Promise.all(names.map((name) => this.report(name, sessionID, block, signal)))
+    const [first, ...others] = batch
+    if (others.length === 0) return [await this.report(first?.id ?? reference, sessionID, block, signal)]
+    return Promise.all(
+      batch.map((task) =>
+        this.report(task.id, sessionID, block, signal).catch((error: unknown) => this.#failed(task, error)),
+      ),
+    )
+  }
+
+  #failed(task: Task, error: unknown): Report {
+    const unread = `Its answer could not be read (${oneLine(messageOf(error))}).`
+    const again = `superagents_output(task_id="${task.id}") tries it again.`
+    return {
+      view: this.#view(task),
+      firstLook: false,
+      error: error instanceof CallError ? error.message : `${unread} ${again}`,
+    }
   }
 
   /**

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { CaptureError, type Place } from "../../src/runtime/places/place.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { Rig } from "../support/rig.ts"
@@ -62,6 +63,36 @@ describe("a batch by name", () => {
     const { title, output } = await waiting
     expect(title).toBe("2 tasks, 0 running")
     expect(output).not.toContain("You will be told")
+  })
+
+  test("an answer of a batch that cannot be read leaves the others in the result", async () => {
+    const batch = "map"
+    rig.onPrompt("QUICK", { text: "x".repeat(4001) })
+    rig.onPrompt("SLOW", { text: "the slow answer", delay: 5000 })
+    const quick = await rig.ended((await rig.launch({ batch, prompt: "QUICK" })).id)
+    await rig.clock.advance(rig.options.resultCacheTTL)
+    const slow = await rig.launch({ batch, prompt: "SLOW" })
+    rig.opencode.onCall = (method, session) =>
+      method === "messagesSince" && session === quick.sessionID ? { fail: new OpencodeError("no contact") } : undefined
+    const waiting = call("superagents_output", { task_id: "map", block: true })
+    await rig.ended(slow.id)
+    const { title, output } = await waiting
+    expect(title).toBe("1 task, 0 running, 1 not read")
+    expect(output).toContain(
+      `${quick.id} (find it): Its answer could not be read (no contact). superagents_output(task_id="${quick.id}") tries it again.\n\n`,
+    )
+    expect([quick, slow].map(({ id }) => rig.task(id).retrievedAt !== undefined)).toEqual([false, true])
+    expect(output).toContain(`<task_output id="${slow.id}">\nthe slow answer\n</task_output>`)
+    expect(output).not.toContain("still running")
+    expect(output).not.toContain("You will be told")
+  })
+
+  test("a batch of one task is an error where its answer cannot be read", async () => {
+    await rig.ended((await rig.launch({ batch: "map" })).id)
+    await rig.clock.advance(rig.options.resultCacheTTL)
+    rig.opencode.onCall = (method) =>
+      method === "messagesSince" ? { fail: new OpencodeError("no contact") } : undefined
+    await expect(call("superagents_output", { task_id: "map" })).rejects.toThrow("OpenCode did not do its part")
   })
 
   test("a batch is merged task by task, and the tasks that could not be merged are named", async () => {

@@ -974,15 +974,18 @@ describe("a map after a crash", () => {
       if (item === "1") truncateSync(file, 3_000_000_000)
       return `{"n": ${item}}`
     })
-    const { id } = await rig.launch(request({ each: numbers(4), schema: SCHEMA }))
+    const { id } = await rig.launch(request({ each: numbers(4), schema: SCHEMA, batch: "all" }))
     file = fileOf(rig.task(id))
     const task = await rig.endedBeside(id)
     expect(sumsUp(task)).toMatchObject({ valid: 4 })
     expect(rowsOf(task).map(({ value }) => value)).toEqual(numbers(4).map((n) => ({ n })))
     truncateSync(file, 3_000_000_000)
-    await expect(rig.output(id)).rejects.toThrow(
-      /^The rows in .*jsonl cannot be read: it has 3,000,000,000 bytes; at most 200,000,000 are read\.$/,
-    )
+    const unread = /^The rows in .*jsonl cannot be read: it has 3,000,000,000 bytes; at most 200,000,000 are read\.$/
+    await expect(rig.output(id)).rejects.toThrow(unread)
+    const other = await rig.launch({ batch: "all" })
+    await rig.endedBeside(other.id)
+    const reports = await rig.manager.outputs("all", rig.caller)
+    expect(reports.map(({ answer, error }) => answer ?? error)).toEqual([expect.stringMatching(unread), '{"n": }'])
   })
 
   test("a map whose ledger cannot be written counts its items all the same", async () => {
