@@ -182,25 +182,58 @@ const FRAME_LINES = 5
 
 const TOLD = "You will be told when each ends. Do not ask again until then."
 
+/** Most tasks named in the line about those left out, so that it takes at most 40,000 bytes. */
+const MOST_LEFT_OUT = 1500
+
+type Section = { readonly name: string; readonly text: string }
+
+/** Chooses the sections that fit into one tool result, the first ones first. `rest`: line about those left out. */
+function fittingSections<S extends Section>(sections: readonly S[]): { shown: readonly S[]; rest: readonly string[] } {
+  const namesOf = (some: readonly S[]) =>
+    listed(
+      some.map(({ name }) => name),
+      MOST_LEFT_OUT,
+    )
+  const [shown, leftOut]: [S[], S[]] = [[], []]
+  let bytes = MOST_ANSWER_BYTES - Buffer.byteLength(namesOf(sections))
+  let lines = MOST_ANSWER_LINES
+  for (const section of sections) {
+    const more = { bytes: Buffer.byteLength(section.text) + 2, lines: section.text.split("\n").length + 1 }
+    const fits = more.bytes <= bytes && more.lines <= lines
+    if (fits) [bytes, lines] = [bytes - more.bytes, lines - more.lines]
+    ;(fits ? shown : leftOut).push(section)
+  }
+  const line = `Left out, since this result is full: ${namesOf(leftOut)}. superagents_output(task_id) shows each.`
+  return { shown, rest: leftOut.length > 0 ? [line] : [] }
+}
+
 /**
  * Reports on the tasks of a batch: each with its summary and as much of its answer as fits into an equal share of the
- * space.
+ * space. `shown`: reports that the result has room for.
  */
-export function renderOutputs(reports: readonly Report[]): ToolResult {
+export function renderOutputs(reports: readonly Report[]): { result: ToolResult; shown: readonly Report[] } {
   const heads = reports.map((report) => headOf(report).join("\n"))
   const facts = heads.join("\n")
   const shareOf = (most: number) => Math.floor(most / reports.length)
   const bytes = shareOf(MOST_ANSWER_BYTES - Buffer.byteLength(facts)) - LEAST_SHARE_BYTES
   const lines = shareOf(MOST_ANSWER_LINES - facts.split("\n").length) - FRAME_LINES
   const share = { bytes: Math.max(LEAST_SHARE_BYTES, bytes), lines: Math.max(1, lines) }
-  const parts = reports.map((report, nth) => [heads[nth], ...answerOf(report, share)].join("\n"))
+  const sections = reports.map((report, nth) => ({
+    report,
+    name: report.view.task.id,
+    text: [heads[nth], ...answerOf(report, share)].join("\n"),
+  }))
+  const { shown, rest } = fittingSections(sections)
   const read = reports.filter(({ error }) => error === undefined)
   const running = read.filter(({ answer }) => answer === undefined).length
   const unread = reports.length - read.length
   const title = titleOf(read.map(({ view }) => view))
   return {
-    title: unread > 0 ? `${title}, ${unread} not read` : title,
-    output: [...parts, ...(running > 0 ? [TOLD] : [])].join("\n\n"),
+    result: {
+      title: unread > 0 ? `${title}, ${unread} not read` : title,
+      output: [...shown.map(({ text }) => text), ...rest, ...(running > 0 ? [TOLD] : [])].join("\n\n"),
+    },
+    shown: shown.map(({ report }) => report),
   }
 }
 
@@ -226,14 +259,17 @@ function answerOf({ view, answer, gone, waited, error }: Report, share: { bytes:
   return [inTagsWithID("task_output", task.id, shown), ...(shown.length < answer.length ? [rest] : [])]
 }
 
-/** Results of a batch's merges, in order. */
-export function renderMerges(results: readonly (TaskView | CallError)[], may: MayDo): ToolResult {
-  if (results.length === 0) return { title: "Nothing to merge", output: "No item has completed: nothing to merge." }
-  const lines = results.map((result) =>
-    result instanceof CallError ? result.message : mergeLines(result, may).join("\n"),
-  )
-  const merged = results.filter(
-    (result) => !(result instanceof CallError) && !isUnmerged(result.task, result.groupKind),
-  ).length
-  return { title: `Merged ${merged} of ${results.length}`, output: lines.join("\n\n") }
+/** Results of merges by their tasks' ids. What was not merged comes first. */
+export function renderMerges(results: ReadonlyMap<string, TaskView | CallError>, may: MayDo): ToolResult {
+  if (results.size === 0) return { title: "Nothing to merge", output: "No item has completed: nothing to merge." }
+  const sections = [...results].map(([id, result]) => {
+    const isMerged = !(result instanceof CallError) && !isUnmerged(result.task, result.groupKind)
+    const text = result instanceof CallError ? result.message : mergeLines(result, may).join("\n")
+    return { name: isMerged ? id : `${id} (not merged)`, text, isMerged }
+  })
+  const merged = sections.filter(({ isMerged }) => isMerged)
+  const { shown, rest } = fittingSections([...sections.filter(({ isMerged }) => !isMerged), ...merged])
+  const title = `Merged ${merged.length} of ${results.size}`
+  const counted = rest.length > 0 ? [`${title}.`] : []
+  return { title, output: [...counted, ...shown.map(({ text }) => text), ...rest].join("\n\n") }
 }

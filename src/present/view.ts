@@ -82,7 +82,6 @@ export type Report = {
   readonly answer?: string
   readonly gone?: boolean
   readonly error?: string
-  readonly firstLook: boolean
   readonly may?: MayDo
   /** Time that the call waited in vain for a running task, in ms. */
   readonly waited?: number

@@ -101,11 +101,17 @@ export class Reports {
   }
 
   /**
-   * Returns a task or member, with its answer if it has ended; the first such call marks the task as retrieved.
-   * `block`: longest wait for the end, in ms.
+   * Returns a task or member, with its answer if it has ended. `block`: longest wait for the end, in ms. `isShown`: the
+   * caller shows the answer, so it counts as retrieved.
    */
-  async report(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<Report> {
-    const { store, clock, journal } = this.#engine
+  async report(
+    reference: string,
+    sessionID: string,
+    block: number,
+    signal?: AbortSignal,
+    isShown = true,
+  ): Promise<Report> {
+    const { store } = this.#engine
     const found = await this.find(reference, store.ofParent(sessionID))
     const { pause, at } = this.#view(found)
     // Do not wait for a task whose pause is longer than the wait: the task will not end during it.
@@ -121,35 +127,34 @@ export class Reports {
     if (isActive(task))
       return {
         view: this.#view(task),
-        firstLook: false,
         may: this.#engine.options,
         members: store.membersOf(task),
         ...(waits && { waited: block }),
       }
     const { text: answer, gone } = await this.#engine.answers.of(task)
-    const now = clock.now()
-    const change = store.apply(task.id, { type: "retrieved", at: now }, now)
-    if (change) journal.saveLater(change.after)
+    if (isShown) this.#retrieved(task)
     const workDiff = await this.#archive.diffOf(task)
     return {
-      view: this.#view(change?.after ?? task),
+      view: this.#view(task),
       answer,
       gone,
-      firstLook: change !== undefined,
       may: this.#engine.options,
       shown: workDiff,
       members: store.membersOf(task),
     }
   }
 
-  /** Reports of a task, or of all tasks of a batch: of several, one that fails leaves the others. */
+  /**
+   * Reports of a task, or of all tasks of a batch: of several, one that fails leaves the others, and `retrieved` has to be
+   * called for those that are shown.
+   */
   async reports(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<readonly Report[]> {
     const batch = findNamedBatch(reference, this.#engine.store.ofParent(sessionID))
     const [first, ...others] = batch
     if (others.length === 0) return [await this.report(first?.id ?? reference, sessionID, block, signal)]
     return Promise.all(
       batch.map((task) =>
-        this.report(task.id, sessionID, block, signal).catch((error: unknown) => this.#failed(task, error)),
+        this.report(task.id, sessionID, block, signal, false).catch((error: unknown) => this.#failed(task, error)),
       ),
     )
   }
@@ -157,11 +162,21 @@ export class Reports {
   #failed(task: Task, error: unknown): Report {
     const unread = `Its answer could not be read (${oneLine(messageOf(error))}).`
     const again = `superagents_output(task_id="${task.id}") tries it again.`
-    return {
-      view: this.#view(task),
-      firstLook: false,
-      error: error instanceof CallError ? error.message : `${unread} ${again}`,
-    }
+    return { view: this.#view(task), error: error instanceof CallError ? error.message : `${unread} ${again}` }
+  }
+
+  /** Called with reports that the caller has shown: their answers count as retrieved. */
+  retrieved(reports: readonly Report[]): void {
+    for (const { view, answer } of reports) if (answer !== undefined) this.#retrieved(view.task)
+  }
+
+  /** Does nothing where the task was resumed since. */
+  #retrieved({ id, run }: Task): void {
+    const { store, clock, journal } = this.#engine
+    if (store.get(id)?.run.generation !== run.generation) return
+    const now = clock.now()
+    const change = store.apply(id, { type: "retrieved", at: now }, now)
+    if (change) journal.saveLater(change.after)
   }
 
   /**

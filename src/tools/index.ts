@@ -111,7 +111,9 @@ function outputTool(manager: TaskManager): Tool {
       if (only && others.length === 0) return renderOutput(only, offset)
       if (offset > 0)
         throw new CallError(`\`offset\` goes with one task; "${oneLine(task_id)}" is a batch of ${reports.length}.`)
-      return renderOutputs(reports)
+      const { result, shown } = renderOutputs(reports)
+      manager.parts.reports.retrieved(shown)
+      return result
     },
   })
 }

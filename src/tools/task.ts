@@ -292,13 +292,13 @@ async function mergeAll(
   const ids = await manager.idsOf(reference, caller.sessionID)
   const [only] = ids
   if (only !== undefined && ids.length === 1) return renderMerge(await manager.merge(only, caller), options)
-  const results: (TaskView | CallError)[] = []
+  const results = new Map<string, TaskView | CallError>()
   for (const id of ids) {
     try {
-      results.push(await manager.merge(id, caller))
+      results.set(id, await manager.merge(id, caller))
     } catch (error) {
       if (!(error instanceof CallError)) throw error
-      results.push(error)
+      results.set(id, error)
     }
   }
   return renderMerges(results, options)

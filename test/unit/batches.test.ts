@@ -8,12 +8,14 @@ const CHANGED = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [
 
 let rig: Rig
 let merged: string[]
+let changed: typeof CHANGED
 beforeEach(() => {
   merged = []
+  changed = CHANGED
   const places = {
     capture: async () => {},
     enter: async () => ({ directory: "/place", preface: "" }),
-    archive: async () => CHANGED,
+    archive: async () => changed,
     show: async () => ({ ...CHANGED, diff: "", cut: false, command: "git diff" }),
     merge: async (id: string) => {
       merged.push(id)
@@ -93,6 +95,38 @@ describe("a batch by name", () => {
     rig.opencode.onCall = (method) =>
       method === "messagesSince" ? { fail: new OpencodeError("no contact") } : undefined
     await expect(call("superagents_output", { task_id: "map" })).rejects.toThrow("OpenCode did not do its part")
+  })
+
+  test("a task that a batch's result has no room for is named, and its answer does not count as fetched", async () => {
+    const batch = "map"
+    rig.onPrompt("FIND", { text: "x".repeat(4001) })
+    changed = { ...CHANGED, files: Array.from({ length: 50 }, (_, index) => `${"漢".repeat(190)}${index}`) }
+    const ids: string[] = []
+    for (const prompt of ["FIND one", "FIND two"])
+      ids.push((await rig.ended((await rig.launch({ batch, prompt, place: "worktree" })).id)).id)
+    const fetched = () => ids.filter((id) => rig.task(id).retrievedAt !== undefined)
+    await expect(call("superagents_output", { task_id: "map", offset: 5 })).rejects.toThrow("is a batch of 2.")
+    expect(fetched()).toEqual([])
+    const { output } = await call("superagents_output", { task_id: "map" })
+    expect(Buffer.byteLength(output)).toBeLessThan(50_000)
+    expect(output).toContain(`<task_output id="${ids[0]}">\nx`)
+    expect(output).toMatch(new RegExp(`: ${ids[1]}\\. superagents_output\\(task_id\\) shows each\\.$`))
+    expect(fetched()).toEqual(ids.slice(0, 1))
+  })
+
+  test("the answer of a run that began during the wait for a batch does not count as fetched", async () => {
+    const batch = "map"
+    rig.onPrompt("QUICK", { text: "x".repeat(4001) })
+    rig.onPrompt("SLOW", { text: "slow", delay: 60_000 })
+    const { id } = await rig.ended((await rig.launch({ batch, prompt: "QUICK" })).id)
+    const slow = await rig.launch({ batch, prompt: "SLOW" })
+    const waiting = call("superagents_output", { task_id: "map", block: true, timeout: 600_000 })
+    await rig.settle()
+    await rig.manager.resume(id, { prompt: "QUICK again" }, rig.caller)
+    await rig.ended(id)
+    await rig.ended(slow.id)
+    expect((await waiting).output).toContain(`<task_output id="${id}">\nx`)
+    expect(rig.task(id).retrievedAt).toBeUndefined()
   })
 
   test("a batch is merged task by task, and the tasks that could not be merged are named", async () => {

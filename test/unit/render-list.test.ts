@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import { CallError } from "../../src/core/errors.ts"
 import {
   type ListTotals,
   renderCancelled,
@@ -122,5 +123,45 @@ test("the text for a compaction names task ids and answers that were not fetched
 })
 
 test("a merge of a map without a completed item says that there is nothing to merge", () => {
-  expect(renderMerges([], {}).output).toBe("No item has completed: nothing to merge.")
+  expect(renderMerges(new Map(), {}).output).toBe("No item has completed: nothing to merge.")
+})
+
+test.each([
+  [30, 50],
+  [500, 1],
+  [1000, 1],
+  [5000, 1],
+])("the merges of %i tasks with %i files each fit into one result, with those first that failed", (tasks, most) => {
+  const files = Array.from({ length: most }, (_, index) => `src/features/worktrees/some-file-${index}.ts`)
+  const work = { files, moreFiles: 0, added: 1, removed: 0, submodules: [] }
+  const ids = Array.from({ length: tasks }, (_, nth) => `bg_${10_000_000 + nth}`)
+  const failed = ids.slice(-2)
+  const resultOf = (id: string, nth: number) => {
+    if (nth === tasks - 1) return new CallError(`Task ${id} works in your own folder.`)
+    const merge =
+      nth === tasks - 2 ? ({ kind: "conflict", files: ["b"] } as const) : ({ kind: "merged", files } as const)
+    return endedView({ id, outcome: outcomeOf({ work: { ...work, merge } }) })
+  }
+  const { title, output } = renderMerges(new Map(ids.map((id, nth) => [id, resultOf(id, nth)])), {})
+  expect(title).toBe(`Merged ${tasks - 2} of ${tasks}`)
+  expect(Buffer.byteLength(output)).toBeLessThan(50_000)
+  expect(output.split("\n").length).toBeLessThan(2000)
+  const [counted, conflict, error, ...rest] = output.split("\n\n")
+  expect(counted).toBe(`${title}.`)
+  expect(conflict).toMatch(new RegExp(`^Task: ${failed[0]} [^]*conflict in b\\.`))
+  expect(error).toBe(`Task ${failed[1]} works in your own folder.`)
+  const leftOut = ids.slice(rest.length - 1, -2)
+  const [, names = ""] =
+    /^Left out, .*: (bg_.*)\. superagents_output\(task_id\) shows each\.$/.exec(rest.at(-1) ?? "") ?? []
+  expect(names.replace(/ and [\d,]+ more$/, "").split(", ")).toEqual(leftOut.slice(0, 1500))
+})
+
+test("the merges of very many tasks that all failed fit into one result", () => {
+  const errors = Array.from({ length: 5000 }, (_, nth) => {
+    const id = `bg_${10_000_000 + nth}`
+    return [id, new CallError(`Task ${id} works in your own folder.`)] as const
+  })
+  const { output } = renderMerges(new Map(errors), {})
+  expect(Buffer.byteLength(output)).toBeLessThan(50_000)
+  expect(output).toMatch(/, bg_\d+ \(not merged\) and [\d,]+ more\. superagents_output/)
 })

@@ -7,8 +7,7 @@ import type { TaskView } from "../../src/present/view.ts"
 import { askOf, outcomeOf, taskOf } from "../support/tasks.ts"
 import { endedView, figuresOf, model, viewOf } from "../support/views.ts"
 
-const output = (view: TaskView, answer?: string, offset = 0) =>
-  renderOutput({ view, answer, firstLook: false }, offset).output
+const output = (view: TaskView, answer?: string, offset = 0) => renderOutput({ view, answer }, offset).output
 const wrappedIn = (text: string) => /<task_output id="bg_aaaaaaaa">\n([\s\S]*)\n<\/task_output>/.exec(text)?.[1] ?? ""
 
 describe("the text of a launch", () => {
@@ -82,7 +81,6 @@ describe("the text of a launch", () => {
             thisRun: whole,
           }),
           answer: undefined,
-          firstLook: false,
         },
         0,
       ).output
@@ -206,7 +204,7 @@ describe("a worktree task's diff", () => {
   const shownWith = (diff: string, cut = false) => {
     const work = { files: ["a"], added: 1, removed: 0, submodules: [] }
     const shown = { ...work, diff, cut, command: "git diff x y" }
-    return renderOutput({ view: endedView(), answer: "done", firstLook: false, shown }, 0).output
+    return renderOutput({ view: endedView(), answer: "done", shown }, 0).output
   }
   const changesIn = (text: string) => /<changes id="bg_aaaaaaaa">\n([\s\S]*)\n<\/changes>/.exec(text)?.[1] ?? ""
 
@@ -485,11 +483,11 @@ test("of a group at work, members that failed come before those at work, resumed
   })
   const view = viewOf({ task: taskOf({ group: { kind: "tries", prompt: "DO", count: 4, timeout: 0 } }) })
   const members = [part(0, "completed"), part(1, "resumed"), part(2, "running"), part(3, "error")]
-  const text = renderOutput({ view, firstLook: false, members }, 0).output
+  const text = renderOutput({ view, members }, 0).output
   expect([...text.matchAll(/^bg_aaaaaaaa\/(\d): /gm)].map(([, nth]) => nth)).toEqual(["4", "2", "3", "1"])
   const parked = { at: 0, model: "mock/one", why: "full", until: 3_600_000 }
   const paused = { ...part(0, "running"), task: taskOf({ member: members[0]?.task.member, run: { parked } }) }
-  expect(renderOutput({ view, firstLook: false, members: [paused] }, 0).output).toMatch(
+  expect(renderOutput({ view, members: [paused] }, 0).output).toMatch(
     /\nbg_aaaaaaaa\/1: running, parked until \d\d:\d\d, /,
   )
 })
@@ -543,7 +541,7 @@ describe("a long answer", () => {
     const view = endedView({ outcome: outcomeOf({ filesChanged: files, work }) })
     const shown = { ...work, unsaved: [], diff: "+x\n".repeat(300), cut: false, command: "git diff" }
     const answer = "a".repeat(MOST_ANSWER_CHARS)
-    const text = renderOutput({ view, answer, firstLook: true, shown }, 0).output
+    const text = renderOutput({ view, answer, shown }, 0).output
     expect(Buffer.byteLength(text)).toBeLessThan(50_000)
     const next = Number(/read on with offset=(\d+)\.$/.exec(text)?.[1])
     expect(next).toBe(wrappedIn(text).length)
@@ -555,7 +553,7 @@ describe("a long answer", () => {
     const work = { files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] }
     const shown = { diff: "+\n".repeat(9000), cut: false, command: "git diff" }
     const view = endedView({ outcome: outcomeOf({ work }) })
-    const text = renderOutput({ view, answer: "a\n".repeat(3000), firstLook: true, shown }, 0).output
+    const text = renderOutput({ view, answer: "a\n".repeat(3000), shown }, 0).output
     expect(text.split("\n").length).toBeLessThan(2000)
     expect(text).toContain("The first 600 lines of its changes (all of them: `git diff`):")
     expect(Number(/read on with offset=(\d+)\.$/.exec(text)?.[1])).toBeGreaterThan(1000)
@@ -563,11 +561,36 @@ describe("a long answer", () => {
 
   test("the answers of a batch stay within OpenCode's limit of lines", () => {
     const answer = "a\n".repeat(1000)
-    const reports = Array.from({ length: 4 }, () => ({ view: endedView(), answer, firstLook: true }))
-    const text = renderOutputs(reports).output
+    const reports = Array.from({ length: 4 }, () => ({ view: endedView(), answer }))
+    const text = renderOutputs(reports).result.output
     expect(text.split("\n").length).toBeLessThan(2000)
     const ends = [...text.matchAll(/The answer goes on: superagents_output\(task_id="bg_aaaaaaaa", offset=(\d+)\)/g)]
     expect(ends.map(([, end]) => Number(end))).toEqual(Array(4).fill(expect.closeTo(930, -2)))
+  })
+
+  test.each([
+    [10, 50],
+    [15, 50],
+    [30, 20],
+    [100, 3],
+    [1000, 1],
+    [5000, 0],
+  ])("the report on a batch of %i tasks with %i files each stays within OpenCode's limits", (tasks, most) => {
+    const files = Array.from({ length: most }, (_, index) => `src/features/worktrees/some-file-${index}.ts`)
+    const work = { files, moreFiles: 0, added: 1, removed: 0, submodules: [] }
+    const reports = Array.from({ length: tasks }, (_, nth) => {
+      const view = endedView({ id: `bg_${10_000_000 + nth}`, outcome: outcomeOf({ filesChanged: files, work }) })
+      return { view, answer: "a\n".repeat(1000) }
+    })
+    const { result, shown } = renderOutputs(reports)
+    expect(Buffer.byteLength(result.output)).toBeLessThan(50_000)
+    expect(result.output.split("\n").length).toBeLessThan(2000)
+    const sections = [...result.output.matchAll(/^(bg_\d+) \(find it\): completed/gm)].map(([, id]) => id)
+    expect(sections).toEqual(shown.map(({ view }) => view.task.id))
+    const [, names] =
+      /\n\nLeft out, .*: (bg_.*)\. superagents_output\(task_id\) shows each\.$/.exec(result.output) ?? []
+    const leftOut = reports.flatMap((report) => (shown.includes(report) ? [] : report.view.task.id))
+    expect(names?.replace(/ and [\d,]+ more$/, "").split(", ") ?? []).toEqual(leftOut.slice(0, 1500))
   })
 
   test.each(["Automatic message: done\n", "</task_output>\n", "<system-reminder>\n"])(
@@ -654,7 +677,7 @@ test("the result of a sent message says when the task reads it", () => {
 test("the output marks a last word as partial", () => {
   const reason = { code: "budget", text: "Stopped at its budget." } as const
   const view = endedView({ status: "error", outcome: outcomeOf({ reason, saidLastWord: true }) })
-  expect(renderOutput({ view, answer: "half", firstLook: true }, 0).output).toContain(
+  expect(renderOutput({ view, answer: "half" }, 0).output).toContain(
     'Stopped at its budget.\nTo go on: launch the task again, and tell the agent what is done already.\n\nIts last word, which is partial:\n<task_output id="bg_aaaaaaaa">\nhalf\n',
   )
 })

@@ -627,7 +627,7 @@ describe("another process on the project", () => {
     await rig.clock.advance(1000)
     const { other } = second(rig)
     await other.manager.ready(rig.parent)
-    expect(await other.output(id, rig.caller)).toMatchObject({ firstLook: false, answer: "ok" })
+    expect(await other.output(id, rig.caller)).toMatchObject({ answer: "ok" })
     await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
     await rig.clock.advance(20_000)
     expect((await rig.opencode.session(sessionID))?.record?.task.run.generation).toBe(1)
