@@ -233,7 +233,7 @@ export const addUsage = (a: Usage, b: Usage): Usage => ({
   ...((a.atLeast || b.atLeast) && { atLeast: true }),
 })
 
-export const lessUsage = (usage: Usage, before: Usage): Usage => ({
+const lessUsage = (usage: Usage, before: Usage): Usage => ({
   ...usage,
   input: usage.input - before.input,
   output: usage.output - before.output,
