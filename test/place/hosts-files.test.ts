@@ -97,9 +97,41 @@ const home = async (from: RepositoryHost) => {
   return found
 }
 
+/** Commits that a sentence names. */
+const idsIn = (sentence = ""): string[] => [...new Set(sentence.match(/\b[0-9a-f]{40}\b/g))]
+
 const refs = () => user.git("for-each-ref", "--format=%(refname)").trim().split("\n")
 
 describe("files on a host", () => {
+  test.each<[string, (child: Repository) => void, string]>([
+    ["looked at an older commit", (child) => void child.git("checkout", "--quiet", "HEAD~1"), "at another commit"],
+    [
+      "rebased",
+      (child) => {
+        child.git("branch", "theirs")
+        child.git("checkout", "--quiet", "HEAD~1")
+        child.write("b", "another\n").commit()
+        child.write("c", "not committed\n").git("add", "c")
+        expect(() => child.git("rebase", "--autostash", "theirs")).toThrow()
+      },
+      "in the middle of a rebase",
+    ],
+  ])("what an agent had committed before it %s at its end is brought here and named", async (_what, work, during) => {
+    user.write("a", "a\n").commit()
+    const child = await began()
+    child.write("b", "b\n").commit()
+    work(child)
+    const commits = child.git("log", "--reflog", "HEAD", "--format=%H").trim().split("\n")
+    await home(there())
+    const [note = ""] = (await bench.places.archive(ID, user.top)).notes ?? []
+    expect(note).toContain(during)
+    const ours = user.git("log", "--format=%H", `refs/superagents/${ID}`).trim().split("\n")
+    expect(ours).toEqual(expect.arrayContaining([...commits, ...idsIn(note)]))
+    expect(await bench.places.clear(user.top, [ID])).toEqual([ID])
+    const { preface } = await bench.places.enter({ taskID: ID, folder: user.top, timeLimit: 0, again: true })
+    expect(idsIn(preface)).toEqual(idsIn(note))
+  })
+
   test("what a killed relay left of an upload is removed from the host with the task's folder", async () => {
     user.write("a", "a\n").commit()
     const { folders } = there()

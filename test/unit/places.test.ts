@@ -33,6 +33,7 @@ const READY: PreparedWorktree = {
   conflicts: [],
   unreadable: [],
   stashed: [],
+  left: { commits: [] },
   ignored: { present: [], absent: [] },
 }
 

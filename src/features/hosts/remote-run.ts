@@ -8,7 +8,7 @@ import { oneLine, tail } from "../../lib/text.ts"
 import { QUESTIONS } from "../../runtime/launch/checks.ts"
 import { PlaceError } from "../../runtime/places/place.ts"
 import type { CommandResult } from "../../runtime/places/process.ts"
-import { beginningText, conflictMarkersText } from "../worktrees/worktree.ts"
+import { beginningText, conflictMarkersText, leftText } from "../worktrees/worktree.ts"
 import type { NextState } from "../worktrees/worktrees.ts"
 import { quoted } from "./channel.ts"
 import { type Contact, NoContact } from "./connection.ts"
@@ -267,9 +267,9 @@ export async function setUp(
 }
 
 /** Start state of a later run, and whether it includes the parent's current state. */
-export type LaterRunStart = Pick<NextState, "conflicts" | "unsolved"> & { readonly bringIn: boolean }
+export type LaterRunStart = Pick<NextState, "conflicts" | "unsolved" | "left"> & { readonly bringIn: boolean }
 
 export function prefaceOf(host: string, folder: string, again: boolean, begun?: LaterRunStart): string {
   const has = beginningText(again, begun?.bringIn === true && !begun.unsolved)
-  return `# Where you work\n\nYou work on another machine, ${host}, in a git worktree of your own, ${folder}. It has ${has}, but of what git ignores only what the options copy. What you change is brought back when you are done: you need not commit it. Do not use git stash: what is in it is not brought back.${conflictMarkersText(begun?.conflicts ?? [], begun?.unsolved)}`
+  return `# Where you work\n\nYou work on another machine, ${host}, in a git worktree of your own, ${folder}. It has ${has}, but of what git ignores only what the options copy. What you change is brought back when you are done: you need not commit it. Do not use git stash: what is in it is not brought back.${begun ? leftText(begun.left) : ""}${conflictMarkersText(begun?.conflicts ?? [], begun?.unsolved)}`
 }

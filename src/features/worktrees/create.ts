@@ -33,7 +33,7 @@ import {
   withLock,
   writeRefs,
 } from "./repository.ts"
-import { commitOf, missingAtStart, stampCommit, workIn } from "./snapshot.ts"
+import { commitOf, leftOf, missingAtStart, stampCommit, workIn } from "./snapshot.ts"
 import { noteStash, withStashed } from "./stash.ts"
 import { aroundSubmodules, dropSubmoduleChanges, threeWay } from "./three-way.ts"
 import {
@@ -77,6 +77,7 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
   const { taskID, folder, timeLimit, signal } = request
   const from = await sourceCheckout(folder)
   await cleanAll(ports, from, taskID)
+  const left = await leftOf(from, taskID)
   const target = await worktreeFolder(ports, from, taskID)
   const atWork = () => activeRuns(ports, from, taskID)
   if (existsSync(target)) {
@@ -89,7 +90,7 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
     const start = await reuseFolder(ports, from, marker, request)
     const stashed = marker.worktree ? await noteStash(ports, from, taskID, marker.worktree, atWork) : []
     const directory = await workingFolder(target, from.prefix)
-    return await readyIn(from, request, { target, directory, start, stashed, lacks: marker.lacks })
+    return await readyIn(from, request, { target, directory, start, stashed, left, lacks: marker.lacks })
   }
   const { top, gitDir, commonDir, prefix } = from
   const making: Marker = { state: "making", keeper: ports.ownerMark(), from: { top, gitDir, commonDir, prefix } }
@@ -111,7 +112,7 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
     ports.fault("ready: set up")
     await begin(from, taskID, start)
     writeMarker(target, { ...making, ...equipped.noted, state: "used", worktree })
-    return await readyIn(from, request, { target, directory, start, stashed, lacks: equipped.lacks })
+    return await readyIn(from, request, { target, directory, start, stashed, left, lacks: equipped.lacks })
   } catch (error) {
     // If the folder cannot be removed, its marker stays, so that the next start of the plugin tries again.
     await removeWorktree(ports, from, target).then(
@@ -134,7 +135,7 @@ async function workingFolder(target: string, prefix: string): Promise<string> {
   return directory
 }
 
-type Made = Pick<PreparedWorktree, "directory" | "stashed" | "lacks"> & {
+type Made = Pick<PreparedWorktree, "directory" | "stashed" | "left" | "lacks"> & {
   /** The worktree's top. */
   readonly target: string
   readonly start: Start | undefined

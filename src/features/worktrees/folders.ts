@@ -21,7 +21,7 @@ import {
   withLock,
   writeRefs,
 } from "./repository.ts"
-import { commitOf, workIn } from "./snapshot.ts"
+import { commitWork, workIn } from "./snapshot.ts"
 import { type RunCheckouts, settleStash } from "./stash.ts"
 import {
   dropMarker,
@@ -184,8 +184,7 @@ async function keepState(
   const working = { from, worktree: whole && isThere ? checkout : undefined, taskID }
   const others = () => activeRuns(ports, from, taskID)
   await settleStash(ports, working, { tree, where: checkout }, others, async (settled) => {
-    const all = [...parents, ...settled.commits]
-    const commit = await commitOf(checkout, settled.tree, all, `superagents: the work of ${taskID}`)
+    const commit = await commitWork(checkout, settled.tree, [...parents, ...settled.commits], whole)
     if (commit !== state) await writeRefs(from, taskID, { state: commit })
   })
   if (!isThere) return []

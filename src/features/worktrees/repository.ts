@@ -29,8 +29,12 @@ export type SourceCheckout = WorkingCheckout & {
   readonly head: string
 }
 
-/** Files that git keeps while an operation is in progress, each with the operation's name for a reader. */
-const UNDER_WAY: readonly (readonly [file: string, what: string])[] = [
+/** Git's operations, as a reader knows them. */
+const Operation = z.enum(["a merge", "a rebase", "a cherry-pick", "a revert", "a merge with conflicts"])
+type Operation = z.infer<typeof Operation>
+
+/** Files that git keeps while an operation is in progress. */
+const UNDER_WAY: readonly (readonly [file: string, what: Operation])[] = [
   ["MERGE_HEAD", "a merge"],
   ["rebase-merge", "a rebase"],
   ["rebase-apply", "a rebase"],
@@ -199,7 +203,7 @@ export async function ignoredFiles(checkout: Checkout, specs: readonly string[])
 }
 
 /** Name of git's operation in progress; undefined for none. */
-export async function underWay(checkout: Checkout): Promise<string | undefined> {
+export async function underWay(checkout: Checkout): Promise<Operation | undefined> {
   for (const [file, what] of UNDER_WAY) if (existsSync(join(checkout.gitDir, file))) return what
   const unmerged = await gitList(["ls-files", "--unmerged", "-z"], { ...gitOptions(checkout), mostBytes: 1000 })
   return unmerged.length > 0 ? "a merge with conflicts" : undefined
@@ -267,12 +271,32 @@ export type TaskRefs = {
   readonly taskID: string
   readonly keptAt: number
   readonly trees: Readonly<Partial<Record<RefKind, string>>>
-  /** True if the task's agent stashed work that does not apply to the task's files. */
-  readonly leftInStash: boolean
+  /** True if the task's agent left work that is in no file of the state: stashed, or committed. */
+  readonly leftWork: boolean
 }
 
 /** Beginning of the message of a `stash` commit if stashed work did not apply to the task's files. */
 export const LEFT_IN_STASH = "superagents: the stash, and work that was left in it"
+
+/** Beginning of the message of a `state` commit if the agent has committed what its files lack. */
+export const LEFT_IN_COMMITS = "superagents: its work, and commits that its files lack"
+
+const LEFT_MESSAGES: Partial<Record<RefKind, string>> = { state: LEFT_IN_COMMITS, stash: LEFT_IN_STASH }
+
+/** Whether the message of a task's ref says that its agent left work which is in no file of the state. */
+export const hasLeftWork = async (checkout: Checkout, kind: "state" | "stash", commit: string): Promise<boolean> =>
+  (await messageIn(sharedGitOptions(checkout), commit)).split("\n", 1)[0] === LEFT_MESSAGES[kind]
+
+/**
+ * Work that is in no file of a state. `during`: the operation of git that the run's end interrupted. `commits`: what the
+ * agent had committed, or git had put aside for it; the state has them among its ancestors. Read with care, because
+ * another machine may have written it.
+ */
+export const LeftWork = z.object({
+  during: Operation.optional(),
+  commits: z.array(z.string().regex(/^[0-9a-f]{40,64}$/)),
+})
+export type LeftWork = z.infer<typeof LeftWork>
 
 /** All tasks with refs in the repository. */
 export async function listTaskRefs(checkout: Checkout): Promise<readonly TaskRefs[]> {
@@ -280,16 +304,16 @@ export async function listTaskRefs(checkout: Checkout): Promise<readonly TaskRef
   const lines = (await gitLine(["for-each-ref", format, ...Object.values(PREFIXES)], sharedGitOptions(checkout))).split(
     "\n",
   )
-  type Found = { keptAt: number; trees: Partial<Record<RefKind, string>>; leftInStash: boolean }
+  type Found = { keptAt: number; trees: Partial<Record<RefKind, string>>; leftWork: boolean }
   const found = new Map<string, Found>()
   for (const line of lines) {
     const [name = "", tree = "", seconds, ...subject] = line.split(" ")
     const kind = KINDS.find((candidate) => name.startsWith(PREFIXES[candidate]))
     if (!kind) continue
     const taskID = name.slice(PREFIXES[kind].length)
-    const entry: Found = found.get(taskID) ?? { keptAt: 0, trees: {}, leftInStash: false }
+    const entry: Found = found.get(taskID) ?? { keptAt: 0, trees: {}, leftWork: false }
     entry.trees[kind] = tree
-    if (kind === "stash") entry.leftInStash = subject.join(" ") === LEFT_IN_STASH
+    entry.leftWork ||= subject.join(" ") === LEFT_MESSAGES[kind]
     entry.keptAt = Math.max(entry.keptAt, Number(seconds) * 1000)
     found.set(taskID, entry)
   }
@@ -297,8 +321,8 @@ export async function listTaskRefs(checkout: Checkout): Promise<readonly TaskRef
 }
 
 /** True while a task's work is not in its parent's files. */
-export const isUnmerged = ({ trees, leftInStash }: TaskRefs): boolean =>
-  trees.merge !== undefined || leftInStash || (trees.state !== undefined && trees.state !== trees.base)
+export const isUnmerged = ({ trees, leftWork }: TaskRefs): boolean =>
+  trees.merge !== undefined || leftWork || (trees.state !== undefined && trees.state !== trees.base)
 
 const WAIT_MS = 300_000
 

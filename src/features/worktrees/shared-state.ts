@@ -8,7 +8,7 @@ import {
   type Checkout,
   dropRefs,
   gitOptions,
-  LEFT_IN_STASH,
+  hasLeftWork,
   objectAt,
   type RefKind,
   readRef,
@@ -76,10 +76,11 @@ async function settle(
     const ref = `${ASIDE}${groupID}/${name}`
     const { state, start, ignored, stash } = await workRefs(checkout, taskID)
     const work = state && start ? await workBetween(checkout, start, state) : undefined
-    const left =
-      stash && (await gitLine(["log", "-1", "--format=%s", stash], sharedGitOptions(checkout))) === LEFT_IN_STASH
+    const leftCommits = state && (await hasLeftWork(checkout, "state", state))
+    const left = stash && (await hasLeftWork(checkout, "stash", stash))
+    const isWork = leftCommits || (work && work.files.length + work.submodules.length > 0)
     const all = [
-      { ref, commit: work && work.files.length + work.submodules.length > 0 ? state : undefined, what: "" },
+      { ref, commit: isWork ? state : undefined, what: "" },
       { ref: `${ref}-ignored`, commit: ignored, what: "what git ignores under " },
       { ref: `${ref}-stash`, commit: left ? stash : undefined, what: "what it left in git's stash under " },
     ]

@@ -3,12 +3,27 @@ import { constants, existsSync } from "node:fs"
 import { access, copyFile, lstat, mkdtemp, realpath, rm, stat, utimes } from "node:fs/promises"
 import { homedir, tmpdir } from "node:os"
 import { dirname, join, relative } from "node:path"
+import { listed } from "../../core/errors.ts"
+import { NoFile, readPlain } from "../../lib/atomic-file.ts"
 import { forAll } from "../../lib/promises.ts"
 import { dataFolder } from "../../runtime/record/identity.ts"
 import { copiedEntriesIn } from "./dependencies.ts"
 import { git, gitLine, gitList, LONG_MS, retryOn } from "./git.ts"
 import { reachable, type TreeEntry } from "./objects.ts"
-import { bodyOf, type Checkout, commitTree, gitOptions, ignoredOf, isAncestor, treeOf } from "./repository.ts"
+import {
+  bodyOf,
+  type Checkout,
+  commitTree,
+  gitOptions,
+  ignoredOf,
+  LEFT_IN_COMMITS,
+  LeftWork,
+  objectAt,
+  refOf,
+  treeOf,
+  underWay,
+} from "./repository.ts"
+import { logOf } from "./stash-owner.ts"
 import { brokenWithin, foreignWithin, hasMarker } from "./worktree.ts"
 
 /** Git's message if a file vanishes while git reads it. The files are then read again. */
@@ -109,14 +124,81 @@ export async function missingAtStart(checkout: Checkout, ref: string): Promise<r
   return body === "" ? [] : (JSON.parse(body) as string[])
 }
 
-async function withoutAncestors(checkout: Checkout, commits: readonly string[]): Promise<string[]> {
-  const kept: string[] = []
-  for (const commit of new Set(commits)) {
-    let covered = false
-    for (const other of kept) covered ||= await isAncestor(checkout, commit, other)
-    if (!covered) kept.push(commit)
+async function withoutAncestors(checkout: Checkout, commits: readonly string[]): Promise<readonly string[]> {
+  const all = [...new Set(commits)]
+  if (all.length < 2) return all
+  const independent = await gitLine(["merge-base", "--independent", ...all], gitOptions(checkout))
+  return all.filter((commit) => independent.includes(commit))
+}
+
+const NONE_LEFT: LeftWork = { commits: [] }
+
+/**
+ * Commits the state of a task's worktree. Commits that its agent has left without taking them back become ancestors,
+ * and the message names them. `isKnown`: git still has the worktree's data.
+ */
+export async function commitWork(
+  checkout: Checkout,
+  tree: string,
+  parents: readonly string[],
+  isKnown: boolean,
+): Promise<string> {
+  const left = isKnown ? await findLeft(checkout, tree, parents) : NONE_LEFT
+  const { during, commits } = left
+  const title = commits.length > 0 ? LEFT_IN_COMMITS : "superagents: its work"
+  const message = commits.length > 0 || during ? `${title}\n\n${JSON.stringify(left)}` : title
+  return commitOf(checkout, tree, [...parents, ...commits], message)
+}
+
+/** Files in which git keeps what a rebase in progress has taken out of the files: the newest commit first. */
+const BEFORE_REBASE = ["autostash", "orig-head"].flatMap((name) => [`rebase-merge/${name}`, `rebase-apply/${name}`])
+const BEFORE_MERGE = "MERGE_AUTOSTASH"
+const MOST_ID_BYTES = 100
+const IS_MOVE = /^checkout: moving from /
+
+async function findLeft(checkout: Checkout, tree: string, parents: readonly string[]): Promise<LeftWork> {
+  const run = gitOptions(checkout)
+  const files = BEFORE_REBASE.map((name) =>
+    readPlain(join(checkout.gitDir, name), MOST_ID_BYTES, () => new NoFile()).then(
+      (id) => /^[0-9a-f]{40,64}$/.exec(id.toString().trim()) ?? [],
+      () => [],
+    ),
+  )
+  const log = await logOf("HEAD", run)
+  // An amended or reset commit was taken back. One at which a checkout arrived is not the agent's own.
+  const departed = log.filter(({ message }, nth) => !IS_MOVE.test(message) && IS_MOVE.test(log[nth - 1]?.message ?? ""))
+  const commits: string[] = []
+  const names = [BEFORE_MERGE, ...(await Promise.all(files)).flat(), ...departed.map((entry) => entry.commit)]
+  for (const name of new Set(names)) {
+    const commit = await objectAt(run, `${name}^{commit}`)
+    if (!commit || (await treeOf(checkout, commit)) === tree) continue
+    const isNew = ["rev-list", "--max-count=1", commit, "--not", ...parents, ...commits]
+    if ((await gitLine(isNew, run)) !== "") commits.push(commit)
   }
-  return kept
+  const during = await underWay(checkout)
+  return { ...(during && { during }), commits }
+}
+
+/** Work that is in no file of a task's state. */
+export async function leftOf(checkout: Checkout, taskID: string): Promise<LeftWork> {
+  const body = await bodyOf(checkout, refOf("state", taskID))
+  try {
+    return LeftWork.parse(JSON.parse(body))
+  } catch {
+    return NONE_LEFT
+  }
+}
+
+/** Note for the parent on work that is in no file of a task's state: one sentence, or none. */
+export async function leftNotes(checkout: Checkout, taskID: string): Promise<readonly string[]> {
+  const { during, commits } = await leftOf(checkout, taskID)
+  const [commit] = commits
+  const end = `It ended ${during ? `in the middle of ${during}` : "at another commit than its last"}`
+  if (commit)
+    return [
+      `${end}, and its files lack what it had in ${listed(commits)}: kept with its work, not among its changes and not merged; git log -p ${commit} shows it, and a resume can take it up`,
+    ]
+  return during ? [`${end}: its files may have conflict marks of git's`] : []
 }
 
 /** Calls `work` with a temporary folder, which is deleted afterwards. */

@@ -143,7 +143,7 @@ export const stashOf = (repository: Repository): Promise<readonly StashEntry[]> 
   logOf(STASH, sharedGitOptions(repository))
 
 /** Log of a ref, newest entry first; empty if there is no such ref. */
-async function logOf(
+export async function logOf(
   ref: string,
   where: { readonly cwd: string; readonly gitDir: string },
 ): Promise<readonly StashEntry[]> {

@@ -31,6 +31,7 @@ import {
   gitOptions,
   ignoredFiles,
   ignoredOf,
+  type LeftWork,
   lockOf,
   obstacleAbove,
   type Repository,
@@ -407,6 +408,8 @@ export type PreparedWorktree = {
   readonly lacksProgram?: string
   /** Commits that the last run stashed and that do not apply to the worktree's files. */
   readonly stashed: readonly string[]
+  /** Work of the last run that the worktree's files lack. */
+  readonly left: LeftWork
   /** Ignored paths of the parent's folder, split by whether the worktree has them. */
   readonly ignored: Ignored
   /** Sentences on missing dependencies. */
@@ -419,16 +422,16 @@ export type PreparedWorktree = {
 
 export function prefaceOf(
   { folder, again = false, bringIn = false }: EnterRequest,
-  { directory, conflicts, unsolved, unreadable, stashed, lacksProgram, ignored, lacks }: PreparedWorktree,
+  { directory, conflicts, unsolved, unreadable, stashed, left, lacksProgram, ignored, lacks }: PreparedWorktree,
 ): string {
-  const left =
+  const inStash =
     stashed.length > 0
       ? ` What your last run left in it does not go together with your files; to take it up: ${stashed.map((commit) => `git stash apply ${commit}`).join("; ")}.`
       : ""
   const without = unreadable.length > 0 ? ` It lacks what could not be read or is too large: ${named(unreadable)}.` : ""
   const stored = lacksProgram ? ` ${lacksProgram}. Leave them so.` : ""
   const missing = lacks === undefined ? "" : ` ${lacks}`
-  const place = `# Where you work\n\nYou work in a git worktree of your own, ${directory}. It has ${beginningText(again, bringIn && !unsolved)}.${ignoredText(ignored)}${without}${missing}${stored} Work in it alone: the agent that asks you works in ${folder}; do not write there. What you change is kept when you are done: you need not commit it. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
+  const place = `# Where you work\n\nYou work in a git worktree of your own, ${directory}. It has ${beginningText(again, bringIn && !unsolved)}.${ignoredText(ignored)}${without}${missing}${stored} Work in it alone: the agent that asks you works in ${folder}; do not write there. What you change is kept when you are done: you need not commit it. Do not use git stash: all checkouts share it, and what is in it is the user's.${inStash}${leftText(left)}`
   return `${place}${conflictMarkersText(conflicts, unsolved)}`
 }
 
@@ -441,6 +444,13 @@ export function beginningText(again: boolean, isPresent: boolean): string {
 function ignoredText({ present, absent }: Ignored): string {
   if (present.length === 0) return absent.length === 0 ? "" : ` It lacks what git ignores: ${listed(absent)}.`
   return ` Of what git ignores it has ${listed(present)}${absent.length === 0 ? "" : `, and lacks ${listed(absent)}`}.`
+}
+
+/** Part of the prompt of a later run that names commits which the agent's files lack; "" for none. */
+export function leftText({ during, commits }: LeftWork): string {
+  if (commits.length === 0) return ""
+  const end = during ? `in the middle of ${during}` : "at another commit than your last"
+  return ` Your last run ended ${end}: what you had in ${listed(commits)} is in your history, but not in these files. Look with git log -p, and take up what is still needed with git cherry-pick or git checkout <commit> -- <file>.`
 }
 
 /** Part of the prompt that explains conflict markers; "" if no file has any. */

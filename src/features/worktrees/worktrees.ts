@@ -30,6 +30,7 @@ import {
   findCheckout,
   findWorkingCheckout,
   isUnmerged,
+  type LeftWork,
   listTaskRefs,
   readRef,
   refOf,
@@ -39,7 +40,7 @@ import {
   writeRefs,
 } from "./repository.ts"
 import { expireLosers, sharedIn } from "./shared-state.ts"
-import { missingAtStart, snapshot, stampCommit } from "./snapshot.ts"
+import { leftNotes, leftOf, missingAtStart, snapshot, stampCommit } from "./snapshot.ts"
 import { stashNotes, tookFromStash } from "./stash.ts"
 import { type PreparedWorktree, prefaceOf, readMarker } from "./worktree.ts"
 
@@ -49,6 +50,7 @@ const STASH_UNSEEN = "it had left work in git's stash, which its check has not s
 export type NextState = Start & {
   /** Files that differ from the earlier state. */
   readonly files: readonly string[]
+  readonly left: LeftWork
   /** Makes this state the task's. Called once the files are in place, so that earlier failures change nothing. */
   settle(): Promise<void>
 }
@@ -110,6 +112,7 @@ export class Worktrees implements Place {
       const missing = await missingAtStart(checkout, refOf("start", taskID))
       const all = [
         ...notes,
+        ...(await leftNotes(checkout, taskID)),
         missing.length > 0 && `It worked without what could not be read or is too large: ${named(missing)}`,
         await missingFilterNote(checkout),
         ...(await hiddenIn(checkout, taskID)),
@@ -155,10 +158,10 @@ export class Worktrees implements Place {
   /** State of a task's next run. With `bringIn`, the parent's current state is merged in. */
   async next(taskID: string, folder: string, bringIn: boolean): Promise<NextState> {
     const from = await sourceCheckout(folder)
-    const before = await readRef(from, "state", taskID)
+    const [before, left] = await Promise.all([readRef(from, "state", taskID), leftOf(from, taskID)])
     const start = await startOf(this.#ports, from, { taskID, folder, timeLimit: 0, bringIn })
     const changes = before === undefined ? [] : await changesBetween(from, before, start.commit)
-    return { ...start, files: changes.map(({ path }) => path), settle: () => begin(from, taskID, start) }
+    return { ...start, left, files: changes.map(({ path }) => path), settle: () => begin(from, taskID, start) }
   }
 
   /** Deletes the refs of these tasks if their work is merged or empty. Returns the ids of the other tasks. */

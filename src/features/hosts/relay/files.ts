@@ -9,7 +9,7 @@ import { GitError, git, gitLine, gitList, LONG_MS } from "../../worktrees/git.ts
 import { bringIgnored, hiddenIn, keepIgnored, moveMissing } from "../../worktrees/ignored.ts"
 import { outputOf } from "../../worktrees/process.ts"
 import { type Checkout, gitOptions, headOf, readRef, refOf, sharedGitOptions } from "../../worktrees/repository.ts"
-import { clearIndexFlags, commitOf, workIn } from "../../worktrees/snapshot.ts"
+import { clearIndexFlags, commitWork, workIn } from "../../worktrees/snapshot.ts"
 import { addWorktree, notesOf, removeFolder, removeWorktree, unsavedIn } from "../../worktrees/worktree.ts"
 import { bytesOf } from "../frames.ts"
 import {
@@ -196,7 +196,7 @@ async function commit({ folders, taskID }: Extract<FilesOrder, { do: "commit" }>
   const parents = head === undefined ? [have] : [head, have]
   const how = hasNotes ? "whole" : "without index"
   const { tree, nested, unreadable } = await workIn(checkout, parents[0] ?? have, how)
-  const made = await commitOf(checkout, tree, parents, "superagents: its work")
+  const made = await commitWork(checkout, tree, parents, hasNotes)
   await git(["update-ref", workRef(taskID), made], sharedGitOptions(checkout))
   const store = storeOf(folders)
   const { mtimeMs } = await stat(completeMarkerPath(folders, taskID))
