@@ -47,6 +47,17 @@ describe("a guarded file reported as changed", () => {
       "echo > test/a.sh; echo broken > $(git rev-parse --git-path index)",
       "test/a.sh",
     ],
+    [
+      "was changed and given an encoding that it is not in",
+      "echo 'test/a.sh working-tree-encoding=UTF-16' > .gitattributes; echo 'exit 0' > test/a.sh",
+      "test/a.sh",
+    ],
+    [
+      "was removed where git is told that it is not checked out",
+      "git update-index --skip-worktree test/a.sh; rm test/a.sh",
+      "test/a.sh",
+    ],
+    ["is left out by a sparse checkout", "git sparse-checkout set --no-cone '/*' '!/test/'", "test/a.sh"],
     ["lies in a repository of its own", "git init -q test/new; echo > test/new/b.sh", "test/new/b.sh"],
     [
       "has a name of its own kind",
@@ -69,5 +80,10 @@ describe("a file that is not reported", () => {
     ["no glob names", "git init -q other; echo > other/b.sh; echo hidden >> .gitignore; echo > hidden"],
   ])("nothing is reported about a file that %s", async (_what, work) => {
     expect(await guarded(work)).toEqual([])
+  })
+
+  test("nothing is reported about a file that the user's own sparse checkout leaves out", async () => {
+    bench.user.git("sparse-checkout", "set", "--no-cone", "/*", "!/test/")
+    expect(await guarded("test ! -e test/a.sh; echo > more")).toEqual([])
   })
 })

@@ -317,7 +317,8 @@ test("the changes of a task on a host are listed, also after a resume that chang
 })
 
 test("guarded files are checked on a host, even when the agent hides its changes from git", async () => {
-  user.write("test/a", "a\n").write("test/b", "b\n").write("test/.gitignore", "old\n").commit()
+  for (const name of ["a", "b", "c", "d"]) user.write(`test/${name}`, `${name}\n`)
+  user.write("test/.gitignore", "old\n").commit()
   user.write("test/old", "ignored as before\n")
   await enter()
   there().write("test/old", "ignored as before\n")
@@ -326,9 +327,11 @@ test("guarded files are checked on a host, even when the agent hides its changes
   inner.write("c", "x").commit()
   there().write("test/a", "hidden\n").git("update-index", "--assume-unchanged", "test/a")
   there().write("test/b", "hidden\n").git("update-index", "--skip-worktree", "test/b")
+  there().remove("test/c").git("update-index", "--skip-worktree", "test/c")
+  there().write("test/d", "hidden\n").write(".gitattributes", "test/d working-tree-encoding=UTF-16\n")
   there().write(".gitignore", "built\nnew\n").write("test/new", "newly ignored\n")
   const changed = await place.shared?.changedIn(ID, user.top, ["test/**"])
-  expect(changed?.named.toSorted()).toEqual(["test/a", "test/b", "test/inner/c", "test/new"])
+  expect(changed?.named.toSorted()).toEqual(["test/a", "test/b", "test/c", "test/d", "test/inner/c", "test/new"])
 })
 
 test("a host folder with work that no commit can hold stays, and a resume continues in it", async () => {

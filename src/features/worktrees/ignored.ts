@@ -1,4 +1,4 @@
-import type { Stats } from "node:fs"
+import { existsSync, type Stats } from "node:fs"
 import { lstat, mkdir, readdir, readlink, rename, rm, stat } from "node:fs/promises"
 import { basename, dirname, join, relative, resolve } from "node:path"
 import { z } from "zod"
@@ -18,28 +18,44 @@ import {
   treeOf,
   writeRefs,
 } from "./repository.ts"
-import { treeWith, withEntries, withIndex } from "./snapshot.ts"
+import { type Files, treeWith, withEntries, withIndex } from "./snapshot.ts"
 import { type Ignored, ignoredFolder } from "./worktree.ts"
 
 /**
- * Finds files that a check reads but no state contains: newly ignored files, and those of nested repositories. A run
- * must not change guarded files by ignoring them or by nesting a repository.
+ * Finds files that a check reads otherwise than a state has them: newly ignored files, those of nested repositories,
+ * those that git refuses, and those that it takes for not checked out. A run must not change guarded files so.
  */
 
 /** Most files of nested repositories that are checked. */
 const MOST_NESTED_FILES = 10_000
 const IGNORE_FILE = ".gitignore"
 
-/** Files that match the pathspecs and are in no state. `nested`: repositories within the worktree. */
+/**
+ * Files that match the pathspecs and that no state has as they are. `original`: the checkout whose sparse files the
+ * worktree lacks, too.
+ */
 export async function hiddenIn(
   worktree: Checkout,
   start: string,
-  nested: readonly string[],
+  { nested, unreadable }: Pick<Files, "nested" | "unreadable">,
   specs: readonly string[],
+  original?: Checkout,
 ): Promise<readonly string[]> {
   const ignored = await ignoredFiles(worktree, specs)
   const within = (await Promise.all(nested.map((folder) => below(worktree.top, folder)))).flat()
-  return [...(await newlyIgnored(worktree, start, ignored)), ...(await matching(worktree, within, specs))]
+  const users = original ? await notCheckedOut(original, specs) : []
+  return [
+    ...(await newlyIgnored(worktree, start, ignored)),
+    ...(await matching(worktree, [...within, ...unreadable], specs)),
+    ...(await notCheckedOut(worktree, specs)).filter((name) => !users.includes(name)),
+  ]
+}
+
+/** Missing files that git was told not to expect. */
+async function notCheckedOut(checkout: Checkout, specs: readonly string[]): Promise<readonly string[]> {
+  const marked = await gitList(["ls-files", "-v", "-z", "--", ...specs], gitOptions(checkout))
+  const names = marked.flatMap((entry) => (/^s /i.test(entry) ? entry.slice(2) : []))
+  return names.filter((name) => !existsSync(join(checkout.top, name)))
 }
 
 /** Files that git ignores now but would not have ignored by the rules at the run's start. */

@@ -123,9 +123,9 @@ async function changedIn(
   const worktree = readMarker(await worktreeFolder(ports, checkout, taskID))?.worktree
   const start = await readRef(checkout, "start", taskID)
   if (!worktree || !start) return { files: [], named: [] }
-  const { tree, nested } = await workIn(worktree, start, "whole")
+  const { tree, ...leftOut } = await workIn(worktree, start, "whole")
   const { files, named } = await changedBetween(worktree, start, tree, globs)
-  const hidden = globs.length > 0 ? await hiddenIn(worktree, start, nested, globs.map(specOf)) : []
+  const hidden = globs.length > 0 ? await hiddenIn(worktree, start, leftOut, globs.map(specOf), checkout) : []
   return { files, named: [...named, ...hidden] }
 }
 

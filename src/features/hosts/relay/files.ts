@@ -5,7 +5,7 @@ import { Readable } from "node:stream"
 import { pipeline } from "node:stream/promises"
 import { replaceFile } from "../../../lib/atomic-file.ts"
 import type { Processes } from "../../../lib/lock.ts"
-import { GitError, git, gitLine, gitList, LONG_MS } from "../../worktrees/git.ts"
+import { GitError, git, gitLine, LONG_MS } from "../../worktrees/git.ts"
 import { bringIgnored, hiddenIn, keepIgnored, moveMissing } from "../../worktrees/ignored.ts"
 import { outputOf } from "../../worktrees/process.ts"
 import { type Checkout, gitOptions, headOf, readRef, refOf, sharedGitOptions } from "../../worktrees/repository.ts"
@@ -206,19 +206,18 @@ async function commit({ folders, taskID }: Extract<FilesOrder, { do: "commit" }>
   return { commit: made, ...(ignored !== undefined && { ignored }), unsaved }
 }
 
-/** Files that a check reads and that are in no commit of the folder: see `hiddenIn`. */
+/** Files that a check reads and that no commit of the folder has as they are: see `hiddenIn`. */
 async function hidden({
   folders,
   taskID,
   tree,
   specs,
 }: Extract<FilesOrder, { do: "hidden" }>): Promise<readonly string[]> {
-  const { checkout } = (await folderOf(folders, taskID)) ?? {}
+  const { checkout, hasNotes } = (await folderOf(folders, taskID)) ?? {}
   if (!checkout) return []
-  const others = await gitList(["ls-files", "--others", "--exclude-standard", "-z"], gitOptions(checkout))
-  const nested = others.filter((name) => name.endsWith("/")).map((name) => name.slice(0, -1))
+  const leftOut = await workIn(checkout, tree, hasNotes ? "whole" : "without index")
   // Rules in the store's own ignore list are the agent's, since nobody else writes one.
-  return hiddenIn(checkout, tree, nested, specs)
+  return hiddenIn(checkout, tree, leftOut, specs)
 }
 
 /** Sends a bundle of the folder's new commits. */
