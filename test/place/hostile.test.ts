@@ -48,6 +48,20 @@ describe("repositories inside a worktree", () => {
     expect(await bench.places.archive(ID, user.top)).toMatchObject({ unsaved: ["nested"] })
   })
 
+  test("a folder with thousands of paths that git cannot store stays held, and a resume continues in it", async () => {
+    user.write("a", "a").commit()
+    const child = await bench.ready()
+    const longest = "x".repeat(240)
+    for (let nth = 0; nth < 4500; nth++) child.write(`${longest}${10_000 + nth}/.git`, "")
+    const archived = await bench.places.archive(ID, user.top)
+    const again = await bench.places.archive(ID, user.top)
+    expect([archived.held, again.held]).toEqual([child.top, child.top])
+    expect(again).toEqual(archived)
+    expect([again.unsaved.length, again.unsaved.at(-1)]).toEqual([50, "and 4,451 more"])
+    expect(await bench.places.clear(user.top, [ID])).toEqual([ID])
+    expect((await bench.ready({ again: true })).top).toBe(child.top)
+  })
+
   test("what is below a name .git, which git neither stores nor lists, keeps its worktree's folder", async () => {
     user.write(".gitignore", "cache/\n").write("a", "a").write("packages/one/b", "b").commit()
     const child = await bench.ready()

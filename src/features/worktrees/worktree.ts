@@ -19,7 +19,7 @@ import { listed } from "../../core/errors.ts"
 import { NoFile, readJson, readPlain, writeJson } from "../../lib/atomic-file.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { succeeds } from "../../lib/promises.ts"
-import { oneLine } from "../../lib/text.ts"
+import { formatInteger, oneLine } from "../../lib/text.ts"
 import { CaptureError, type EnterRequest } from "../../runtime/places/place.ts"
 import { copiedEntriesIn, redirectLink } from "./dependencies.ts"
 import { GitError, git, gitList, LONG_MS, retryOn } from "./git.ts"
@@ -240,9 +240,12 @@ async function submodules(checkout: Checkout): Promise<readonly Submodule[]> {
   })
 }
 
+/** Most entries of a list of unsaved paths: markers and records hold it, and readers see all of it. */
+const MOST_UNSAVED = 50
+
 /**
- * Paths whose content only this worktree's folder has, with those that a snapshot of it left out. `isKnown`: git still
- * has the worktree's data.
+ * Paths whose content only this worktree's folder has, with those that a snapshot of it left out. Of many, the last
+ * entry counts those that are not named. `isKnown`: git still has the worktree's data.
  */
 export async function unsavedIn(
   worktree: Checkout,
@@ -251,7 +254,10 @@ export async function unsavedIn(
   original?: Checkout,
 ): Promise<readonly string[]> {
   const within = isKnown ? await unsavedWithin(original, worktree) : []
-  return [...new Set([...nested, ...unreadable, ...(await unlistedIn(worktree, nested)), ...within])]
+  const all = [...new Set([...nested, ...unreadable, ...(await unlistedIn(worktree, nested)), ...within])]
+  if (all.length <= MOST_UNSAVED) return all
+  const first = all.slice(0, MOST_UNSAVED - 1)
+  return [...first, `and ${formatInteger(all.length - first.length)} more`]
 }
 
 /**
