@@ -327,7 +327,8 @@ const reasonOf = (rule: Rule, run: Watched): Reason => ({
   text: rule.text(rule.gauge(run) as Gauge, run),
 })
 
-const hasWorked = ({ toolCalls, lastText, usage }: Progress): boolean =>
+/** Whether a run has something to say in a last word. */
+export const hasWorked = ({ toolCalls, lastText, usage }: Progress): boolean =>
   toolCalls > 0 || lastText !== "" || usage.output > 0
 
 /** True while a tool call or a question of the run is open: the agent cannot read messages then. */

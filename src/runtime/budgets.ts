@@ -292,12 +292,11 @@ export class Allowance {
     return this.#refusal(limits, this.#spentBy(group, limits), group)
   }
 
-  /** Returns a block that ends a waiting run when its turn has come, if other runs have spent the budget meanwhile. */
+  /** Returns a block that ends a run without work when its turn has come, if other runs have spent the budget meanwhile. */
   blocks(task: Task): Block | undefined {
     const why = this.refusal(task.parentID, task.id)
     if (why === undefined) return undefined
-    const text = this.#services.store.isUnbegun(task) ? `It never began: ${why}.` : `It did not go on: ${why}.`
-    return { by: "budget", ends: { type: "failed", reason: { code: "budget", text } } }
+    return { by: "budget", ends: { type: "failed", reason: { code: "budget", text: `It never began: ${why}.` } } }
   }
 
   of(task: Task): readonly string[] {

@@ -8,7 +8,9 @@ import {
   slotsHeld,
   takesSlot,
 } from "../core/limits.ts"
+import { progressOf } from "../core/run/active-run.ts"
 import { isActive, isPaused, isQueued, slotSessionOf, type Task } from "../core/task.ts"
+import { hasWorked } from "../core/watchdog.ts"
 import type { Allowance } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
@@ -123,16 +125,18 @@ export class Scheduler {
     const { id, run } = task
     const { store } = this.#services
     const { dispatcher, sources, allowance, watch } = this.#ports
-    const { stage, prompt } = store.run(id) ?? {}
-    if (stage === "creating" || prompt === undefined) return
-    const block = waits ?? (holdsSlot(task) ? undefined : allowance.blocks(task))
+    const active = store.run(id)
+    if (active?.prompt === undefined || active.stage === "creating") return
+    // A run that has worked is not ended here: its own limits leave it its last word.
+    const isLimited = holdsSlot(task) || hasWorked(progressOf(active))
+    const block = waits ?? (isLimited ? undefined : allowance.blocks(task))
     if (block && "ends" in block) dispatcher.end(id, run.generation, block.ends)
     if (block) return
     for (const source of sources) source.admitted?.(task)
     dispatcher.deliver(id, { type: "admitted" })
     watch()
     // A run that begins at once may change what blocks others: ask for another pass.
-    if (store.run(id)?.stage !== stage) this.#isAsked = true
+    if (store.run(id)?.stage !== active.stage) this.#isAsked = true
   }
 
   /**

@@ -1,7 +1,8 @@
 import { describe, expect, test, vi } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
-import { DAY_MS } from "../../src/lib/format.ts"
+import { DAY_MS, MINUTE_MS } from "../../src/lib/format.ts"
 import { RECORD_KEY } from "../../src/runtime/record/codec.ts"
+import { isParkedNow, limited } from "../support/limit-scene.ts"
 import { Rig } from "../support/rig.ts"
 import { CENT, spendingRig as rigged, STEP, spend } from "../support/spending-scene.ts"
 
@@ -103,6 +104,55 @@ describe("a session's budget", () => {
       text: expect.stringMatching(/^It never began: the session's/),
     })
     expect(rig.opencode.stored(waiting.sessionID).messages).toEqual([])
+  })
+})
+
+describe("a session's budget after a pause", () => {
+  const SHUT_MS = 5 * MINUTE_MS
+
+  /** A run whose model is at its limit after so many steps, and another run that takes so many steps meanwhile. */
+  const scene = async (max: number, before: number, others: number) => {
+    const rig = new Rig({ options: { maxCostPerSession: max, maxLaunchesPerMinute: 0 } })
+    let requests = 0
+    let opensAt = Number.POSITIVE_INFINITY
+    rig.script(({ sessionID, prompt, toolResults }) => {
+      if (sessionID === rig.parent) return undefined
+      if (prompt === "OTHER") return toolResults.length < others - 1 ? STEP : { text: "other", ...CENT }
+      requests++
+      if (toolResults.length < before) return STEP
+      opensAt = Math.min(opensAt, rig.clock.now() + SHUT_MS)
+      const left = opensAt - rig.clock.now()
+      return left > 0 ? limited(` Try again in ${left / 1000}s`) : { text: "what I found", ...CENT }
+    })
+    const { id } = await rig.launch(spend)
+    await rig.clock.until(() => isParkedNow(rig, id))
+    if (others > 0) await rig.launch({ prompt: "OTHER", model: "scripted/beta" })
+    return { outcome: (await rig.ended(id)).outcome, requests }
+  }
+
+  test("a run that was parked while it was asked for its last word says it", async () => {
+    const { outcome } = await scene(0.1, 9, 0)
+    expect(outcome).toMatchObject({ saidLastWord: true, reason: { code: "budget" } })
+  })
+
+  test("a run is asked for its last word with its first request if others have brought the budget near its end", async () => {
+    const { outcome, requests } = await scene(0.1, 3, 6)
+    expect(outcome).toMatchObject({ saidLastWord: true, reason: { code: "budget" } })
+    expect(requests).toBe(3 + 1 + 1)
+  })
+
+  test("a run ends without a further request if others have exceeded the budget", async () => {
+    const { outcome, requests } = await scene(0.1, 3, 8)
+    expect(outcome?.reason?.text).toMatch(
+      /^Stopped at the session's budget: the session's tasks spent \$0\.1100 of \$0\.10/,
+    )
+    expect(requests).toBe(3 + 1)
+  })
+
+  test("a run that has done nothing yet ends before it begins if others have brought the budget near its end", async () => {
+    const { outcome, requests } = await scene(0.1, 0, 9)
+    expect(outcome?.reason?.text).toMatch(/^It never began: the session's/)
+    expect(requests).toBe(1)
   })
 })
 

@@ -137,11 +137,14 @@ const continueAfterPause: Handler<"admitted"> = (run, _input, context) => {
   const event = { type: "unparked", generation: run.generation, at: now } as const
   const on = { ...recordActivity(run, now), continuedAt: now }
   const record = { do: "record", event, write: true } as const
-  if (run.preparesAgain)
-    return { run: moved(on, "preparing"), commands: [record, { do: "prepare", save: false, again: true }] }
-  const { notStarted: unbegun, ...begun } = on
-  const { run: next, commands } = unbegun ? start(begun, context, false) : prompt(moved(on, "prompting"))
-  return { run: next, commands: [record, ...commands] }
+  const unparked = { run: on, commands: [record] }
+  // Others may have used up a shared limit meanwhile, which is known before the next request.
+  const checked = andThen(unparked, (next) => checkLimits(next, context))
+  return andThen(checked, ({ notStarted: unbegun, ...next }) => {
+    if (next.preparesAgain)
+      return { run: moved(next, "preparing"), commands: [{ do: "prepare", save: false, again: true }] }
+    return unbegun ? start(next, context, false) : prompt(moved(next, "prompting"))
+  })
 }
 
 export const look: Handler<"look"> = (run, _input, context) => readMessages(run, context)
