@@ -57,7 +57,8 @@ export class LimitNotices {
     // If only a probe was refused, the limit is not new.
     const isNew = before === undefined || before.recovery !== undefined
     const isLater = breaker.stated && breaker.opensAt - report.opensAt >= QUIET_MS
-    return isLater || (isNew && now - report.at >= QUIET_MS)
+    // A report in the future is from before the system clock was set back.
+    return isLater || (isNew && Math.abs(now - report.at) >= QUIET_MS)
   }
 
   #announce(model: string): void {

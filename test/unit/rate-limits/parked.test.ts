@@ -187,6 +187,20 @@ describe("tasks at a provider's limit", () => {
     expect(rig.notices().filter(({ visible }) => visible.startsWith("⏸"))).toHaveLength(times)
   })
 
+  test("a provider's limit is reported again after the system clock was set back", async () => {
+    const { provider, rig, id } = await parkedTask({ shutMs: 2 * MINUTE_MS })
+    const told = () => rig.notices().filter(({ visible }) => visible.startsWith("⏸")).length
+    provider.left = 100
+    await rig.ended(id)
+    expect(told()).toBe(1)
+    await rig.clock.advance(20 * MINUTE_MS)
+    rig.clock.setBack(120 * MINUTE_MS)
+    answerAll(rig, limited(" Try again in 40m"))
+    await rig.launch()
+    await rig.clock.advance(MINUTE_MS)
+    expect(told()).toBe(2)
+  })
+
   test("parked tasks continue after days of sleep if the limit is over, even past their maximum parked time", async () => {
     const { provider, rig, tasks } = await parkedTasks(3, { shutMs: 5 * 60 * MINUTE_MS })
     provider.left = 100
