@@ -172,6 +172,21 @@ describe("a provider's reset time", () => {
       { headers: { "anthropic-ratelimit-unified-reset": String(NOW / 1000 + 99) } },
       99,
     ],
+    [
+      "the only limit, whose header has no name",
+      { headers: { "x-ratelimit-remaining": "0", "x-ratelimit-reset": String(NOW + 99_000) } },
+      99,
+    ],
+    [
+      "the only limit, of which something is left",
+      { headers: { "x-ratelimit-remaining": "3", "x-ratelimit-reset": String(NOW + 99_000) } },
+      undefined,
+    ],
+    [
+      "a limit's header in the body",
+      { body: `{"error":{"metadata":{"headers":{"X-RateLimit-Reset":"${NOW + 99_000}"}}}}` },
+      99,
+    ],
     ["a limit's header that says nothing", { headers: { "x-ratelimit-reset-tokens": "soon" } }, undefined],
     ["words: a span", { message: "Please try again in 6m0s. Visit the site." }, 360],
     ["words: a span of words", { message: "Try again in 2 hours 5 minutes please" }, 7500],

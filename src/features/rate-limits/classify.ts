@@ -115,7 +115,7 @@ function timeOf(refusal: Refusal, now: number): number | undefined {
     () => (RETRY_FIELDS.some((name) => isZero(headers[name])) ? now + SOONEST_MS : undefined),
     () => after(headers["retry-after-ms"], at, 1),
     () => after(headers["retry-after"], at, SECOND_MS) ?? dateOf(headers["retry-after"]),
-    () => timestampIn(fieldIn(body, "resets_at|reset_at")),
+    () => timestampIn(fieldIn(body, "resets_at|reset_at|x-ratelimit-reset")),
     () => after(fieldIn(body, "resets_in_seconds|retry_after"), at, SECOND_MS),
     () => span(fieldIn(body, "retryDelay"), at),
     () => inLimits(headers, at),
@@ -157,7 +157,7 @@ function timestampIn(value: string | undefined): number | undefined {
   return number < 1e11 ? number * SECOND_MS : number
 }
 
-const LIMIT_HEADER = /^(anthropic-ratelimit-(.+)-reset|x-ratelimit-reset-(.+))$/
+const LIMIT_HEADER = /^(anthropic-ratelimit-(.+)-reset|x-ratelimit-reset(-.+)?)$/
 /** Anthropic's status of a limit that is not used up. */
 const ALLOWED = /^\s*allowed/
 
@@ -167,9 +167,9 @@ const ALLOWED = /^\s*allowed/
  */
 function inLimits(headers: Readonly<Record<string, string>>, now: number): number | undefined {
   const times = Object.entries(headers).flatMap(([name, value]) => {
-    const [match, , anthropic, other] = LIMIT_HEADER.exec(name) ?? []
+    const [match, , anthropic, other = ""] = LIMIT_HEADER.exec(name) ?? []
     if (match === undefined) return []
-    const left = headers[anthropic ? `anthropic-ratelimit-${anthropic}-remaining` : `x-ratelimit-remaining-${other}`]
+    const left = headers[anthropic ? `anthropic-ratelimit-${anthropic}-remaining` : `x-ratelimit-remaining${other}`]
     if (left !== undefined && Number(left) > 0) return []
     if (ALLOWED.test(headers[`anthropic-ratelimit-${anthropic}-status`] ?? "")) return []
     const time = span(value, now) ?? (isSpanInSeconds(value) ? after(value, now, SECOND_MS) : timestampIn(value))
