@@ -78,9 +78,10 @@ export class Breakers implements FeatureBody, Pauser {
     this.#runtime = runtime
     this.#notices = new LimitNotices(runtime, (model) => this.#breakerOf(model))
     this.#fallbackModels = new FallbackModels(runtime, {
-      isOpen: (model) => {
+      opensAt: (model) => {
         const breaker = this.#breakerOf(model)
-        return breaker === undefined || breaker.recovery !== undefined || freeRequests(breaker, runtime.clock.now()) > 0
+        const isOpen = !breaker || breaker.recovery || freeRequests(breaker, runtime.clock.now()) > 0
+        return isOpen ? 0 : nextProbe(breaker)
       },
       switched: (task) => this.#switched(task),
     })
@@ -354,14 +355,16 @@ export class Breakers implements FeatureBody, Pauser {
     const breaker = this.#breakers.get(model)
     const parked = { at: now, model, why: seen.why, ...tellingOf(breaker ?? { ...seen, opensAt: now }) }
     const patience = options.maxParked - (task.run.parkedMs ?? 0)
-    const isTooLong = breaker?.stated && !breaker.recovery && breaker.opensAt - now > patience
-    if (options.maxParked > 0 && isTooLong && !this.#isGoneRound(task, model))
+    const isPresent = modelKeyOf(task) === model
+    const others = isPresent ? this.#fallbackModels.opensAt(task) : Number.POSITIVE_INFINITY
+    const isTooLong = breaker?.stated && !breaker.recovery && Math.min(breaker.opensAt, others) - now > patience
+    if (options.maxParked > 0 && isTooLong)
       return this.#end(task, { code: "limit", text: notParkedText(model, breaker, now) })
     this.#note(task, { isSwitched: false })
     this.#runtime.pause(task, parked)
     if (options.maxParked > 0) this.#runtime.wakeAt(now + patience)
     if (!breaker) return
-    if (this.#fallbackModels.has(task) && modelKeyOf(task) === model) {
+    if (this.#fallbackModels.has(task) && isPresent) {
       this.#runtime.wakeAt(now + LONG_CLOSED_MS)
       this.#goRound(model, breaker, now)
     }
@@ -424,10 +427,6 @@ export class Breakers implements FeatureBody, Pauser {
       tired,
       breaker.stated ? `${breaker.kind} until ${formatTime(breaker.opensAt, now)}` : breaker.kind,
     )
-  }
-
-  #isGoneRound(task: Task, model: string): boolean {
-    return modelKeyOf(task) === model && this.#fallbackModels.isDue(task)
   }
 
   /** Tasks that wait for a model, found anew at each call. */

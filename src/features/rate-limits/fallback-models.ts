@@ -4,8 +4,8 @@ import { modelKey, modelOfName } from "../../core/limits.ts"
 import { isActive, isPaused, isQueued, type Model, modelOf, type Task } from "../../core/task.ts"
 
 export type FallbackModelPorts = {
-  /** Whether requests to a model may be sent, as far as known. */
-  readonly isOpen: (model: string) => boolean
+  /** When requests to a model may be sent, as far as known; 0 for now. */
+  readonly opensAt: (model: string) => number
   /** Called when a task continues with another model. */
   readonly switched: (task: Task) => void
 }
@@ -30,14 +30,14 @@ export class FallbackModels {
     return this.#namedFor(task).length > 0
   }
 
-  /** Whether a fallback model is available now. */
-  isDue(task: Task): boolean {
-    return this.#openFor(task) !== undefined
+  /** When the first of the task's models but the present one takes requests, as far as known. */
+  opensAt(task: Task): number {
+    return Math.min(...this.#othersFor(task).map((model) => this.#ports.opensAt(modelKey(model))))
   }
 
   /** Gives waiting tasks their next available model. `why`: reason why the present model is blocked. */
   choose(tasks: readonly Task[], why: string): void {
-    const due = tasks.filter((task) => this.isDue(task))
+    const due = tasks.filter((task) => this.opensAt(task) <= this.#runtime.clock.now())
     if (due.length === 0 || this.#choosing) return
     this.#choosing = true
     this.#runtime.background.run("choose another model", async () => {
@@ -63,7 +63,8 @@ export class FallbackModels {
   #switch(id: string, known: readonly string[], why: string): void {
     const task = this.#runtime.store.get(id)
     if (!task || !isActive(task) || !(isPaused(task) || isQueued(task))) return
-    const model = this.#openFor(task, known)
+    const now = this.#runtime.clock.now()
+    const model = this.#othersFor(task, known).find((each) => this.#ports.opensAt(modelKey(each)) <= now)
     if (model) this.give(task, model, why)
   }
 
@@ -79,14 +80,13 @@ export class FallbackModels {
     opencode.toast({ title: "superagents: check your options", message, variant: "warning" })
   }
 
-  #openFor(task: Task, known?: readonly string[]): Model | undefined {
+  /** The task's own model and its fallback models, without the present one. None where no fallback model is named. */
+  #othersFor(task: Task, known?: readonly string[]): readonly Model[] {
     const [own, now] = [task.model, modelOf(task)]
     const named = this.#namedFor(task).filter((name) => known === undefined || known.includes(name))
-    if (named.length === 0) return undefined
-    return [...(own ? [own] : []), ...named.map(modelOfName)].find((model) => {
-      const key = modelKey(model)
-      return (!now || key !== modelKey(now)) && this.#ports.isOpen(key)
-    })
+    if (named.length === 0) return []
+    const models = [...(own ? [own] : []), ...named.map(modelOfName)]
+    return models.filter((model) => !now || modelKey(model) !== modelKey(now))
   }
 
   /**

@@ -3,7 +3,7 @@ import { Unattended } from "../../../src/features/board/unattended.ts"
 import { MINUTE_MS } from "../../../src/lib/format.ts"
 import { toolsFor } from "../../../src/tools/index.ts"
 import type { Tool } from "../../../src/tools/tool.ts"
-import { isParkedNow, Provider, parkedTask, settings } from "../../support/limit-scene.ts"
+import { isParkedNow, limited, Provider, parkedTask, settings } from "../../support/limit-scene.ts"
 import { Rig } from "../../support/rig.ts"
 
 describe("a task with only parked children", () => {
@@ -251,6 +251,53 @@ describe("fallback models", () => {
     const [task] = await provider.launchAll(1)
     await rig.clock.advance(3 * MINUTE_MS)
     expect(rig.task(task.id).run.switches?.[0]).toMatchObject({ model: "scripted/beta", why: "limit" })
+  })
+
+  /** Each model refuses for so many minutes from now on, and says so unless `tells` is false; "broke" has no credit. */
+  const closedFor = (closed: Record<string, number | "broke">, fallbacks: readonly string[], tells = true) => {
+    const rig = new Rig({ options: { ...settings, fallbackModels: { general: fallbacks } } })
+    rig.opencode.modelList = ["scripted/alpha", "scripted/beta", "scripted/gamma"]
+    const asked: string[] = []
+    const start = rig.clock.now()
+    rig.script(({ sessionID }) => {
+      if (sessionID === rig.parent) return undefined
+      const prompt = rig.opencode.stored(sessionID).messages.findLast(({ role }) => role === "user")
+      const model = prompt?.model?.id ?? ""
+      asked.push(model)
+      const until = closed[model] ?? 0
+      if (until === "broke") return { status: 402, body: { error: { message: "Payment required" } } }
+      const left = start + until * MINUTE_MS - rig.clock.now()
+      return left > 0 ? limited(tells ? ` Try again in ${left / 1000}s` : "") : { text: `done by ${model}` }
+    })
+    const launchAll = (count: number) => Promise.all(Array.from({ length: count }, () => rig.launch()))
+    return { rig, asked, launchAll }
+  }
+
+  test("tasks wait for their own model if the fallback model's limit is too long, and go on with it", async () => {
+    const { rig, launchAll } = closedFor({ alpha: 30, beta: 72 * 60 }, ["scripted/beta"])
+    const tasks = await launchAll(3)
+    await rig.clock.advance(31 * MINUTE_MS)
+    for (const { id } of tasks)
+      expect(rig.task(id)).toMatchObject({ status: "completed", run: { model: { id: "alpha" } } })
+  })
+
+  test("a task waits for its fallback model if its own model's limit is too long", async () => {
+    const { rig } = closedFor({ alpha: 72 * 60, beta: 1 }, ["scripted/beta"])
+    const other = await rig.launch({ model: "scripted/beta" })
+    await rig.clock.advance(1000)
+    const { id } = await rig.launch()
+    await rig.clock.advance(3 * MINUTE_MS)
+    for (const each of [id, other.id]) expect(rig.task(each).status).toBe("completed")
+  })
+
+  test("a task ends if the limits of all its models are too long", async () => {
+    const { rig, asked } = closedFor({ alpha: 72 * 60, beta: 72 * 60 }, ["scripted/beta"])
+    const { id } = await rig.launch()
+    expect((await rig.ended(id)).outcome?.reason).toMatchObject({
+      code: "limit",
+      text: expect.stringMatching(/maxParked/),
+    })
+    expect(asked).toEqual(["alpha", "beta"])
   })
 
   test("a fallback model is used for its run only, and a resume begins with the original model", async () => {
