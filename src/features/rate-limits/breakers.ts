@@ -6,7 +6,7 @@ import type { OpencodeEvent } from "../../core/ports.ts"
 import type { Parked } from "../../core/record.ts"
 import { isWithoutAgent } from "../../core/run/active-run.ts"
 import { mayHaveAnswered } from "../../core/run/progress.ts"
-import { isActive, isPaused, isQueued, type Model, modelOf, type Reason, type Task } from "../../core/task.ts"
+import { isActive, isPaused, isQueued, type Model, type Reason, type Task } from "../../core/task.ts"
 import { duration, formatTime } from "../../lib/format.ts"
 import { oneLine } from "../../lib/text.ts"
 import {
@@ -25,7 +25,7 @@ import {
   withoutUnheard,
 } from "./breaker.ts"
 import { classifyRefusal, refusalIn } from "./classify.ts"
-import { FallbackModels, LONG_CLOSED_MS } from "./fallback-models.ts"
+import { FallbackModels, LONG_CLOSED_MS, NO_CREDIT } from "./fallback-models.ts"
 import { LimitNotices, notParkedText } from "./limit-notices.ts"
 
 /** Requests of a task. The entry lives as long as the task's handle in the store. */
@@ -79,7 +79,8 @@ export class Breakers implements FeatureBody, Pauser {
     this.#notices = new LimitNotices(runtime, (model) => this.#breakerOf(model))
     this.#fallbackModels = new FallbackModels(runtime, {
       opensAt: (model) => {
-        const breaker = this.#breakerOf(model)
+        if (this.refusesModel(model) !== undefined) return Number.POSITIVE_INFINITY
+        const breaker = this.#breakerOf(modelKey(model))
         const isOpen = !breaker || breaker.recovery || freeRequests(breaker, runtime.clock.now()) > 0
         return isOpen ? 0 : nextProbe(breaker)
       },
@@ -118,9 +119,10 @@ export class Breakers implements FeatureBody, Pauser {
     const { kind, until } = classifyRefusal(refusal, now, this.#answering.has(key))
     const why = oneLine(refusal.message)
     if (kind === "money") {
+      // A paused task asks nothing: this is the refusal for which it left another model.
+      if (isPaused(task)) return
       this.#unpaid.set(key, { at: now, why })
-      const text = `${why.replace(/\.$/, "")}. This does not pass by waiting.`
-      this.#stopUnlessAnswered(task, () => this.#end(task, { code: "provider", text }))
+      this.#stopUnlessAnswered(task, () => this.#leaveUnpaid(task, key, why))
       return this.#runtime.reschedule()
     }
     if (kind === "other") return
@@ -139,6 +141,19 @@ export class Breakers implements FeatureBody, Pauser {
     })
     this.#parkUnbegun(key, breaker, now)
     if (breaker !== before) this.#notices.closed(key, before)
+  }
+
+  /** Ends a task whose own model has no credit. Any other model is given up for the task's own. */
+  #leaveUnpaid(task: Task, key: string, why: string): void {
+    const { model: own } = task
+    if (!own || key !== modelKeyOf(task) || key === modelKey(own)) {
+      const text = `${why.replace(/\.$/, "")}. This does not pass by waiting.`
+      return this.#end(task, { code: "provider", text })
+    }
+    this.#fallbackModels.give(task, own, NO_CREDIT)
+    const now = this.#runtime.clock.now()
+    const seen = this.#breakerOf(modelKey(own)) ?? recordRefusal(undefined, { kind: "limit", why }, now)
+    this.#park(this.#runtime.store.get(task.id) ?? task, modelKey(own), seen)
   }
 
   #isKnown(task: Task, { attempt }: Refusal): boolean {
@@ -187,7 +202,7 @@ export class Breakers implements FeatureBody, Pauser {
     const key = this.#modelOf(task)
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     if (breaker && !this.#admits(breaker, task)) return { by: "rate limit", behind: key, until: nextProbe(breaker) }
-    const model = this.#runtime.store.isUnbegun(task) ? modelOf(task) : undefined
+    const model = this.#runtime.store.isUnbegun(task) && !task.run.model ? task.model : undefined
     const unpaid = model && this.refusesModel(model)
     if (unpaid === undefined) return undefined
     return { by: "rate limit", ends: { type: "failed", reason: { code: "provider", text: `Not begun: ${unpaid}` } } }

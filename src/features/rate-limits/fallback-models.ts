@@ -1,11 +1,14 @@
 import { listed } from "../../core/errors.ts"
 import type { Runtime } from "../../core/feature.ts"
-import { modelKey, modelOfName } from "../../core/limits.ts"
-import { isActive, isPaused, isQueued, type Model, modelOf, type Task } from "../../core/task.ts"
+import { modelKey, modelKeyOf, modelOfName } from "../../core/limits.ts"
+import { isActive, isPaused, isQueued, type Model, type Task } from "../../core/task.ts"
+
+/** Reason for leaving a model that has no credit. Waiting does not change that, so the run does not return to it. */
+export const NO_CREDIT = "no credit"
 
 export type FallbackModelPorts = {
   /** When requests to a model may be sent, as far as known; 0 for now. */
-  readonly opensAt: (model: string) => number
+  readonly opensAt: (model: Model) => number
   /** Called when a task continues with another model. */
   readonly switched: (task: Task) => void
 }
@@ -32,7 +35,7 @@ export class FallbackModels {
 
   /** When the first of the task's models but the present one takes requests, as far as known. */
   opensAt(task: Task): number {
-    return Math.min(...this.#othersFor(task).map((model) => this.#ports.opensAt(modelKey(model))))
+    return Math.min(...this.#othersFor(task).map(this.#ports.opensAt))
   }
 
   /** Gives waiting tasks their next available model. `why`: reason why the present model is blocked. */
@@ -64,7 +67,7 @@ export class FallbackModels {
     const task = this.#runtime.store.get(id)
     if (!task || !isActive(task) || !(isPaused(task) || isQueued(task))) return
     const now = this.#runtime.clock.now()
-    const model = this.#othersFor(task, known).find((each) => this.#ports.opensAt(modelKey(each)) <= now)
+    const model = this.#othersFor(task, known).find((each) => this.#ports.opensAt(each) <= now)
     if (model) this.give(task, model, why)
   }
 
@@ -80,13 +83,19 @@ export class FallbackModels {
     opencode.toast({ title: "superagents: check your options", message, variant: "warning" })
   }
 
-  /** The task's own model and its fallback models, without the present one. None where no fallback model is named. */
+  /**
+   * The task's own model and its fallback models, without the present one and those without credit. None where no
+   * fallback model is named.
+   */
   #othersFor(task: Task, known?: readonly string[]): readonly Model[] {
-    const [own, now] = [task.model, modelOf(task)]
+    const { model: own, run } = task
+    const { switches = [] } = run
     const named = this.#namedFor(task).filter((name) => known === undefined || known.includes(name))
     if (named.length === 0) return []
+    const unpaid = switches.flatMap(({ why }, at) => (why === NO_CREDIT ? [switches[at - 1]?.model] : []))
+    const left = [modelKeyOf(task), ...unpaid]
     const models = [...(own ? [own] : []), ...named.map(modelOfName)]
-    return models.filter((model) => !now || modelKey(model) !== modelKey(now))
+    return models.filter((model) => !left.includes(modelKey(model)))
   }
 
   /**

@@ -300,6 +300,30 @@ describe("fallback models", () => {
     expect(asked).toEqual(["alpha", "beta"])
   })
 
+  test("a task whose fallback model has no credit waits for its own model, and asks the other no more", async () => {
+    const { rig, asked, launchAll } = closedFor({ alpha: 30, beta: "broke" }, ["scripted/beta"])
+    const [first] = await launchAll(1)
+    await rig.clock.advance(5000)
+    // Known by now.
+    const [second] = await launchAll(1)
+    await rig.clock.advance(20_000)
+    expect(isParkedNow(rig, first?.id ?? "")).toBe(true)
+    expect(asked).toEqual(["alpha", "beta"])
+    await rig.clock.advance(31 * MINUTE_MS)
+    for (const each of [first, second]) expect(rig.task(each?.id ?? "").status).toBe("completed")
+    expect(asked.filter((model) => model === "beta").length).toBeLessThanOrEqual(2)
+    const [line] = rig.notices().flatMap(({ hidden }) => hidden.match(/^Model: .*$/m) ?? [])
+    expect(line).toMatch(/, then scripted\/alpha from step 1 \(no credit\)\.$/)
+  })
+
+  test("a task whose fallback model has no credit goes on with the next", async () => {
+    const { rig, asked } = closedFor({ alpha: 30, beta: "broke" }, ["scripted/beta", "scripted/gamma"])
+    const { id } = await rig.launch()
+    await rig.clock.advance(MINUTE_MS)
+    expect(rig.task(id).status).toBe("completed")
+    expect(asked).toEqual(["alpha", "beta", "gamma"])
+  })
+
   test("a fallback model is used for its run only, and a resume begins with the original model", async () => {
     const { provider, rig, models, id } = await launchOn({ ...named, resumable: ["completed"] })
     await rig.ended(id)
