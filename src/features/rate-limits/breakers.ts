@@ -256,15 +256,13 @@ export class Breakers implements FeatureBody, Pauser {
   }
 
   retryNow(task: Task, { waitsFor, kind = "limit" }: Pause, model?: Model) {
-    if (model) {
-      const others = this.#waiting(waitsFor).length - 1
-      this.#fallbackModels.give(task, model, kind)
-      return { model: modelKey(model), others: modelKey(model) === waitsFor ? others : 0 }
-    }
-    const breaker = this.#breakers.get(waitsFor)
-    if (breaker) this.#breakers.set(waitsFor, sentThrough(breaker, task.id, this.#runtime.clock.now()))
-    this.#runtime.reschedule()
-    return { model: waitsFor, others: this.#waiting(waitsFor).filter(({ id }) => id !== task.id).length }
+    const key = model ? modelKey(model) : waitsFor
+    const breaker = this.#breakers.get(key)
+    const others = breaker ? this.#waiting(key).filter(({ id }) => id !== task.id).length : 0
+    if (breaker) this.#breakers.set(key, sentThrough(breaker, task.id, this.#runtime.clock.now()))
+    if (model) this.#fallbackModels.give(task, model, kind)
+    else this.#runtime.reschedule()
+    return { model: key, others }
   }
 
   /** Ends runs that have been parked for too long, and stores queued runs that wait for a model as parked. */

@@ -345,4 +345,19 @@ describe("fallback models", () => {
     expect(models.at(-1)).toBe("scripted/beta")
     await expect(rig.manager.unpark(id, rig.parent, "scripted/nothing")).rejects.toThrow('No model "scripted/nothing"')
   })
+
+  test.each(["scripted/alpha", "scripted/beta"])(
+    "a parked task asks %s at once if its caller names it, also at its limit",
+    async (model) => {
+      const { rig, asked } = closedFor({ alpha: 60, beta: 5 * 60 }, [])
+      const { id } = await rig.launch()
+      await rig.launch({ model: "scripted/beta" })
+      await rig.clock.advance(5000)
+      expect(asked).toEqual(["alpha", "beta"])
+      await rig.manager.unpark(id, rig.parent, model)
+      await rig.clock.advance(5000)
+      expect(asked.slice(2).map((name) => `scripted/${name}`)).toEqual([model])
+      expect(rig.task(id).run.parked).toMatchObject({ model })
+    },
+  )
 })
