@@ -146,10 +146,15 @@ function touchedLine({ group, outcome }: Task, kind: Kind): string[] {
   return [`${group ? `The ${kind?.noun.one}` : "It"} changed the check's own files: ${named(touched)}`]
 }
 
+/** A run that went round its models many times names only the first of these changes, and the last. */
+const MOST_CHANGES = 4
+
 /** Example: `Model: mock/one, then mock/two from step 4 (limit until 07:12).` Empty where the model did not change. */
 export function modelLine({ model, run: { switches = [] } }: Task): string[] {
   if (switches.length === 0) return []
   const then = switches.map(({ model: name, step, why }) => `then ${oneLine(name)} from step ${step} (${oneLine(why)})`)
+  const more = then.length - MOST_CHANGES
+  if (more > 0) then.splice(MOST_CHANGES - 1, more, count(more, "more change"))
   return [`Model: ${[model ? modelKey(model) : "its own", ...then].join(", ")}.`]
 }
 

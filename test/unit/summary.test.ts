@@ -309,6 +309,18 @@ describe("a summary of models and groups", () => {
     expect(told()).toContain("Model: its own, then p/two from step 4 (limit until 07:12).")
   })
 
+  test("a summary of a run that went round its models names the first changes and the last", () => {
+    const change = (_: unknown, at: number) => ({ model: `p/${at + 1}`, step: 1, why: "limit" })
+    const told = (length: number) => {
+      const run = { switches: Array.from({ length }, change) }
+      return summaryOf(taskOf({ status: "completed", run, outcome: outcomeOf() } as object))
+    }
+    const then = (at: number) => `then p/${at} from step 1 (limit)`
+    const first = ["Model: its own", then(1), then(2), then(3)]
+    expect(told(4)).toContain(`${[...first, then(4)].join(", ")}.`)
+    expect(told(9)).toContain(`${[...first, "5 more changes", then(9)].join(", ")}.`)
+  })
+
   test("a summary describes the result of tries in one line", () => {
     const rows = [
       { how: "check did not pass (exit code 1)", ms: 9, cost: 0.01 },

@@ -22,7 +22,7 @@ export type Breaker = {
    * one.
    */
   readonly recovery?: { readonly wave: number; readonly gone: readonly string[]; readonly at: number }
-  /** True if no run waits for the model: the breaker is dropped at `opensAt`. */
+  /** True if no run waits for the model: the breaker blocks nothing from `opensAt` on. */
   readonly deserted?: boolean
 }
 
@@ -34,7 +34,7 @@ export type Trip = {
 
 /** Wait after a refusal that states no time. Each refused probe doubles the wait. */
 const FIRST_WAIT_MS = 5000
-const MOST_WAIT_MS = 300_000
+export const MOST_WAIT_MS = 300_000
 /** A provider's time that is nearer than this counts as "at once", in ms. */
 const AT_ONCE_MS = 1000
 /** A request without an answer for this long no longer keeps other requests waiting, in ms. */

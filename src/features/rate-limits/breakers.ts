@@ -15,6 +15,7 @@ import {
   freeRequests,
   inPresent,
   isClosedFor,
+  MOST_WAIT_MS,
   mustWaitForBreaker,
   nextProbe,
   recordRefusal,
@@ -132,7 +133,8 @@ export class Breakers implements FeatureBody, Pauser {
     if (isKnown && before && underWay(before).includes(task.id)) return
     if (!before && (isKnown || (kind !== "limit" && until === undefined && !this.#failsAgain(key, refusal, now))))
       return
-    const breaker = recordRefusal(before, { kind, why, until }, now, isKnown ? 0 : this.#askedAt(task))
+    const kept = this.#breakers.get(key)
+    const breaker = recordRefusal(kept, { kind, why, until }, now, isKnown ? 0 : this.#askedAt(task))
     this.#breakers.set(key, breaker)
     this.#runtime.wakeAt(nextProbe(breaker))
     this.#stopUnlessAnswered(task, () => {
@@ -275,8 +277,8 @@ export class Breakers implements FeatureBody, Pauser {
   }
 
   /**
-   * Returns a model's breaker. A breaker for which no run waits is dropped once its time has come, even if the clock
-   * did not run in between.
+   * Returns a model's breaker. A breaker for which no run waits is none once its time has come, even if the clock did not
+   * run in between. After a guessed time it is kept for a while, so that the wait doubles if the next request is refused.
    */
   #breakerOf(key: string): Breaker | undefined {
     const now = this.#runtime.clock.now()
@@ -284,7 +286,7 @@ export class Breakers implements FeatureBody, Pauser {
     const breaker = found && inPresent(found, now)
     if (breaker && breaker !== found) this.#breakers.set(key, breaker)
     if (!breaker?.deserted || freeRequests(breaker, now) === 0) return breaker
-    this.#breakers.delete(key)
+    if (breaker.stated || now - breaker.opensAt >= MOST_WAIT_MS) this.#breakers.delete(key)
     return undefined
   }
 
@@ -320,6 +322,7 @@ export class Breakers implements FeatureBody, Pauser {
     this.#answering.set(key, Math.max(sentAt, this.#answering.get(key) ?? 0))
     this.#unpaid.delete(key)
     const breaker = this.#breakerOf(key)
+    if (!breaker && isWhole) this.#breakers.delete(key)
     if (!breaker) return
     this.#breakers.set(key, answered(breaker, { taskID: task.id, sentAt, isWhole }))
     this.#runtime.reschedule()

@@ -324,6 +324,21 @@ describe("fallback models", () => {
     expect(asked).toEqual(["alpha", "beta", "gamma"])
   })
 
+  test("two limited models that say no time are asked more and more rarely by a task that goes round", async () => {
+    const { rig, asked } = closedFor({ alpha: 120, beta: 120 }, ["scripted/beta"], false)
+    const { id } = await rig.launch()
+    await rig.clock.advance(60 * MINUTE_MS)
+    const before = asked.length
+    await rig.clock.advance(30 * MINUTE_MS)
+    expect(before).toBeLessThan(50)
+    // Each at most every five minutes by now.
+    expect(asked.length - before).toBeLessThanOrEqual(2 * 6)
+    await rig.clock.advance(40 * MINUTE_MS)
+    expect(rig.task(id).status).toBe("completed")
+    const [line = ""] = rig.notices().flatMap(({ hidden }) => hidden.match(/^Model: .*$/m) ?? [])
+    expect(line.length).toBeLessThan(300)
+  })
+
   test("a fallback model is used for its run only, and a resume begins with the original model", async () => {
     const { provider, rig, models, id } = await launchOn({ ...named, resumable: ["completed"] })
     await rig.ended(id)
