@@ -254,9 +254,9 @@ export type Pauser = {
   limitOf(model: Model, task?: Task): PauseView | undefined
   /**
    * Called before a launch or a resume. Returns why a run with this model is refused where it could also wait: waiting
-   * would not help. Undefined where it may begin or wait.
+   * would not help. Undefined where it may begin or wait. `task`: the one that exists already.
    */
-  refusesModel(model: Model): string | undefined
+  refusesModel(model: Model, task?: Task): string | undefined
   /**
    * Called for a paused run whose process died. The result is called once this process has the run; undefined ends the
    * run.

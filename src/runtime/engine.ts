@@ -131,7 +131,7 @@ export function engineOf(ports: ManagerPorts, stopped: AbortSignal) {
 }
 
 const limitsOf = (pauser: Pauser | undefined, groups: Groups) => (task: Task) => {
-  const model = groups.modelsOf(task).find((each) => pauser?.refusesModel(each) === undefined)
+  const model = groups.modelsOf(task).find((each) => pauser?.refusesModel(each, task) === undefined)
   return model && pauser?.limitOf(model, task)
 }
 

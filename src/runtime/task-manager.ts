@@ -11,6 +11,7 @@ import {
   isUnattended,
   isUnmerged,
   type Model,
+  machineOf,
   modelOf,
   type Status,
   type Task,
@@ -166,6 +167,11 @@ export class TaskManager {
     const task = this.#find(reference, sessionID)
     if (this.parts.store.isForeign(task.id))
       throw new CallError(`Task ${task.id} is run by another OpenCode process. Only the user can try it, there.`)
+    const machine = machineOf(task)
+    if (model !== undefined && machine !== undefined)
+      throw new CallError(
+        `Task ${task.id} works on ${machine}, whose models are not known here: unpark it without \`model\`, or launch another task.`,
+      )
     const wanted = model === undefined ? undefined : await chooseModel(this.parts, model)
     const paused = this.parts.store.membersOf(task).find((member) => isPaused(member.task))?.task ?? task
     const found = this.parts.retryNow(paused, this.#view(task).phase, wanted)

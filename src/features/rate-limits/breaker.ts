@@ -1,4 +1,6 @@
+import { modelKey } from "../../core/limits.ts"
 import type { PassingKind } from "../../core/pause.ts"
+import { type Model, machineOf, modelOf, type Task } from "../../core/task.ts"
 
 /**
  * Circuit breaker of one model; a model that was never refused has none. Refusals of the provider trip the breaker,
@@ -30,6 +32,14 @@ export type Trip = {
   readonly kind: Breaker["kind"]
   readonly why: string
   readonly until?: number
+}
+
+/** A task's model, or another for it, with the machine that asks it: what is refused there is not refused here. */
+export function askedBy(task: Pick<Task, "model" | "run" | "place">): string | undefined
+export function askedBy(task: Pick<Task, "model" | "run" | "place">, model: Model): string
+export function askedBy(task: Pick<Task, "model" | "run" | "place">, model = modelOf(task)): string | undefined {
+  const machine = machineOf(task)
+  return model && (machine === undefined ? modelKey(model) : `${modelKey(model)} on ${machine}`)
 }
 
 /** Wait after a refusal that states no time. Each refused probe doubles the wait. */

@@ -1,5 +1,5 @@
 import type { FeatureBody, Pauser, Runtime } from "../../core/feature.ts"
-import { type Block, modelKey, modelKeyOf } from "../../core/limits.ts"
+import { type Block, modelKey } from "../../core/limits.ts"
 import { classify } from "../../core/outcome.ts"
 import { conditionOf, type Pause, type PauseView, type Refusal } from "../../core/pause.ts"
 import type { OpencodeEvent } from "../../core/ports.ts"
@@ -11,6 +11,7 @@ import { duration, formatTime } from "../../lib/format.ts"
 import { oneLine } from "../../lib/text.ts"
 import {
   answered,
+  askedBy,
   type Breaker,
   freeRequests,
   inPresent,
@@ -79,9 +80,9 @@ export class Breakers implements FeatureBody, Pauser {
     this.#runtime = runtime
     this.#notices = new LimitNotices(runtime, (model) => this.#breakerOf(model))
     this.#fallbackModels = new FallbackModels(runtime, {
-      opensAt: (model) => {
-        if (this.refusesModel(model) !== undefined) return Number.POSITIVE_INFINITY
-        const breaker = this.#breakerOf(modelKey(model))
+      opensAt: (model, task) => {
+        if (this.refusesModel(model, task) !== undefined) return Number.POSITIVE_INFINITY
+        const breaker = this.#breakerOf(askedBy(task, model))
         const isOpen = !breaker || breaker.recovery || freeRequests(breaker, runtime.clock.now()) > 0
         return isOpen ? 0 : nextProbe(breaker)
       },
@@ -96,7 +97,7 @@ export class Breakers implements FeatureBody, Pauser {
   onEvent(event: OpencodeEvent, task: Task | undefined): void {
     if (!this.#runtime.options.gate || !task || !isActive(task) || isQueued(task)) return
     const said = event.type === "answered" ? event.model : undefined
-    const key = said ? modelKey(said) : (this.#requestsOf(task)?.other?.model ?? modelKeyOf(task))
+    const key = said ? modelKey(said) : (this.#requestsOf(task)?.other?.model ?? askedBy(task))
     if (key === undefined) return
     if (event.type === "began" || event.type === "answered")
       return this.#heardAnswer(task, key, event.type === "answered")
@@ -105,8 +106,8 @@ export class Breakers implements FeatureBody, Pauser {
   }
 
   /** Returns why the provider refuses the model for lack of credit, if it does. */
-  refusesModel(model: Model): string | undefined {
-    const key = modelKey(model)
+  refusesModel(model: Model, task?: Task): string | undefined {
+    const key = task ? askedBy(task, model) : modelKey(model)
     const { at, why } = this.#unpaid.get(key) ?? { at: Number.NEGATIVE_INFINITY, why: "" }
     const ago = this.#runtime.clock.now() - at
     // A time in the future is from before the system clock was set back.
@@ -148,14 +149,14 @@ export class Breakers implements FeatureBody, Pauser {
   /** Ends a task whose own model has no credit. Any other model is given up for the task's own. */
   #leaveUnpaid(task: Task, key: string, why: string): void {
     const { model: own } = task
-    if (!own || key !== modelKeyOf(task) || key === modelKey(own)) {
+    if (!own || key !== askedBy(task) || key === askedBy(task, own)) {
       const text = `${why.replace(/\.$/, "")}. This does not pass by waiting.`
       return this.#end(task, { code: "provider", text })
     }
     this.#fallbackModels.give(task, own, NO_CREDIT)
     const now = this.#runtime.clock.now()
-    const seen = this.#breakerOf(modelKey(own)) ?? recordRefusal(undefined, { kind: "limit", why }, now)
-    this.#park(this.#runtime.store.get(task.id) ?? task, modelKey(own), seen)
+    const seen = this.#breakerOf(askedBy(task, own)) ?? recordRefusal(undefined, { kind: "limit", why }, now)
+    this.#park(this.#runtime.store.get(task.id) ?? task, askedBy(task, own), seen)
   }
 
   #isKnown(task: Task, { attempt }: Refusal): boolean {
@@ -177,7 +178,7 @@ export class Breakers implements FeatureBody, Pauser {
 
   blocksRequest(task: Task, other?: Model): boolean {
     const now = this.#runtime.clock.now()
-    const key = other ? modelKey(other) : modelKeyOf(task)
+    const key = other ? modelKey(other) : askedBy(task)
     this.#note(task, { other: other && { model: modelKey(other), at: now } })
     if (!other) this.#leaveOthers(task)
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
@@ -205,7 +206,7 @@ export class Breakers implements FeatureBody, Pauser {
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     if (breaker && !this.#admits(breaker, task)) return { by: "rate limit", behind: key, until: nextProbe(breaker) }
     const model = this.#runtime.store.isUnbegun(task) && !task.run.model ? task.model : undefined
-    const unpaid = model && this.refusesModel(model)
+    const unpaid = model && this.refusesModel(model, task)
     if (unpaid === undefined) return undefined
     return { by: "rate limit", ends: { type: "failed", reason: { code: "provider", text: `Not begun: ${unpaid}` } } }
   }
@@ -228,7 +229,7 @@ export class Breakers implements FeatureBody, Pauser {
   }
 
   limitOf(model: Model, task?: Task): PauseView | undefined {
-    const waitsFor = modelKey(model)
+    const waitsFor = task ? askedBy(task, model) : modelKey(model)
     const breaker = this.#breakerOf(waitsFor)
     if (!breaker || (task && !isActive(task))) return undefined
     const isClosed = task && isQueued(task) ? mustWaitForBreaker(breaker, task.id) : isClosedFor(breaker, task?.id)
@@ -245,7 +246,7 @@ export class Breakers implements FeatureBody, Pauser {
    * model.
    */
   #restore(task: Task, { at, until, model, why, kind = "limit" }: Parked): void {
-    if (modelKeyOf(task) !== model) return this.#switched(task)
+    if (askedBy(task) !== model) return this.#switched(task)
     const before = this.#breakers.get(model)
     // The runs of one breaker were parked one after the other: that is no series of refusals.
     const found = recordRefusal(before && at <= before.closedAt ? before : undefined, { kind, why, until }, at, at)
@@ -258,7 +259,7 @@ export class Breakers implements FeatureBody, Pauser {
   }
 
   retryNow(task: Task, { waitsFor, kind = "limit" }: Pause, model?: Model) {
-    const key = model ? modelKey(model) : waitsFor
+    const key = model ? askedBy(task, model) : waitsFor
     const breaker = this.#breakers.get(key)
     const others = breaker ? this.#waiting(key).filter(({ id }) => id !== task.id).length : 0
     if (breaker) this.#breakers.set(key, sentThrough(breaker, task.id, this.#runtime.clock.now()))
@@ -298,7 +299,7 @@ export class Breakers implements FeatureBody, Pauser {
 
   /** Lets other runs probe the models that are not the task's own: it does not ask them now. */
   #leaveOthers(task: Task): void {
-    const own = modelKeyOf(task)
+    const own = askedBy(task)
     const others = [...this.#breakers].filter(([key, breaker]) => key !== own && underWay(breaker).includes(task.id))
     for (const [key, breaker] of others) this.#breakers.set(key, withdraw(breaker, task.id))
     if (others.length > 0) this.#runtime.reschedule()
@@ -371,7 +372,7 @@ export class Breakers implements FeatureBody, Pauser {
     const breaker = this.#breakers.get(model)
     const parked = { at: now, model, why: seen.why, ...tellingOf(breaker ?? { ...seen, opensAt: now }) }
     const patience = options.maxParked - (task.run.parkedMs ?? 0)
-    const isPresent = modelKeyOf(task) === model
+    const isPresent = askedBy(task) === model
     const others = isPresent ? this.#fallbackModels.opensAt(task) : Number.POSITIVE_INFINITY
     const isTooLong = breaker?.stated && !breaker.recovery && Math.min(breaker.opensAt, others) - now > patience
     if (options.maxParked > 0 && isTooLong)
@@ -437,7 +438,7 @@ export class Breakers implements FeatureBody, Pauser {
     if (breaker.recovery) return
     const isLong = breaker.stated && breaker.opensAt - now > LONG_CLOSED_MS
     const waited = ({ run }: Task) => (run.parked ? now - run.parked.at : 0) + (run.parkedMs ?? 0)
-    const own = this.#waiting(key).filter((task) => modelKeyOf(task) === key)
+    const own = this.#waiting(key).filter((task) => askedBy(task) === key)
     const tired = own.filter((task) => isLong || waited(task) >= LONG_CLOSED_MS)
     this.#fallbackModels.choose(
       tired,
@@ -455,7 +456,7 @@ export class Breakers implements FeatureBody, Pauser {
   /** The model for which a task waits, or would wait: its own, or, for a parked task, the model that refused it. */
   #modelOf(task: Task): string | undefined {
     const { parked } = task.run
-    return parked && !this.#requestsOf(task)?.isSwitched ? parked.model : modelKeyOf(task)
+    return parked && !this.#requestsOf(task)?.isSwitched ? parked.model : askedBy(task)
   }
 
   #endOverdue(key: string, now: number): void {

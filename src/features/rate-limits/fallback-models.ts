@@ -8,7 +8,7 @@ export const NO_CREDIT = "no credit"
 
 export type FallbackModelPorts = {
   /** When requests to a model may be sent, as far as known; 0 for now. */
-  readonly opensAt: (model: Model) => number
+  readonly opensAt: (model: Model, task: Task) => number
   /** Called when a task continues with another model. */
   readonly switched: (task: Task) => void
 }
@@ -35,7 +35,7 @@ export class FallbackModels {
 
   /** When the first of the task's models but the present one takes requests, as far as known. */
   opensAt(task: Task): number {
-    return Math.min(...this.#othersFor(task).map(this.#ports.opensAt))
+    return Math.min(...this.#othersFor(task).map((model) => this.#ports.opensAt(model, task)))
   }
 
   /** Gives waiting tasks their next available model. `why`: reason why the present model is blocked. */
@@ -67,7 +67,7 @@ export class FallbackModels {
     const task = this.#runtime.store.get(id)
     if (!task || !isActive(task) || !(isPaused(task) || isQueued(task))) return
     const now = this.#runtime.clock.now()
-    const model = this.#othersFor(task, known).find((each) => this.#ports.opensAt(each) <= now)
+    const model = this.#othersFor(task, known).find((each) => this.#ports.opensAt(each, task) <= now)
     if (model) this.give(task, model, why)
   }
 

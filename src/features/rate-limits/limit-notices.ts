@@ -1,10 +1,9 @@
 import type { Note, Runtime } from "../../core/feature.ts"
-import { modelKeyOf } from "../../core/limits.ts"
 import { conditionOf } from "../../core/pause.ts"
 import { isMember, slotSessionOf, type Task } from "../../core/task.ts"
 import { duration, formatTime } from "../../lib/format.ts"
 import { count } from "../../lib/text.ts"
-import type { Breaker } from "./breaker.ts"
+import { askedBy, type Breaker } from "./breaker.ts"
 
 /** Shorter waits are not reported. */
 const WORTH_TELLING_MS = 30_000
@@ -120,7 +119,7 @@ const concerned = (runtime: Runtime, model: string): readonly Task[] => {
   const isWaiting = (task: Task) => task.run.startedAt === undefined && !runtime.waitsForTasks(task)
   return runtime.store
     .active()
-    .filter((task) => task.run.parked?.model === model || (modelKeyOf(task) === model && isWaiting(task)))
+    .filter((task) => task.run.parked?.model === model || (askedBy(task) === model && isWaiting(task)))
 }
 
 function headline(model: string, { stated: told, opensAt, kind }: Breaker, now: number): string {

@@ -290,8 +290,9 @@ export function fingerprint(agent: string, model: Model | undefined, prompt: str
 export function refuseUnpaid(
   { options, pauser }: Pick<CheckPorts, "options"> & { readonly pauser?: Pauser | undefined },
   models: readonly Model[],
+  task?: Task,
 ): void {
-  const whys = models.flatMap((model) => pauser?.refusesModel(model) ?? [])
+  const whys = models.flatMap((model) => pauser?.refusesModel(model, task) ?? [])
   if (whys.length === 0 || whys.length < models.length) return
   const why = [...new Set(whys)].map((each) => each.replace(/\.$/, "")).join("; ")
   const next = options.allowModelOverride ? "Launch a new task with another model, or tell the user." : "Tell the user."

@@ -37,7 +37,7 @@ export class TaskResumer {
     // A restart reads no tasks from before the last days, and the answers of some may stand before the members' prompts.
     if (answersBefore(task)) await this.#engine.recovery.ready(task.parentID)
     this.#refuseToResume(task)
-    refuseUnpaid(this.#engine, this.#engine.groups.modelsOf(task, task.run.generation + 1))
+    refuseUnpaid(this.#engine, this.#engine.groups.modelsOf(task, task.run.generation + 1), task)
     if (request.merge) refuseUnlessMerging(task)
     kindOf(this.#engine.kinds, task.place?.kind ?? HERE)
     await this.#engine.dispatcher.over(task)
