@@ -1,5 +1,5 @@
 import { z } from "zod"
-import { CallError } from "../core/errors.ts"
+import { CallError, messageOf } from "../core/errors.ts"
 import { type Argument, type Feature, groupKinds } from "../core/feature.ts"
 import type { Group } from "../core/group.ts"
 import { type AgentInfo, isListed, MAX_TIMER_MS, type ToolResult } from "../core/ports.ts"
@@ -297,8 +297,8 @@ async function mergeAll(
     try {
       results.set(id, await manager.merge(id, caller))
     } catch (error) {
-      if (!(error instanceof CallError)) throw error
-      results.set(id, error)
+      const again = `Its merge failed (${oneLine(messageOf(error))}). superagents_task(merge="${id}") tries it again.`
+      results.set(id, error instanceof CallError ? error : new CallError(again))
     }
   }
   return renderMerges(results, options)

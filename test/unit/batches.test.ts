@@ -142,6 +142,23 @@ describe("a batch by name", () => {
     expect(output).toContain(`Task ${here.id} works in your own folder`)
   })
 
+  test("a merge that fails in OpenCode does not lose the results of a batch's others", async () => {
+    const work = { batch: "write", place: "worktree" } as const
+    const ids = [(await rig.launch(work)).id, (await rig.launch({ ...work, prompt: "TWO" })).id]
+    for (const id of ids) await rig.ended(id)
+    const { manager } = rig
+    const merge = manager.merge.bind(manager)
+    manager.merge = async (id, caller) => {
+      if (id === ids[1]) throw new OpencodeError("read a session: it does not answer")
+      return merge(id, caller)
+    }
+    const { title, output } = await call("superagents_task", { merge: "write" })
+    expect(title).toBe("Merged 1 of 2")
+    expect(output).toContain(
+      `(read a session: it does not answer). superagents_task(merge="${ids[1]}") tries it again.`,
+    )
+  })
+
   test("a task id takes precedence over a batch of the same name", async () => {
     const { id } = await rig.ended((await rig.launch()).id)
     await rig.ended((await rig.launch({ batch: id, prompt: "NAMED LIKE IT" })).id)

@@ -767,6 +767,10 @@ test("the prompt in a worktree describes the place, and names the folder not to 
   const told = prefaceOf(request, { ...READY, directory: "/trees/a" })
   expect(told).toMatch(/^# Where you work\n\nYou work in a git worktree of your own, \/trees\/a\. /)
   expect(told).toContain("Work in it alone: the agent that asks you works in /project; do not write there.")
+  const unreadable = Array.from({ length: 5000 }, (_, nth) => `huge${nth}.bin`)
+  expect(prefaceOf(request, { ...READY, unreadable })).toMatch(
+    /too large: huge0\.bin, .*, huge49\.bin and 4,950 more\. /,
+  )
   const read = (there: readonly string[], absent: readonly string[]) =>
     prefaceOf(request, { ...READY, directory: "/trees/a", ignored: { present: there, absent } })
   expect(read(["node_modules"], [".env"])).toContain(" Of what git ignores it has node_modules, and lacks .env. ")

@@ -434,7 +434,13 @@ export function prefaceOf(
     stashed.length > 0
       ? ` What your last run left in it does not go together with your files; to take it up: ${stashed.map((commit) => `git stash apply ${commit}`).join("; ")}.`
       : ""
-  const without = unreadable.length > 0 ? ` It lacks what could not be read or is too large: ${named(unreadable)}.` : ""
+  const without =
+    unreadable.length > 0
+      ? ` It lacks what could not be read or is too large: ${listed(
+          unreadable.map((file) => oneLine(file)),
+          MOST_NAMED,
+        )}.`
+      : ""
   const stored = lacksProgram ? ` ${lacksProgram}. Leave them so.` : ""
   const missing = lacks === undefined ? "" : ` ${lacks}`
   const place = `# Where you work\n\nYou work in a git worktree of your own, ${directory}. It has ${beginningText(again, bringIn && !unsolved)}.${ignoredText(ignored)}${without}${missing}${stored} Work in it alone: the agent that asks you works in ${folder}; do not write there. What you change is kept when you are done: you need not commit it. Do not use git stash: all checkouts share it, and what is in it is the user's.${inStash}${leftText(left)}`
@@ -467,5 +473,8 @@ export function conflictMarkersText(conflicts: readonly string[], unsolved = fal
     : "The present state of the original folder was merged into it, and these files have conflict marks (<<<<<<<, =======, >>>>>>>)"
   return `\n${why} that you have to solve first, keeping what both sides meant. Above ======= is the original folder's, below it is yours. Where a side cannot be written out (a binary, a link), its mark says how to take it: put there what is to be there, or delete the file. A file is solved when no line of its marks is left. The files: ${named(conflicts)}`
 }
+
+/** Most names of files that a text gives where the others need not be known. */
+const MOST_NAMED = 50
 
 const named = (files: readonly string[]): string => files.map((file) => oneLine(file)).join(", ")
