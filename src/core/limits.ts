@@ -1,6 +1,16 @@
 import { MINUTE_MS } from "../lib/format.ts"
 import { pauseOf } from "./pause.ts"
-import { type Ending, isMember, isQueued, isUnattended, type Model, modelOf, slotSessionOf, type Task } from "./task.ts"
+import {
+  type Ending,
+  isMember,
+  isQueued,
+  isUnattended,
+  type Model,
+  machineOf,
+  modelOf,
+  slotSessionOf,
+  type Task,
+} from "./task.ts"
 
 /** Limits on slots, by which runs are admitted; 0 turns a limit off. */
 export type SlotLimits = {
@@ -25,6 +35,14 @@ export function modelOfName(name: string): Model {
 export function modelKeyOf(task: Pick<Task, "model" | "run">): string | undefined {
   const model = modelOf(task)
   return model && modelKey(model)
+}
+
+/** A task's model, or another for it, with the machine that asks it: what is refused there is not refused here. */
+export function askedBy(task: Pick<Task, "model" | "run" | "place">): string | undefined
+export function askedBy(task: Pick<Task, "model" | "run" | "place">, model: Model): string
+export function askedBy(task: Pick<Task, "model" | "run" | "place">, model = modelOf(task)): string | undefined {
+  const machine = machineOf(task)
+  return model && (machine === undefined ? modelKey(model) : `${modelKey(model)} on ${machine}`)
 }
 
 const never = () => false

@@ -41,7 +41,7 @@ const CHANGES: Readonly<Record<string, string>> = {
 }
 /** Limits that the call itself set, as a reason names them: the same call would meet them again. */
 const ARGUMENTS = [
-  ["(argument max_cost,", " with a larger `max_cost`"],
+  ["(argument max_cost", " with a larger `max_cost`"],
   ["(its timeout argument)", " with a larger `timeout`"],
 ] as const
 /** Sources of limits that a new task would meet as well, as a reason names them. */

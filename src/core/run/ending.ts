@@ -231,7 +231,9 @@ export function superviseMembers(run: ActiveRun, context: RunContext): MachineSt
   if (!group || winnerIn(group) !== undefined) return stay(run)
   const { begin, winner, passed, ending, until } = context.nextMembers(run)
   if (ending) return end(run, ending, {}, context)
-  if (winner === undefined) return createMembers({ ...run, membersAt: until }, begin)
+  // What keeps the next from being created keeps the others, too.
+  const next = run.membersBehind === undefined ? begin : begin.slice(0, 1)
+  if (winner === undefined) return createMembers({ ...run, membersAt: until }, next)
   const { generation } = run
   const event = { type: "won", generation, winner, ...(passed && { passed: withoutOutput(passed) }) } as const
   return {

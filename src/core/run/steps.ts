@@ -83,9 +83,7 @@ export type Verdict = { readonly finding: Findings } & (
 
 /** Everything that can happen to a run: events, ticks, calls, results of commands. */
 export type Input =
-  /**
-   * Without a prompt, a user has already prompted the session. `until`: end of a wait in which the run keeps its slot.
-   */
+  /** Without a prompt, a user has already prompted the session. */
   | { readonly type: "begin"; readonly prompt?: string }
   | { readonly type: "admitted" }
   | { readonly type: "tell"; readonly text: string; readonly reply: MessageCallback }

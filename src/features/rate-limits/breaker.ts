@@ -1,6 +1,4 @@
-import { modelKey } from "../../core/limits.ts"
 import type { PassingKind } from "../../core/pause.ts"
-import { type Model, machineOf, modelOf, type Task } from "../../core/task.ts"
 
 /**
  * Circuit breaker of one model; a model that was never refused has none. Refusals of the provider trip the breaker,
@@ -32,14 +30,6 @@ export type Trip = {
   readonly kind: Breaker["kind"]
   readonly why: string
   readonly until?: number
-}
-
-/** A task's model, or another for it, with the machine that asks it: what is refused there is not refused here. */
-export function askedBy(task: Pick<Task, "model" | "run" | "place">): string | undefined
-export function askedBy(task: Pick<Task, "model" | "run" | "place">, model: Model): string
-export function askedBy(task: Pick<Task, "model" | "run" | "place">, model = modelOf(task)): string | undefined {
-  const machine = machineOf(task)
-  return model && (machine === undefined ? modelKey(model) : `${modelKey(model)} on ${machine}`)
 }
 
 /** Wait after a refusal that states no time. Each refused probe doubles the wait. */
@@ -124,10 +114,16 @@ export function withdraw(breaker: Breaker, taskID: string): Breaker {
 export const underWay = ({ recovery, probe }: Breaker): readonly string[] =>
   recovery?.gone ?? (probe ? [probe.taskID] : [])
 
-/** Removes requests that had no answer for too long, so that other requests may be sent. */
-export function withoutUnheard(breaker: Breaker, now: number): Breaker {
+/**
+ * Removes requests that had no answer for too long, so that other requests may be sent. `isFar`: another machine asks the
+ * model. Of its answers nothing is heard, only of refusals: what was not refused for so long counts as answered.
+ */
+export function withoutUnheard(breaker: Breaker, now: number, isFar = false): Breaker {
   const since = breaker.recovery?.at ?? breaker.probe?.at ?? now
-  return now - since < UNHEARD_MS ? breaker : underWay(breaker).reduce(withdraw, breaker)
+  const [taskID] = underWay(breaker)
+  if (taskID === undefined || now - since < UNHEARD_MS) return breaker
+  if (isFar) return answered(breaker, { taskID, sentAt: since, isWhole: false })
+  return underWay(breaker).reduce(withdraw, breaker)
 }
 
 /**

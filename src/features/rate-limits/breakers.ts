@@ -1,17 +1,16 @@
 import type { FeatureBody, Pauser, Runtime } from "../../core/feature.ts"
-import { type Block, modelKey } from "../../core/limits.ts"
+import { askedBy, type Block, modelKey } from "../../core/limits.ts"
 import { classify } from "../../core/outcome.ts"
 import { conditionOf, type Pause, type PauseView, type Refusal } from "../../core/pause.ts"
 import type { OpencodeEvent } from "../../core/ports.ts"
 import type { Parked } from "../../core/record.ts"
 import { isWithoutAgent } from "../../core/run/active-run.ts"
 import { mayHaveAnswered } from "../../core/run/progress.ts"
-import { isActive, isPaused, isQueued, type Model, type Reason, type Task } from "../../core/task.ts"
+import { isActive, isPaused, isQueued, type Model, machineOf, type Reason, type Task } from "../../core/task.ts"
 import { duration, formatTime } from "../../lib/format.ts"
 import { oneLine } from "../../lib/text.ts"
 import {
   answered,
-  askedBy,
   type Breaker,
   freeRequests,
   inPresent,
@@ -155,7 +154,8 @@ export class Breakers implements FeatureBody, Pauser {
     }
     this.#fallbackModels.give(task, own, NO_CREDIT)
     const now = this.#runtime.clock.now()
-    const seen = this.#breakerOf(askedBy(task, own)) ?? recordRefusal(undefined, { kind: "limit", why }, now)
+    const because = { kind: "limit", why: `no credit for ${key}` } as const
+    const seen = this.#breakerOf(askedBy(task, own)) ?? recordRefusal(undefined, because, now)
     this.#park(this.#runtime.store.get(task.id) ?? task, askedBy(task, own), seen)
   }
 
@@ -260,7 +260,7 @@ export class Breakers implements FeatureBody, Pauser {
 
   retryNow(task: Task, { waitsFor, kind = "limit" }: Pause, model?: Model) {
     const key = model ? askedBy(task, model) : waitsFor
-    const breaker = this.#breakers.get(key)
+    const breaker = this.#breakerOf(key)
     const others = breaker ? this.#waiting(key).filter(({ id }) => id !== task.id).length : 0
     if (breaker) this.#breakers.set(key, sentThrough(breaker, task.id, this.#runtime.clock.now()))
     if (model) this.#fallbackModels.give(task, model, kind)
@@ -362,14 +362,16 @@ export class Breakers implements FeatureBody, Pauser {
   /** Time at which the task's current request was sent. */
   #askedAt(task: Task): number {
     const { id, run } = task
-    return this.#requestsOf(task)?.other?.at ?? this.#runtime.store.run(id)?.requestedAt ?? run.startedAt ?? 0
+    // Of another machine's requests nothing is heard, so the time at which the run went on stands for the last one.
+    const { requestedAt, continuedAt = 0 } = this.#runtime.store.run(id) ?? {}
+    return this.#requestsOf(task)?.other?.at ?? requestedAt ?? Math.max(run.startedAt ?? 0, continuedAt)
   }
 
   /** `seen`: the breaker for which the run is parked. An answer may have reset it since: the run then goes on at once. */
   #park(task: Task, model: string, seen: Breaker): void {
     const { clock, options } = this.#runtime
     const now = clock.now()
-    const breaker = this.#breakers.get(model)
+    const breaker = this.#breakerOf(model)
     const parked = { at: now, model, why: seen.why, ...tellingOf(breaker ?? { ...seen, opensAt: now }) }
     const patience = options.maxParked - (task.run.parkedMs ?? 0)
     const isPresent = askedBy(task) === model
@@ -400,7 +402,9 @@ export class Breakers implements FeatureBody, Pauser {
   #review(key: string, now: number): void {
     const found = this.#breakerOf(key)
     if (!found) return
-    let breaker = withoutUnheard(found, now)
+    const [first] = underWay(found)
+    const asking = first === undefined ? undefined : this.#runtime.store.get(first)
+    let breaker = withoutUnheard(found, now, asking && machineOf(asking) !== undefined)
     for (const id of underWay(breaker)) if (!this.#isAsking(id)) breaker = withdraw(breaker, id)
     const waiting = this.#waiting(key)
     const isNeeded = waiting.length > 0 || this.#isDoubtful(key, breaker)

@@ -1,9 +1,10 @@
 import type { Note, Runtime } from "../../core/feature.ts"
+import { askedBy } from "../../core/limits.ts"
 import { conditionOf } from "../../core/pause.ts"
 import { isMember, slotSessionOf, type Task } from "../../core/task.ts"
 import { duration, formatTime } from "../../lib/format.ts"
 import { count } from "../../lib/text.ts"
-import { askedBy, type Breaker } from "./breaker.ts"
+import type { Breaker } from "./breaker.ts"
 
 /** Shorter waits are not reported. */
 const WORTH_TELLING_MS = 30_000

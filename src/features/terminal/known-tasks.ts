@@ -287,10 +287,14 @@ export class KnownTasks {
   /** Returns a function for many entries, since the sessions below them are grouped once. */
   #toDisplay(): (entry: TrackedTask) => ObservedTask {
     const usageOf = totalOver<Session, Usage>([...this.#native.values()], usageIn, addUsage)
+    const members = grouped(
+      this.entries().filter(({ task }) => task.member),
+      ({ task }) => task.parentID,
+    )
     return (entry) => {
       const { task } = entry
       // A group's own session is never prompted: its members ask.
-      const asking = task.group ? this.#of(task.sessionID) : [entry]
+      const asking = task.group ? (members.get(task.sessionID) ?? []) : [entry]
       return seenOf(entry, usageOf, asking.flatMap(asksIn))
     }
   }

@@ -1,7 +1,7 @@
 import { batchName, batchProgress, pauseAmong } from "../../core/dependencies.ts"
 import type { GroupKind } from "../../core/feature.ts"
 import { countMembers, sizeOf } from "../../core/group.ts"
-import { modelKeyOf } from "../../core/limits.ts"
+import { askedBy } from "../../core/limits.ts"
 import { payer } from "../../core/spending.ts"
 import {
   addUsage,
@@ -298,7 +298,7 @@ function phaseIn({ task, progress }: ObservedTask, all: readonly ObservedTask[],
     active: parked,
     ownTasks: (childrenIn(all).get(task.sessionID) ?? []).some((child) => isActive(child.task)),
     // Tasks that have not begun wait, too, if other tasks of their model are parked.
-    limitOf: () => parked.map((other) => pauseAmong(other, [])).find((each) => each?.waitsFor === modelKeyOf(task)),
+    limitOf: () => parked.map((other) => pauseAmong(other, [])).find((each) => each?.waitsFor === askedBy(task)),
   }
   return phaseAmong(task, progress ?? { asks: [] }, around, now)
 }

@@ -14,6 +14,9 @@ beforeEach(() => {
     worktrees: async () => new FakeMachine() as never as Place,
     kind,
   })
+  // No hook hears of a request there.
+  rig.opencode.hooks.inRequest = () => undefined
+  rig.opencode.hooks.holdRequest = () => undefined
   rig.onPrompt("FAR", { hang: true })
   rig.onPrompt("HERE", { text: "done" })
 })
@@ -47,4 +50,38 @@ test("a parked task of another machine goes on with no model that is known here 
   const far = await refusedThere("Rate limit exceeded. Try again in 600s")
   await expect(rig.manager.unpark(far.id, rig.parent, "scripted/beta")).rejects.toThrow(/works on big, whose models/)
   expect(await rig.manager.unpark(far.id, rig.parent)).toMatchObject({ model: "scripted/alpha on big" })
+})
+
+test("each refusal on another machine doubles the wait, although nothing is heard of its requests", async () => {
+  const far = await refusedThere("Rate limit exceeded")
+  const parked: number[] = []
+  let wasParked = true
+  for (let at = 0; at < 120_000; at += 500) {
+    await rig.clock.advance(500)
+    const isParked = rig.view(far.id).pause !== undefined
+    if (isParked && !wasParked) parked.push(rig.clock.now())
+    wasParked = isParked
+  }
+  const waits = parked.slice(1).map((at, nth) => at - (parked[nth] ?? 0))
+  expect(waits.length).toBeGreaterThan(1)
+  expect(waits.every((wait, nth) => nth === 0 || wait > 1.5 * (waits[nth - 1] ?? 0))).toBe(true)
+})
+
+test("tasks of another machine go on in waves after a limit, although nothing is heard of their answers", async () => {
+  const tasks = [await rig.launch({ prompt: "FAR", place: "big" }), await rig.launch({ prompt: "FAR", place: "big" })]
+  for (let more = 0; more < 5; more++) tasks.push(await rig.launch({ prompt: "FAR", place: "big" }))
+  await rig.clock.advance(1000)
+  const message = "Rate limit exceeded. Try again in 60s"
+  const retries = tasks.map(({ sessionID }): [string, Activity] => [sessionID, { type: "retry", attempt: 1, message }])
+  rig.opencode.activity = async () => new Map(retries)
+  await rig.clock.advance(13_000)
+  rig.opencode.activity = async () => new Map(tasks.map(({ sessionID }) => [sessionID, { type: "busy" }]))
+  const parked = () => tasks.filter(({ id }) => rig.view(id).pause !== undefined).length
+  expect(parked()).toBe(7)
+  await rig.clock.advance(60_000)
+  expect(parked()).toBe(6)
+  await rig.clock.advance(35_000)
+  expect(parked()).toBeLessThanOrEqual(4)
+  await rig.clock.advance(35_000)
+  expect(parked()).toBe(0)
 })
