@@ -296,13 +296,15 @@ export class OpencodeHttpApi implements OpencodeApi {
   }
 
   async isAnsweredElsewhere(sessionID: string): Promise<boolean> {
-    const newest = await this.lastMessage(sessionID)
-    const isOurs = newest?.role === "user" && this.#eventCache.partsOf(newest.id) >= 0
-    // Another process's open answer may stand before a message that this process stored without a wake.
-    const last = isOurs ? await this.lastMessage(sessionID, ({ role }) => role === "assistant") : newest
     // An open answer from before this process is most often that of a process that died.
-    if (!last || last.createdAt < this.#startedAt || !mayGoOn(last, this.#clock.now())) return false
-    return last.role === "user" || !(await this.activity()).has(sessionID)
+    const goesOn = (last: Message | undefined) =>
+      last !== undefined && last.createdAt >= this.#startedAt && mayGoOn(last, this.#clock.now())
+    const newest = await this.lastMessage(sessionID)
+    const isMessage = newest?.role === "user"
+    if (isMessage && this.#eventCache.partsOf(newest.id) < 0 && goesOn(newest)) return true
+    // Another process's open answer may stand before messages that were stored without a wake.
+    const answer = isMessage ? await this.lastMessage(sessionID, ({ role }) => role === "assistant") : newest
+    return goesOn(answer) && !(await this.activity()).has(sessionID)
   }
 
   async hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean> {

@@ -157,10 +157,11 @@ export class FakeApi extends FakeProcess implements OpencodeApi {
     return this.carryOut("isAnsweredElsewhere", sessionID, () => {
       const messages = this.database.sessions.get(sessionID)?.messages ?? []
       const newest = messages.at(-1)
-      const isOurs = newest?.role === "user" && this.storedHere.has(newest.id)
-      const last = isOurs ? messages.findLast(({ role }) => role === "assistant") : newest
-      if (!last || last.createdAt < this.startedAt || this.working.has(sessionID)) return false
-      return mayGoOn(toMessage(last), this.clock.now())
+      const isForeign = newest?.role === "user" && !this.storedHere.has(newest.id)
+      const answer = messages.findLast(({ role }) => role === "assistant")
+      const goesOn = (last: StoredMessage | undefined) =>
+        last !== undefined && last.createdAt >= this.startedAt && mayGoOn(toMessage(last), this.clock.now())
+      return !this.working.has(sessionID) && ((isForeign && goesOn(newest)) || goesOn(answer))
     })
   }
 

@@ -337,7 +337,7 @@ test("copies of a first record belong to the oldest session, unless a record nam
   expect(asked).toBe(2)
 })
 
-test("another process's open answer counts also behind a message that this process stored without a wake", async () => {
+test("another process's open answer counts also behind a message that either stored without a wake", async () => {
   const clock = new FakeClock()
   const answer = {
     info: {
@@ -374,6 +374,9 @@ test("another process's open answer counts also behind a message that this proce
   const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
   opencode.handleEvent({ type: "message.updated", properties: { info: own.info } } as never)
   expect(await opencode.isAnsweredElsewhere("ses_parent")).toBe(true)
+  const third = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
+  await clock.advance(60_000)
+  expect(await third.isAnsweredElsewhere("ses_parent")).toBe(true)
   // As a shell command of the user ends: without a finish reason.
   Object.assign(answer.info.time, { completed: clock.now() })
   expect(await opencode.isAnsweredElsewhere("ses_parent")).toBe(false)
