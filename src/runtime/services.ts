@@ -164,9 +164,14 @@ export class Journal {
       if (cancelWrite && (parentID === undefined || task.parentID === parentID)) void this.save(task)
   }
 
-  /** Writes this process into the record of a dead one's task. Rejects where that fails. */
+  /** Writes this process into the record of a dead one's task. Rejects where that fails, or the task was cleared. */
   claim(task: Task): Promise<void> {
-    return this.#writes.take(() => this.#ports.opencode.saveRecord(task.sessionID, task), task.sessionID)
+    const { opencode, store } = this.#ports
+    const write = async () => {
+      if (store.wasCleared(task.id)) throw new OpencodeError(`task ${task.id} was cleared`, { notFound: true })
+      await opencode.saveRecord(task.sessionID, task)
+    }
+    return this.#writes.take(write, task.sessionID)
   }
 
   /** Removes a cleared task's record after pending writes; `remains` replaces it where its cost still counts. */

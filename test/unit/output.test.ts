@@ -349,6 +349,31 @@ describe("record writes", () => {
     })
   })
 
+  test("a task that was cleared is not claimed behind the slow removal of its record", async () => {
+    const clock = new FakeClock()
+    const opencode = new FakeApi({ clock })
+    const sessionID = opencode.openSession()
+    const task = taskOf({ sessionID })
+    const store = new TaskStore()
+    store.add(task, 0)
+    const journal = new Journal({
+      opencode,
+      clock,
+      stopped: new AbortController().signal,
+      store,
+      isSending: () => false,
+      isUnread: () => false,
+      takenOver: () => {},
+    })
+    opencode.onCall = () => ({ slow: 300 })
+    const erased = journal.erase(store.clear(task.id) as TaskHandle)
+    const claimed = expect(journal.claim(task)).rejects.toThrow("was cleared")
+    await clock.advance(1000)
+    await Promise.all([erased, claimed])
+    opencode.onCall = () => undefined
+    expect((await opencode.session(sessionID))?.record).toBeUndefined()
+  })
+
   test("a record write that may wait goes with the next write, or follows alone after a short delay", async () => {
     const clock = new FakeClock()
     const opencode = new FakeApi({ clock })
