@@ -40,7 +40,7 @@ export class FallbackModels {
 
   /** Gives waiting tasks their next available model. `why`: reason why the present model is blocked. */
   choose(tasks: readonly Task[], why: string): void {
-    const due = tasks.filter((task) => this.opensAt(task) <= this.#runtime.clock.now())
+    const due = tasks.filter((task) => this.#availableTo(task))
     if (due.length === 0 || this.#choosing) return
     this.#choosing = true
     this.#runtime.background.run("choose another model", async () => {
@@ -66,9 +66,20 @@ export class FallbackModels {
   #switch(id: string, known: readonly string[], why: string): void {
     const task = this.#runtime.store.get(id)
     if (!task || !isActive(task) || !(isPaused(task) || isQueued(task))) return
-    const now = this.#runtime.clock.now()
-    const model = this.#othersFor(task, known).find((each) => this.#ports.opensAt(each, task) <= now)
+    const model = this.#availableTo(task, known)
     if (model) this.give(task, model, why)
+  }
+
+  /** The task's own model, even if the task has to wait for a slot, or a fallback model with a free slot. */
+  #availableTo(task: Task, known?: readonly string[]): Model | undefined {
+    const { clock, options, store } = this.#runtime
+    const own = task.model && modelKey(task.model)
+    return this.#othersFor(task, known).find((model) => {
+      const key = modelKey(model)
+      if (this.#ports.opensAt(model, task) > clock.now()) return false
+      const most = key === own ? 0 : (options.maxConcurrentPerModel[key] ?? 0)
+      return most === 0 || store.active().filter((each) => !each.group && modelKeyOf(each) === key).length < most
+    })
   }
 
   #tellUnknown(known: readonly string[]): void {

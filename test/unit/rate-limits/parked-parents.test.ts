@@ -254,8 +254,13 @@ describe("fallback models", () => {
   })
 
   /** Each model refuses for so many minutes from now on, and says so unless `tells` is false; "broke" has no credit. */
-  const closedFor = (closed: Record<string, number | "broke">, fallbacks: readonly string[], tells = true) => {
-    const rig = new Rig({ options: { ...settings, fallbackModels: { general: fallbacks } } })
+  const closedFor = (
+    closed: Record<string, number | "broke">,
+    fallbacks: readonly string[],
+    { tells = true, most = 0, delay = 0 } = {},
+  ) => {
+    const maxConcurrentPerModel = { "scripted/beta": most }
+    const rig = new Rig({ options: { ...settings, fallbackModels: { general: fallbacks }, maxConcurrentPerModel } })
     rig.opencode.modelList = ["scripted/alpha", "scripted/beta", "scripted/gamma"]
     const asked: string[] = []
     const start = rig.clock.now()
@@ -267,7 +272,7 @@ describe("fallback models", () => {
       const until = closed[model] ?? 0
       if (until === "broke") return { status: 402, body: { error: { message: "Payment required" } } }
       const left = start + until * MINUTE_MS - rig.clock.now()
-      return left > 0 ? limited(tells ? ` Try again in ${left / 1000}s` : "") : { text: `done by ${model}` }
+      return left > 0 ? limited(tells ? ` Try again in ${left / 1000}s` : "") : { text: `done by ${model}`, delay }
     })
     const launchAll = (count: number) => Promise.all(Array.from({ length: count }, () => rig.launch()))
     return { rig, asked, launchAll }
@@ -324,8 +329,19 @@ describe("fallback models", () => {
     expect(asked).toEqual(["alpha", "beta", "gamma"])
   })
 
+  test("only as many tasks go on with a fallback model as it has slots, and the others with their own", async () => {
+    const options = { most: 1, delay: 5 * MINUTE_MS }
+    const { rig, asked, launchAll } = closedFor({ alpha: 2 }, ["scripted/beta"], options)
+    const tasks = await launchAll(4)
+    await rig.clock.advance(MINUTE_MS)
+    expect(asked.filter((model) => model === "beta")).toHaveLength(1)
+    await rig.clock.advance(15 * MINUTE_MS)
+    const models = tasks.map(({ id }) => rig.task(id)).map(({ status, run }) => [status, run.model?.id ?? "alpha"])
+    expect(models.sort()).toEqual([...[1, 2, 3].map(() => ["completed", "alpha"]), ["completed", "beta"]])
+  })
+
   test("two limited models that say no time are asked more and more rarely by a task that goes round", async () => {
-    const { rig, asked } = closedFor({ alpha: 120, beta: 120 }, ["scripted/beta"], false)
+    const { rig, asked } = closedFor({ alpha: 120, beta: 120 }, ["scripted/beta"], { tells: false })
     const { id } = await rig.launch()
     await rig.clock.advance(60 * MINUTE_MS)
     const before = asked.length
