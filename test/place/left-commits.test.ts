@@ -94,6 +94,17 @@ const SEQUENCES: readonly Sequence[] = [
     "b",
     "at another commit",
   ],
+  [
+    "looks at an older commit again after a return",
+    (child) => {
+      change(child, "b")
+      child.git("checkout", "--quiet", "HEAD~1")
+      child.git("checkout", "--quiet", "-")
+      child.git("checkout", "--quiet", "HEAD~1")
+    },
+    "b",
+    "at another commit",
+  ],
 ]
 
 const idsIn = (sentence: string): string[] => [...new Set(sentence.match(/\b[0-9a-f]{40}\b/g))]
@@ -178,10 +189,83 @@ describe("what is no work that its files lack", () => {
         child.git("rebase", "--quiet", "main")
       },
     ],
+    [
+      "amends a commit after a look back",
+      (child) => {
+        change(child, "b")
+        child.git("checkout", "--quiet", "HEAD~1")
+        child.git("checkout", "--quiet", "-")
+        child.write("b", text({ 4: "agent" })).git("commit", "--all", "--quiet", "--amend", "--no-edit")
+      },
+    ],
+    [
+      "rebases after a return",
+      (child) => {
+        child.git("checkout", "--quiet", "-b", "own")
+        change(child, "b")
+        user.write("a", text({ 3: "user" })).commit("the user's")
+        child.git("checkout", "--quiet", "--detach", "main")
+        child.git("checkout", "--quiet", "own")
+        child.git("rebase", "--quiet", "main")
+      },
+    ],
+    [
+      "merges a branch as one commit",
+      (child) => {
+        child.git("checkout", "--quiet", "-b", "own")
+        for (const name of ["one", "b"]) change(child, name)
+        child.git("checkout", "--quiet", "--detach", "HEAD~2")
+        child.git("merge", "--quiet", "--squash", "own")
+        child.commit("squashed")
+        change(child, "two")
+      },
+    ],
+    [
+      "picks the commit of a branch",
+      (child) => {
+        const commit = change(child, "b")
+        child.git("checkout", "--quiet", "--detach", "HEAD~1")
+        change(child, "one")
+        child.git("cherry-pick", commit)
+      },
+    ],
+    [
+      "has the content of a commit without history",
+      (child) => {
+        const commit = change(child, "b")
+        child.git("checkout", "--quiet", "--orphan", "published")
+        child.git("commit", "--quiet", "--message", "all in one")
+        child.git("checkout", "--quiet", "--detach", commit)
+      },
+    ],
   ])("nothing is said of an agent that %s", async (_what, work) => {
     work(await bench.ready())
     expect((await archive()).notes).toBeUndefined()
+    await merge()
+    expect(await bench.places.clear(user.top, [ID])).toEqual([])
   })
+})
+
+test("a file whose merges keep one side does not hide what the files lack", async () => {
+  user.git("config", "merge.ours.driver", "true")
+  user.write(".gitattributes", "b merge=ours\n").commit("attributes")
+  const child = await bench.ready()
+  const commit = change(child, "b")
+  child.git("checkout", "--quiet", "HEAD~1")
+  child.write("b", text({ 3: "another" })).commit("another")
+  expect(idsIn(first((await archive()).notes))).toEqual([commit])
+})
+
+test("of many commits that its files lack the newest are kept and named", async () => {
+  const child = await bench.ready()
+  const commits: string[] = []
+  for (let nth = 0; nth < 22; nth++) {
+    commits.unshift(change(child, `file ${nth}`))
+    child.git("checkout", "--quiet", "--detach", "HEAD~1")
+  }
+  await archive()
+  const kept = user.git("log", "--format=%H", `refs/superagents/${ID}`).trim().split("\n")
+  expect(commits.filter((commit) => kept.includes(commit))).toEqual(commits.slice(0, 20))
 })
 
 test("an unfinished merge whose files have git's conflict marks is named", async () => {

@@ -18,7 +18,6 @@ import {
   ignoredOf,
   LEFT_IN_COMMITS,
   LeftWork,
-  objectAt,
   refOf,
   treeOf,
   underWay,
@@ -132,10 +131,11 @@ async function withoutAncestors(checkout: Checkout, commits: readonly string[]):
 }
 
 const NONE_LEFT: LeftWork = { commits: [] }
+const WORK = "superagents: its work"
 
 /**
- * Commits the state of a task's worktree. Commits that its agent has left without taking them back become ancestors,
- * and the message names them. `isKnown`: git still has the worktree's data.
+ * Commits the state of a task's worktree. Commits that its agent has left without taking them back, and that its files
+ * lack, become ancestors, and the message names them. `isKnown`: git still has the worktree's data.
  */
 export async function commitWork(
   checkout: Checkout,
@@ -143,10 +143,10 @@ export async function commitWork(
   parents: readonly string[],
   isKnown: boolean,
 ): Promise<string> {
-  const left = isKnown ? await findLeft(checkout, tree, parents) : NONE_LEFT
-  const { during, commits } = left
-  const title = commits.length > 0 ? LEFT_IN_COMMITS : "superagents: its work"
-  const message = commits.length > 0 || during ? `${title}\n\n${JSON.stringify(left)}` : title
+  const work = await commitOf(checkout, tree, parents, WORK)
+  const { during, commits } = isKnown ? await findLeft(checkout, tree, work) : NONE_LEFT
+  if (commits.length === 0 && !during) return work
+  const message = `${commits.length > 0 ? LEFT_IN_COMMITS : WORK}\n\n${JSON.stringify({ during, commits })}`
   return commitOf(checkout, tree, [...parents, ...commits], message)
 }
 
@@ -155,8 +155,12 @@ const BEFORE_REBASE = ["autostash", "orig-head"].flatMap((name) => [`rebase-merg
 const BEFORE_MERGE = "MERGE_AUTOSTASH"
 const MOST_ID_BYTES = 100
 const IS_MOVE = /^checkout: moving from /
+/** Most commits that are examined, and most that are kept: the newest. */
+const MOST_EXAMINED = 200
+const MOST_LEFT = 20
 
-async function findLeft(checkout: Checkout, tree: string, parents: readonly string[]): Promise<LeftWork> {
+/** Finds what the files lack. `work`: a commit of their tree, with all ancestors that are known. */
+async function findLeft(checkout: Checkout, tree: string, work: string): Promise<LeftWork> {
   const run = gitOptions(checkout)
   const files = BEFORE_REBASE.map((name) =>
     readPlain(join(checkout.gitDir, name), MOST_ID_BYTES, () => new NoFile()).then(
@@ -164,19 +168,41 @@ async function findLeft(checkout: Checkout, tree: string, parents: readonly stri
       () => [],
     ),
   )
-  const log = await logOf("HEAD", run)
-  // An amended or reset commit was taken back. One at which a checkout arrived is not the agent's own.
-  const departed = log.filter(({ message }, nth) => !IS_MOVE.test(message) && IS_MOVE.test(log[nth - 1]?.message ?? ""))
+  const names = [BEFORE_MERGE, ...(await Promise.all(files)).flat(), ...(await departed(checkout))]
+  const input = names.map((name) => `${name}^{commit}\n`).join("")
+  const { out } = await git(["cat-file", "--batch-check=%(objecttype) %(objectname)"], { ...run, input })
+  const existing = out.split("\n").flatMap((line) => /^commit (\S+)$/.exec(line)?.[1] ?? [])
   const commits: string[] = []
-  const names = [BEFORE_MERGE, ...(await Promise.all(files)).flat(), ...departed.map((entry) => entry.commit)]
-  for (const name of new Set(names)) {
-    const commit = await objectAt(run, `${name}^{commit}`)
-    if (!commit || (await treeOf(checkout, commit)) === tree) continue
-    const isNew = ["rev-list", "--max-count=1", commit, "--not", ...parents, ...commits]
-    if ((await gitLine(isNew, run)) !== "") commits.push(commit)
-  }
+  for (const commit of await withoutAncestors(checkout, [work, ...existing]))
+    if (commit !== work && commits.length < MOST_LEFT && (await isLacking(checkout, tree, { work, commit })))
+      commits.push(commit)
   const during = await underWay(checkout)
   return { ...(during && { during }), commits }
+}
+
+/** Commits of the agent's own that a checkout has left for good, newest first. */
+async function departed(checkout: Checkout): Promise<readonly string[]> {
+  const log = await logOf("HEAD", gitOptions(checkout))
+  // The newest step away from a commit counts: one amended or reset after a return was taken back.
+  const steps = new Map(log.map(({ commit }, nth) => [commit, log[nth - 1]?.message ?? ""] as const).reverse())
+  // A commit at which only checkouts arrived is not the agent's own.
+  const own = new Set(log.flatMap(({ commit, message }) => (IS_MOVE.test(message) ? [] : [commit])))
+  return [...own].filter((commit) => IS_MOVE.test(steps.get(commit) ?? "")).slice(0, MOST_EXAMINED)
+}
+
+/**
+ * False if merging the commit into the files changes nothing, as after a squash merge or a cherry-pick. The commit is the
+ * first side, so that with `merge=ours` the files' own side does not hide what they lack.
+ */
+async function isLacking(
+  checkout: Checkout,
+  tree: string,
+  { work, commit }: { readonly work: string; readonly commit: string },
+): Promise<boolean> {
+  const args = ["merge-tree", "--write-tree", "--no-messages", "--allow-unrelated-histories", commit, work]
+  // If git cannot merge at all, the commit is kept.
+  const { code, out } = await git(args, { ...gitOptions(checkout), accept: [1, 128] })
+  return code !== 0 || out.trim() !== tree
 }
 
 /** Work that is in no file of a task's state. */
@@ -196,7 +222,7 @@ export async function leftNotes(checkout: Checkout, taskID: string): Promise<rea
   const end = `It ended ${during ? `in the middle of ${during}` : "at another commit than its last"}`
   if (commit)
     return [
-      `${end}, and its files lack what it had in ${listed(commits)}: kept with its work, not among its changes and not merged; git log -p ${commit} shows it, and a resume can take it up`,
+      `${end}, and its files may lack what it had in ${listed(commits)}: kept with its work, not among its changes and not merged; git log -p ${commit} shows it, and a resume can take it up`,
     ]
   return during ? [`${end}: its files may have conflict marks of git's`] : []
 }
