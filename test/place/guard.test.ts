@@ -1,4 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { hiddenIn } from "../../src/features/worktrees/ignored.ts"
+import { requireCheckout } from "../../src/features/worktrees/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 
 /** Files that an agent may not change: a check stands on them, whether git is told to look at them or not. */
@@ -85,5 +87,27 @@ describe("a file that is not reported", () => {
   test("nothing is reported about a file that the user's own sparse checkout leaves out", async () => {
     bench.user.git("sparse-checkout", "set", "--no-cone", "/*", "!/test/")
     expect(await guarded("test ! -e test/a.sh; echo > more")).toEqual([])
+  })
+
+  test("OpenCode does not stand still while a monorepo's absent files are compared", async () => {
+    const names = Array.from({ length: 50_000 }, (_, nth) => `test/many/${nth}`)
+    const blob = bench.user.git("rev-parse", "HEAD:test/a.sh").trim()
+    bench.user.write("entries", names.map((name) => `100644 ${blob}\t${name}\n`).join(""))
+    bench.user.write("names", names.join("\n"))
+    bench.user.sh("git update-index --index-info < entries; git update-index --skip-worktree --stdin < names")
+    const checkout = await requireCheckout(bench.user.top)
+    let [last, longest] = [performance.now(), 0]
+    const timer = setInterval(() => {
+      const now = performance.now()
+      longest = Math.max(longest, now - last)
+      last = now
+    }, 5)
+    try {
+      expect(await hiddenIn(checkout, "HEAD", { nested: [], unreadable: [] }, ["test/many"], checkout)).toEqual([])
+    } finally {
+      clearInterval(timer)
+    }
+    longest = Math.max(longest, performance.now() - last)
+    expect(longest).toBeLessThan(5000)
   })
 })

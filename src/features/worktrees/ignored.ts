@@ -1,7 +1,8 @@
-import { existsSync, type Stats } from "node:fs"
-import { lstat, mkdir, readdir, readlink, rename, rm, stat } from "node:fs/promises"
+import type { Stats } from "node:fs"
+import { access, lstat, mkdir, readdir, readlink, rename, rm, stat } from "node:fs/promises"
 import { basename, dirname, join, relative, resolve } from "node:path"
 import { z } from "zod"
+import { forAll, succeeds } from "../../lib/promises.ts"
 import { named } from "../../present/summary.ts"
 import { copiedEntriesIn, ignoredNames } from "./dependencies.ts"
 import { git, gitLine, gitList } from "./git.ts"
@@ -43,11 +44,11 @@ export async function hiddenIn(
 ): Promise<readonly string[]> {
   const ignored = await ignoredFiles(worktree, specs)
   const within = (await Promise.all(nested.map((folder) => below(worktree.top, folder)))).flat()
-  const users = original ? await notCheckedOut(original, specs) : []
+  const users = new Set(original ? await notCheckedOut(original, specs) : [])
   return [
     ...(await newlyIgnored(worktree, start, ignored)),
     ...(await matching(worktree, [...within, ...unreadable], specs)),
-    ...(await notCheckedOut(worktree, specs)).filter((name) => !users.includes(name)),
+    ...(await notCheckedOut(worktree, specs)).filter((name) => !users.has(name)),
   ]
 }
 
@@ -55,7 +56,11 @@ export async function hiddenIn(
 async function notCheckedOut(checkout: Checkout, specs: readonly string[]): Promise<readonly string[]> {
   const marked = await gitList(["ls-files", "-v", "-z", "--", ...specs], gitOptions(checkout))
   const names = marked.flatMap((entry) => (/^s /i.test(entry) ? entry.slice(2) : []))
-  return names.filter((name) => !existsSync(join(checkout.top, name)))
+  const there = new Set<string>()
+  await forAll(names, async (name) => {
+    if (await succeeds(access(join(checkout.top, name)))) there.add(name)
+  })
+  return names.filter((name) => !there.has(name))
 }
 
 /** Files that git ignores now but would not have ignored by the rules at the run's start. */
