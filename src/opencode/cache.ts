@@ -1,4 +1,4 @@
-import type { Message, Part, Session, SessionStatus } from "@opencode-ai/sdk/v2/types"
+import type { Message, Part, Session } from "@opencode-ai/sdk/v2/types"
 import type { Persona } from "../core/ports.ts"
 import { addBounded } from "../lib/collections.ts"
 import type { RawEvent } from "./events.ts"
@@ -50,10 +50,8 @@ const FRESH_MS = 1000
  */
 export class EventCache {
   readonly #rows = new Map<string, Session>()
-  /** When these rows were certain to be current, in ms of the monotonic clock. */
+  /** When OpenCode last reported these rows, in ms of the monotonic clock. */
   readonly #rowsAt = new WeakMap<Session, number>()
-  /** Sessions in which this process works, so that no other one does. */
-  readonly #working = new Set<string>()
   readonly #personas = new Map<string, { readonly at: number; readonly persona: Persona }>()
   /** Stored parts of user messages, as sets, because OpenCode reports a part several times. */
   readonly #messages = new Map<string, Set<string>>()
@@ -62,20 +60,15 @@ export class EventCache {
   readonly #awaited = new Map<string, { readonly parts: number; readonly then: () => void }>()
 
   handleEvent({ type, properties }: RawEvent): void {
-    const { info, part, messageID, sessionID, status } = (properties ?? {}) as {
+    const { info, part, messageID } = (properties ?? {}) as {
       info?: Session | Message
       part?: Part
       messageID?: string
-      sessionID?: string
-      status?: SessionStatus
     }
     if (type === "session.created" || type === "session.updated") {
-      if (info) this.#heard(info as Session)
-    } else if (type === "session.status" && sessionID) {
-      if (status?.type === "idle") this.#working.delete(sessionID)
-      else this.#working.add(sessionID)
+      if (info) this.read(info as Session)
     } else if (type === "session.deleted" && info) {
-      this.forget(info.id)
+      this.#rows.delete(info.id)
       this.#personas.delete(info.id)
     } else if (type === "message.updated") {
       const message = info as Message | undefined
@@ -111,10 +104,7 @@ export class EventCache {
     return this.#rows.get(sessionID)
   }
 
-  /**
-   * Session as OpenCode returned it a moment ago, or reported it while the session worked here. No event tells what another
-   * process changes.
-   */
+  /** Session as OpenCode reported it a moment ago. No event tells what another process has changed since. */
   freshRow(sessionID: string): Session | undefined {
     const row = this.#rows.get(sessionID)
     return row && performance.now() - (this.#rowsAt.get(row) ?? -Infinity) < FRESH_MS ? row : undefined
@@ -123,7 +113,6 @@ export class EventCache {
   /** Drops what is known of this session, because its events may no longer arrive. */
   forget(sessionID: string): void {
     this.#rows.delete(sessionID)
-    this.#working.delete(sessionID)
   }
 
   /** Agent and model of the newest user message. */
@@ -134,11 +123,6 @@ export class EventCache {
   /** Number of stored parts of a user message; -1 for an unknown message. */
   partsOf(messageID: string): number {
     return this.#messages.get(messageID)?.size ?? -1
-  }
-
-  #heard(row: Session): void {
-    if (this.#working.has(row.id)) return this.read(row)
-    addBounded(this.#rows, row.id, row, MOST_SESSIONS)
   }
 
   /**

@@ -196,6 +196,13 @@ describe("a parent that its user uses in another OpenCode", () => {
     const { door, session } = await gated("WHILE PLANNING")
     const parts = [{ type: "text" as const, text: "only plan now" }]
     await unwrap(other.client.session.prompt({ sessionID: session, agent: "plan", parts }))
+    // What was reported of a session counts for a second.
+    let [reports, since] = [-1, 0]
+    await eventually(() => {
+      const { length } = opencode.events.all.filter(({ type }) => type === "session.updated")
+      if (length > reports) [reports, since] = [length, performance.now()]
+      return performance.now() - since > 1000
+    })
     door.open()
     const [told] = await notified(opencode, session)
     expect(told?.agent).toBe("plan")

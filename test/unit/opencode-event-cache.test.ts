@@ -29,17 +29,6 @@ describe("cached session rows from events", () => {
     expect(known.row("ses_1")).toBeUndefined()
   })
 
-  test("a reported row counts as fresh only where the session works in this process", () => {
-    const status = (type: string) => ["session.status", { sessionID: "ses_1", status: { type } }] as [string, unknown]
-    const updated = ["session.updated", { info: { id: "ses_1" } }] as [string, unknown]
-    expect(heard(updated).freshRow("ses_1")).toBeUndefined()
-    expect(heard(status("busy"), updated).freshRow("ses_1")).toEqual({ id: "ses_1" })
-    const idle = heard(status("busy"), status("idle"), updated)
-    expect(idle.freshRow("ses_1")).toBeUndefined()
-    idle.read({ id: "ses_1" } as never)
-    expect(idle.freshRow("ses_1")).toEqual({ id: "ses_1" })
-  })
-
   test("the event cache takes agent and model from the newest user message, whatever the order of events", () => {
     const known = heard(
       ["message.updated", spoken("msg_1", 10, "build")],

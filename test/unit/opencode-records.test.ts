@@ -115,7 +115,6 @@ test("an undo by the parent's user is read from the session itself, not from an 
   const session = { ...row(), revert: { messageID: "msg_1" } as object | undefined }
   const { client, calls } = clientOf(session)
   const opencode = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
-  opencode.handleEvent({ type: "session.status", properties: { sessionID: "ses_child", status: { type: "busy" } } })
   opencode.handleEvent({ type: "session.updated", properties: { info: structuredClone(session) } })
   expect(await opencode.parent("ses_child")).toMatchObject({ reverted: true })
   session.revert = undefined

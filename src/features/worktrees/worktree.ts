@@ -462,7 +462,7 @@ function ignoredText({ present, absent }: Ignored): string {
 export function leftText({ during, commits }: LeftWork): string {
   if (commits.length === 0) return ""
   const end = during ? `in the middle of ${during}` : "at another commit than your last"
-  return ` Your last run ended ${end}: what you had in ${listed(commits)} is in your history, but not in these files. Look with git log -p, and take up what is still needed with git cherry-pick or git checkout <commit> -- <file>.`
+  return ` Your last run ended ${end}: what you had in ${listed(commits)} is in your history, but may not be in these files. Look with git log -p, and take up what is still needed with git cherry-pick or git checkout <commit> -- <file>.`
 }
 
 /** Part of the prompt that explains conflict markers; "" if no file has any. */
