@@ -142,7 +142,7 @@ export class Breakers implements FeatureBody, Pauser {
       if (breaker.recovery || isClosedFor(this.#breakers.get(key), undefined)) this.#park(task, key, breaker)
     })
     this.#parkUnbegun(key, breaker, now)
-    if (breaker !== before) this.#notices.closed(key, before)
+    if (breaker !== kept) this.#notices.closed(key, kept)
   }
 
   /** Ends a task whose own model has no credit. Any other model is given up for the task's own. */

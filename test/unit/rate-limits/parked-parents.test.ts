@@ -353,6 +353,7 @@ describe("fallback models", () => {
     expect(rig.task(id).status).toBe("completed")
     const [line = ""] = rig.notices().flatMap(({ hidden }) => hidden.match(/^Model: .*$/m) ?? [])
     expect(line.length).toBeLessThan(300)
+    expect(rig.notices().filter(({ visible }) => visible.startsWith("⏸"))).toHaveLength(2)
   })
 
   test("a fallback model is used for its run only, and a resume begins with the original model", async () => {
