@@ -166,8 +166,11 @@ test.each([
   `${"<<E ".repeat(4000)}\n${"\n".repeat(3000)}`,
   `echo "${"\\".repeat(18_000)}`,
 ])("a command built to be slow to parse is parsed quickly", (command) => {
-  // Not the clock's time: other work may be in the way.
-  const began = process.cpuUsage()
-  ranOf(command, 0, REPORT)
-  expect(process.cpuUsage(began).user / 1000).toBeLessThan(300)
+  // Not the clock's time: other work may be in the way. Nor the first look alone, into which the compiler's work falls.
+  const looks = [1, 2, 3].map(() => {
+    const began = process.cpuUsage()
+    ranOf(command, 0, REPORT)
+    return process.cpuUsage(began).user / 1000
+  })
+  expect(Math.min(...looks)).toBeLessThan(300)
 })
