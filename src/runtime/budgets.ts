@@ -210,10 +210,8 @@ export class CostLedger {
   #bill(): Bill {
     const { store, clock } = this.#services
     const foreign = [...this.#foreignTasks.values()].map(({ task }) => task)
-    const foreignIn = new Map(foreign.map((task) => [task.sessionID, task.id]))
-    // What a cleared task cost counts with the session's later task, if there is one.
-    const isLatest = ({ id, sessionID }: Task) =>
-      (store.bySession(sessionID)?.id ?? foreignIn.get(sessionID) ?? id) === id
+    // What a cleared task cost counts with the session's later task, if this process has one.
+    const isLatest = ({ id, sessionID }: Task) => (store.bySession(sessionID)?.id ?? id) === id
     const others = [...foreign, ...store.forgotten()].filter(isLatest)
     const byID = new Map(others.flatMap((task) => (store.get(task.id) ? [] : [[task.id, task] as const])))
     const byParent = new Map<string, Task[]>()
