@@ -37,12 +37,16 @@ export function modelKeyOf(task: Pick<Task, "model" | "run">): string | undefine
   return model && modelKey(model)
 }
 
-/** A task's model, or another for it, with the machine that asks it: what is refused there is not refused here. */
-export function askedBy(task: Pick<Task, "model" | "run" | "place">): string | undefined
-export function askedBy(task: Pick<Task, "model" | "run" | "place">, model: Model): string
-export function askedBy(task: Pick<Task, "model" | "run" | "place">, model = modelOf(task)): string | undefined {
-  const machine = machineOf(task)
-  return model && (machine === undefined ? modelKey(model) : `${modelKey(model)} on ${machine}`)
+/** A model, with the other machine that asks it for the task: what is refused there is not refused here. */
+export function requestKey(model: Model, task?: Pick<Task, "place">): string {
+  const machine = task && machineOf(task)
+  return machine === undefined ? modelKey(model) : `${modelKey(model)} on ${machine}`
+}
+
+/** `requestKey` of the model that the task uses now; undefined where OpenCode chooses the model. */
+export function requestKeyOf(task: Pick<Task, "model" | "run" | "place">): string | undefined {
+  const model = modelOf(task)
+  return model && requestKey(model, task)
 }
 
 const never = () => false

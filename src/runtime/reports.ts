@@ -132,6 +132,7 @@ export class Reports {
         ...(waits && { waited: block }),
       }
     const { text: answer, gone } = await this.#engine.answers.of(task)
+    // Before the diff is read: a notification that is sent meanwhile does not repeat a retrieved answer.
     if (isShown) this.#retrieved(task)
     const workDiff = await this.#archive.diffOf(task)
     return {

@@ -395,18 +395,23 @@ async function takenOver(reply: Reply, options: object = {}) {
   return { rig, other, id, seen }
 }
 
-test("a reported end is not taken back when another machine owns the record by then", async () => {
-  const { rig, other, seen } = await takenOver({ text: "done" })
-  await rig.clock.advance(300)
-  expect(rig.notices()).toHaveLength(1)
+/** The first machine sleeps until the other takes over. `fault`: what the other's calls meet from then on. */
+async function sleepUntilTaken(rig: Rig, other: Rig, fault: (method: string) => CallFault = () => undefined) {
   rig.timers.frozen = true
   let isTaken = false
   other.opencode.onCall = (method) => {
     isTaken ||= method === "saveRecord"
-    return isTaken && method === "messagesSince" ? { slow: MINUTE } : undefined
+    return isTaken ? fault(method) : undefined
   }
   await rig.clock.until(() => isTaken)
   rig.timers.frozen = false
+}
+
+test("a reported end is not taken back when another machine owns the record by then", async () => {
+  const { rig, other, seen } = await takenOver({ text: "done" })
+  await rig.clock.advance(300)
+  expect(rig.notices()).toHaveLength(1)
+  await sleepUntilTaken(rig, other, (method) => (method === "messagesSince" ? { slow: MINUTE } : undefined))
   await rig.clock.advance(5 * MINUTE)
   expect(seen).toEqual(["running", "completed"])
   expect(rig.notices()).toHaveLength(1)
@@ -436,14 +441,7 @@ test("an end is reported although another machine took over the run with which i
   await rig.clock.advance(1000)
   await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
   await rig.clock.advance(1000)
-  rig.timers.frozen = true
-  let isTaken = false
-  other.opencode.onCall = (method) => {
-    isTaken ||= method === "saveRecord"
-    return undefined
-  }
-  await rig.clock.until(() => isTaken)
-  rig.timers.frozen = false
+  await sleepUntilTaken(rig, other)
   isRefused = false
   await rig.clock.advance(5 * MINUTE)
   expect(rig.task(id)).toMatchObject({ status: "error", run: { generation: 1 }, delivery: { state: "confirmed" } })
@@ -454,14 +452,7 @@ test("a dependent's end is reported although another machine took over the task 
   const { rig, other, id } = await takenOver(HANG)
   const next = await rig.launch({ after: [id] })
   await rig.clock.advance(1000)
-  rig.timers.frozen = true
-  let isTaken = false
-  other.opencode.onCall = (method) => {
-    isTaken ||= method === "saveRecord"
-    return undefined
-  }
-  await rig.clock.until(() => isTaken)
-  rig.timers.frozen = false
+  await sleepUntilTaken(rig, other)
   const { sessionID } = rig.task(id)
   // That it is not its own any more it hears when all else is done.
   rig.opencode.onCall = (method, session) =>

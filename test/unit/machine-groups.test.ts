@@ -71,6 +71,7 @@ describe("a group", () => {
       run: { creatingMembers: [], membersBehind: behind },
     })
     expect(leading(tries, { begin: [1] }, waiting.run).takes(parts).does).toEqual(["create member"])
+    expect(leading(tries, { begin: [1, 2] }, waiting.run).takes(parts).run?.creatingMembers).toEqual([1])
     const again = { ...waiting.run, creatingMembers: [1] }
     expect(leading(tries, {}, again).takes(parts).run?.membersBehind).toBe(behind)
     expect(leading(tries, {}, again).takes(made).run?.membersBehind).toBeUndefined()

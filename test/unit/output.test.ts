@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
 import { renderOutput } from "../../src/present/output.ts"
 import { copiedToast } from "../../src/present/toasts.ts"
-import { Journal, LATER_MS } from "../../src/runtime/services.ts"
+import { Journal, type JournalPorts, LATER_MS } from "../../src/runtime/services.ts"
 import { TaskStore } from "../../src/runtime/tasks/store.ts"
 import type { TaskHandle } from "../../src/runtime/tasks/task-handle.ts"
 import { findBatch, findTask } from "../../src/runtime/tasks/view.ts"
@@ -317,6 +317,9 @@ describe("a batch reference", () => {
 })
 
 describe("record writes", () => {
+  const journalWith = (ports: Pick<JournalPorts, "opencode" | "clock" | "stopped" | "store">) =>
+    new Journal({ ...ports, isSending: () => false, isUnread: () => false, takenOver: () => {} })
+
   test("a burst of changes writes a record at most twice, with the newest state last", async () => {
     const clock = new FakeClock()
     const opencode = new FakeApi({ clock })
@@ -325,15 +328,7 @@ describe("record writes", () => {
     const task = taskOf({ sessionID })
     const store = new TaskStore()
     store.add(task, 0)
-    const journal = new Journal({
-      opencode,
-      clock,
-      stopped: stop.signal,
-      store,
-      isSending: () => false,
-      isUnread: () => false,
-      takenOver: () => {},
-    })
+    const journal = journalWith({ opencode, clock, stopped: stop.signal, store })
     opencode.onCall = () => ({ slow: 300 })
     const saving = journal.save(task)
     await clock.advance(100)
@@ -356,15 +351,7 @@ describe("record writes", () => {
     const task = taskOf({ sessionID })
     const store = new TaskStore()
     store.add(task, 0)
-    const journal = new Journal({
-      opencode,
-      clock,
-      stopped: new AbortController().signal,
-      store,
-      isSending: () => false,
-      isUnread: () => false,
-      takenOver: () => {},
-    })
+    const journal = journalWith({ opencode, clock, stopped: new AbortController().signal, store })
     opencode.onCall = () => ({ slow: 300 })
     const erased = journal.erase(store.clear(task.id) as TaskHandle)
     const claimed = expect(journal.claim(task)).rejects.toThrow("was cleared")
@@ -383,15 +370,7 @@ describe("record writes", () => {
     const timers = clock.view()
     const store = new TaskStore()
     store.add(task, 0)
-    const journal = new Journal({
-      opencode,
-      clock: timers,
-      stopped: stop.signal,
-      store,
-      isSending: () => false,
-      isUnread: () => false,
-      takenOver: () => {},
-    })
+    const journal = journalWith({ opencode, clock: timers, stopped: stop.signal, store })
     journal.saveLater(task)
     journal.saveLater(task)
     await clock.advance(LATER_MS - 1)

@@ -252,7 +252,7 @@ function createMembers(run: ActiveRun, begin: readonly number[]): MachineStep {
   const { prompt: text = "", preface } = run
   const commands = begin.map((nth): MachineCommand => ({ do: "create member", nth, text, preface }))
   const creatingMembers = [...run.creatingMembers, ...begin]
-  // Where none is being created, none would begin now whatever has ended.
+  // A group without a member to create waits for nothing.
   const membersBehind = creatingMembers.length > 0 ? run.membersBehind : undefined
   return { run: { ...run, creatingMembers, membersBehind }, commands }
 }

@@ -1,5 +1,5 @@
 import type { FeatureBody, Pauser, Runtime } from "../../core/feature.ts"
-import { askedBy, type Block, modelKey } from "../../core/limits.ts"
+import { type Block, modelKey, requestKey, requestKeyOf } from "../../core/limits.ts"
 import { classify } from "../../core/outcome.ts"
 import { conditionOf, type Pause, type PauseView, type Refusal } from "../../core/pause.ts"
 import type { OpencodeEvent } from "../../core/ports.ts"
@@ -81,7 +81,7 @@ export class Breakers implements FeatureBody, Pauser {
     this.#fallbackModels = new FallbackModels(runtime, {
       opensAt: (model, task) => {
         if (this.refusesModel(model, task) !== undefined) return Number.POSITIVE_INFINITY
-        const breaker = this.#breakerOf(askedBy(task, model))
+        const breaker = this.#breakerOf(requestKey(model, task))
         const isOpen = !breaker || breaker.recovery || freeRequests(breaker, runtime.clock.now()) > 0
         return isOpen ? 0 : nextProbe(breaker)
       },
@@ -96,7 +96,7 @@ export class Breakers implements FeatureBody, Pauser {
   onEvent(event: OpencodeEvent, task: Task | undefined): void {
     if (!this.#runtime.options.gate || !task || !isActive(task) || isQueued(task)) return
     const said = event.type === "answered" ? event.model : undefined
-    const key = said ? modelKey(said) : (this.#requestsOf(task)?.other?.model ?? askedBy(task))
+    const key = said ? modelKey(said) : (this.#requestsOf(task)?.other?.model ?? requestKeyOf(task))
     if (key === undefined) return
     if (event.type === "began" || event.type === "answered")
       return this.#heardAnswer(task, key, event.type === "answered")
@@ -106,7 +106,7 @@ export class Breakers implements FeatureBody, Pauser {
 
   /** Returns why the provider refuses the model for lack of credit, if it does. */
   refusesModel(model: Model, task?: Task): string | undefined {
-    const key = task ? askedBy(task, model) : modelKey(model)
+    const key = requestKey(model, task)
     const { at, why } = this.#unpaid.get(key) ?? { at: Number.NEGATIVE_INFINITY, why: "" }
     const ago = this.#runtime.clock.now() - at
     // A time in the future is from before the system clock was set back.
@@ -133,6 +133,7 @@ export class Breakers implements FeatureBody, Pauser {
     if (isKnown && before && underWay(before).includes(task.id)) return
     if (!before && (isKnown || (kind !== "limit" && until === undefined && !this.#failsAgain(key, refusal, now))))
       return
+    // A breaker whose time has come blocks nothing, but doubles the wait.
     const kept = this.#breakers.get(key)
     const breaker = recordRefusal(kept, { kind, why, until }, now, isKnown ? 0 : this.#askedAt(task))
     this.#breakers.set(key, breaker)
@@ -148,15 +149,15 @@ export class Breakers implements FeatureBody, Pauser {
   /** Ends a task whose own model has no credit. Any other model is given up for the task's own. */
   #leaveUnpaid(task: Task, key: string, why: string): void {
     const { model: own } = task
-    if (!own || key !== askedBy(task) || key === askedBy(task, own)) {
+    if (!own || key !== requestKeyOf(task) || key === requestKey(own, task)) {
       const text = `${why.replace(/\.$/, "")}. This does not pass by waiting.`
       return this.#end(task, { code: "provider", text })
     }
     this.#fallbackModels.give(task, own, NO_CREDIT)
     const now = this.#runtime.clock.now()
     const because = { kind: "limit", why: `no credit for ${key}` } as const
-    const seen = this.#breakerOf(askedBy(task, own)) ?? recordRefusal(undefined, because, now)
-    this.#park(this.#runtime.store.get(task.id) ?? task, askedBy(task, own), seen)
+    const seen = this.#breakerOf(requestKey(own, task)) ?? recordRefusal(undefined, because, now)
+    this.#park(this.#runtime.store.get(task.id) ?? task, requestKey(own, task), seen)
   }
 
   #isKnown(task: Task, { attempt }: Refusal): boolean {
@@ -178,7 +179,7 @@ export class Breakers implements FeatureBody, Pauser {
 
   blocksRequest(task: Task, other?: Model): boolean {
     const now = this.#runtime.clock.now()
-    const key = other ? modelKey(other) : askedBy(task)
+    const key = other ? modelKey(other) : requestKeyOf(task)
     this.#note(task, { other: other && { model: modelKey(other), at: now } })
     if (!other) this.#leaveOthers(task)
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
@@ -229,7 +230,7 @@ export class Breakers implements FeatureBody, Pauser {
   }
 
   limitOf(model: Model, task?: Task): PauseView | undefined {
-    const waitsFor = task ? askedBy(task, model) : modelKey(model)
+    const waitsFor = requestKey(model, task)
     const breaker = this.#breakerOf(waitsFor)
     if (!breaker || (task && !isActive(task))) return undefined
     const isClosed = task && isQueued(task) ? mustWaitForBreaker(breaker, task.id) : isClosedFor(breaker, task?.id)
@@ -246,7 +247,7 @@ export class Breakers implements FeatureBody, Pauser {
    * model.
    */
   #restore(task: Task, { at, until, model, why, kind = "limit" }: Parked): void {
-    if (askedBy(task) !== model) return this.#switched(task)
+    if (requestKeyOf(task) !== model) return this.#switched(task)
     const before = this.#breakers.get(model)
     // The runs of one breaker were parked one after the other: that is no series of refusals.
     const found = recordRefusal(before && at <= before.closedAt ? before : undefined, { kind, why, until }, at, at)
@@ -259,7 +260,7 @@ export class Breakers implements FeatureBody, Pauser {
   }
 
   retryNow(task: Task, { waitsFor, kind = "limit" }: Pause, model?: Model) {
-    const key = model ? askedBy(task, model) : waitsFor
+    const key = model ? requestKey(model, task) : waitsFor
     const breaker = this.#breakerOf(key)
     const others = breaker ? this.#waiting(key).filter(({ id }) => id !== task.id).length : 0
     if (breaker) this.#breakers.set(key, sentThrough(breaker, task.id, this.#runtime.clock.now()))
@@ -299,7 +300,7 @@ export class Breakers implements FeatureBody, Pauser {
 
   /** Lets other runs probe the models that are not the task's own: it does not ask them now. */
   #leaveOthers(task: Task): void {
-    const own = askedBy(task)
+    const own = requestKeyOf(task)
     const others = [...this.#breakers].filter(([key, breaker]) => key !== own && underWay(breaker).includes(task.id))
     for (const [key, breaker] of others) this.#breakers.set(key, withdraw(breaker, task.id))
     if (others.length > 0) this.#runtime.reschedule()
@@ -374,7 +375,7 @@ export class Breakers implements FeatureBody, Pauser {
     const breaker = this.#breakerOf(model)
     const parked = { at: now, model, why: seen.why, ...tellingOf(breaker ?? { ...seen, opensAt: now }) }
     const patience = options.maxParked - (task.run.parkedMs ?? 0)
-    const isPresent = askedBy(task) === model
+    const isPresent = requestKeyOf(task) === model
     const others = isPresent ? this.#fallbackModels.opensAt(task) : Number.POSITIVE_INFINITY
     const isTooLong = breaker?.stated && !breaker.recovery && Math.min(breaker.opensAt, others) - now > patience
     if (options.maxParked > 0 && isTooLong)
@@ -442,7 +443,7 @@ export class Breakers implements FeatureBody, Pauser {
     if (breaker.recovery) return
     const isLong = breaker.stated && breaker.opensAt - now > LONG_CLOSED_MS
     const waited = ({ run }: Task) => (run.parked ? now - run.parked.at : 0) + (run.parkedMs ?? 0)
-    const own = this.#waiting(key).filter((task) => askedBy(task) === key)
+    const own = this.#waiting(key).filter((task) => requestKeyOf(task) === key)
     const tired = own.filter((task) => isLong || waited(task) >= LONG_CLOSED_MS)
     this.#fallbackModels.choose(
       tired,
@@ -460,7 +461,7 @@ export class Breakers implements FeatureBody, Pauser {
   /** The model for which a task waits, or would wait: its own, or, for a parked task, the model that refused it. */
   #modelOf(task: Task): string | undefined {
     const { parked } = task.run
-    return parked && !this.#requestsOf(task)?.isSwitched ? parked.model : askedBy(task)
+    return parked && !this.#requestsOf(task)?.isSwitched ? parked.model : requestKeyOf(task)
   }
 
   #endOverdue(key: string, now: number): void {

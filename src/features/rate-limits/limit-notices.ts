@@ -1,5 +1,5 @@
 import type { Note, Runtime } from "../../core/feature.ts"
-import { askedBy } from "../../core/limits.ts"
+import { requestKeyOf } from "../../core/limits.ts"
 import { conditionOf } from "../../core/pause.ts"
 import { isMember, slotSessionOf, type Task } from "../../core/task.ts"
 import { duration, formatTime } from "../../lib/format.ts"
@@ -120,7 +120,7 @@ const concerned = (runtime: Runtime, model: string): readonly Task[] => {
   const isWaiting = (task: Task) => task.run.startedAt === undefined && !runtime.waitsForTasks(task)
   return runtime.store
     .active()
-    .filter((task) => task.run.parked?.model === model || (askedBy(task) === model && isWaiting(task)))
+    .filter((task) => task.run.parked?.model === model || (requestKeyOf(task) === model && isWaiting(task)))
 }
 
 function headline(model: string, { stated: told, opensAt, kind }: Breaker, now: number): string {

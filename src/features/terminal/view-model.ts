@@ -1,7 +1,8 @@
-import { batchName, batchProgress, pauseAmong } from "../../core/dependencies.ts"
+import { batchName, batchProgress } from "../../core/dependencies.ts"
 import type { GroupKind } from "../../core/feature.ts"
 import { countMembers, sizeOf } from "../../core/group.ts"
-import { askedBy } from "../../core/limits.ts"
+import { requestKeyOf } from "../../core/limits.ts"
+import { pauseOf } from "../../core/pause.ts"
 import { payer } from "../../core/spending.ts"
 import {
   addUsage,
@@ -220,7 +221,7 @@ const parkedIn = perList((all) => {
     if (!parked || !isActive(task)) continue
     if (parked.at > (newest.get(parked.model)?.run.parked?.at ?? -1)) newest.set(parked.model, task)
   }
-  return [...newest.values()]
+  return newest
 })
 
 /** Tasks that have no row but whose usage counts for the session: descendants and cleared tasks. */
@@ -295,10 +296,10 @@ function phaseIn({ task, progress }: ObservedTask, all: readonly ObservedTask[],
   const parked = parkedIn(all)
   const around = {
     get: (id: string) => all.find((other) => other.task.id === id)?.task,
-    active: parked,
+    active: [...parked.values()],
     ownTasks: (childrenIn(all).get(task.sessionID) ?? []).some((child) => isActive(child.task)),
     // Tasks that have not begun wait, too, if other tasks of their model are parked.
-    limitOf: () => parked.map((other) => pauseAmong(other, [])).find((each) => each?.waitsFor === askedBy(task)),
+    limitOf: () => pauseOf(parked.get(requestKeyOf(task) ?? "")?.run ?? {}),
   }
   return phaseAmong(task, progress ?? { asks: [] }, around, now)
 }

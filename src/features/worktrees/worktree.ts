@@ -19,7 +19,8 @@ import { listed } from "../../core/errors.ts"
 import { NoFile, readJson, readPlain, writeJson } from "../../lib/atomic-file.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { succeeds } from "../../lib/promises.ts"
-import { formatInteger, oneLine } from "../../lib/text.ts"
+import { formatInteger } from "../../lib/text.ts"
+import { named } from "../../present/summary.ts"
 import { CaptureError, type EnterRequest } from "../../runtime/places/place.ts"
 import { copiedEntriesIn, redirectLink } from "./dependencies.ts"
 import { GitError, git, gitList, LONG_MS, retryOn } from "./git.ts"
@@ -434,13 +435,7 @@ export function prefaceOf(
     stashed.length > 0
       ? ` What your last run left in it does not go together with your files; to take it up: ${stashed.map((commit) => `git stash apply ${commit}`).join("; ")}.`
       : ""
-  const without =
-    unreadable.length > 0
-      ? ` It lacks what could not be read or is too large: ${listed(
-          unreadable.map((file) => oneLine(file)),
-          MOST_NAMED,
-        )}.`
-      : ""
+  const without = unreadable.length > 0 ? ` It lacks what could not be read or is too large: ${named(unreadable)}.` : ""
   const stored = lacksProgram ? ` ${lacksProgram}. Leave them so.` : ""
   const missing = lacks === undefined ? "" : ` ${lacks}`
   const place = `# Where you work\n\nYou work in a git worktree of your own, ${directory}. It has ${beginningText(again, bringIn && !unsolved)}.${ignoredText(ignored)}${without}${missing}${stored} Work in it alone: the agent that asks you works in ${folder}; do not write there. What you change is kept when you are done: you need not commit it. Do not use git stash: all checkouts share it, and what is in it is the user's.${inStash}${leftText(left)}`
@@ -471,10 +466,5 @@ export function conflictMarkersText(conflicts: readonly string[], unsolved = fal
   const why = unsolved
     ? "The original folder's state was merged into it before, and these files still have conflict marks (<<<<<<<, =======, >>>>>>>)"
     : "The present state of the original folder was merged into it, and these files have conflict marks (<<<<<<<, =======, >>>>>>>)"
-  return `\n${why} that you have to solve first, keeping what both sides meant. Above ======= is the original folder's, below it is yours. Where a side cannot be written out (a binary, a link), its mark says how to take it: put there what is to be there, or delete the file. A file is solved when no line of its marks is left. The files: ${named(conflicts)}`
+  return `\n${why} that you have to solve first, keeping what both sides meant. Above ======= is the original folder's, below it is yours. Where a side cannot be written out (a binary, a link), its mark says how to take it: put there what is to be there, or delete the file. A file is solved when no line of its marks is left. The files: ${named(conflicts, conflicts.length)}`
 }
-
-/** Most names of files that a text gives where the others need not be known. */
-const MOST_NAMED = 50
-
-const named = (files: readonly string[]): string => files.map((file) => oneLine(file)).join(", ")

@@ -6,7 +6,7 @@ import { withSchema } from "../../core/outcome.ts"
 import type { Persona } from "../../core/ports.ts"
 import { isActive, NO_FIGURES, newTaskID, type Task, type TaskDraft } from "../../core/task.ts"
 import type { Engine } from "../engine.ts"
-import { CaptureError, kindOf } from "../places/place.ts"
+import { CaptureError, isFar } from "../places/place.ts"
 import {
   authorize,
   type Caller,
@@ -80,7 +80,7 @@ export class Launcher {
     const { agent, model } =
       beginning?.persona ?? (await chosenBy(this.#engine, this.#engine.kinds, request, agents, persona))
     // What another machine's provider refuses is known once the task is made.
-    if (place === undefined || !kindOf(this.#engine.kinds, place).outlives)
+    if (!isFar(this.#engine.kinds, place))
       refuseUnpaid(this.#engine, group?.models?.map(modelOfName) ?? (model ? [model] : []))
     await refuseUnknownModels(this.#engine, this.#engine.kinds, request, asksForGroup?.name)
     const depth = await depthBelow(this.#engine, caller.sessionID, parent)

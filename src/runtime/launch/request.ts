@@ -6,7 +6,7 @@ import { modelOfName } from "../../core/limits.ts"
 import type { AgentInfo, ModelFacts, Persona } from "../../core/ports.ts"
 import type { Run, Schema, Task, TaskDraft } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
-import { HERE, kindOf, type PlaceKind } from "../places/place.ts"
+import { HERE, isFar, kindOf, type PlaceKind } from "../places/place.ts"
 import type { Services } from "../services.ts"
 import { type Caller, chooseModel, defaultsOf, findAgent, mayRead, modelNamed, modelOfAgent } from "./checks.ts"
 
@@ -128,7 +128,7 @@ export async function chosenBy(
   persona: Persona | undefined,
 ): Promise<Persona> {
   // A remote place checks its own agents and models.
-  if (place !== undefined && kindOf(kinds, place).outlives) {
+  if (isFar(kinds, place)) {
     const { model: set } = defaultsOf(services.options, name)
     const own = set === undefined ? agents.find((each) => each.name === name)?.model : modelOfName(set)
     return { agent: name, model: model === undefined ? (own ?? persona?.model) : modelNamed(services, model) }
@@ -148,7 +148,7 @@ export async function refuseUnknownModels(
   { group, place }: LaunchRequest,
   name = "",
 ): Promise<void> {
-  const isElsewhere = place !== undefined && kindOf(kinds, place).outlives === true
+  const isElsewhere = isFar(kinds, place)
   const argument = { name, isList: true }
   for (const model of group?.models ?? [])
     await (isElsewhere ? modelNamed(services, model, argument) : chooseModel(services, model, argument))
@@ -174,7 +174,7 @@ export function placeIn(
     throw new CallError(
       `\`${what}\` cannot be had in the place "${place}". Use \`place: "${kinds.find(fits)?.names[0]}"\`, or leave \`${what}\` out. Nothing was launched.`,
     )
-  if (kindOf(kinds, place).outlives && fork) throw new CallError(NO_FORK)
+  if (isFar(kinds, place) && fork) throw new CallError(NO_FORK)
   return place
 }
 
@@ -200,7 +200,7 @@ export function filesOf(
   folder: string,
   permit: Caller["permit"],
 ): Promise<readonly string[]> | readonly string[] {
-  if (group || !prompt.includes("@") || kindOf(kinds, place).outlives) return []
+  if (group || !prompt.includes("@") || isFar(kinds, place)) return []
   return filesNamed(prompt, folder, permit)
 }
 

@@ -224,6 +224,10 @@ export function kindOf(kinds: readonly PlaceKind[], name: string): PlaceKind {
   throw new CallError(`There is no place "${name}" here. There are: ${known.join(", ")}.`)
 }
 
+/** Whether the work in this place continues when this process ends, since another machine does it. */
+export const isFar = (kinds: readonly PlaceKind[], place: string | undefined): boolean =>
+  place !== undefined && kindOf(kinds, place).outlives === true
+
 export type OpencodeFolder = {
   readonly name: string
   readonly installs: readonly string[]

@@ -9,6 +9,7 @@ import type { Services } from "../services.ts"
 import { autoMergeFolder, moveSessionBack, moveSessionToPlace, parentFolderOf, refuseFailedCheck } from "../sessions.ts"
 import {
   HERE,
+  isFar,
   kindOf,
   mergeFailure,
   mergeOf,
@@ -75,7 +76,7 @@ export class Places {
 
   /** The task's work continues when this process ends. */
   outlives({ place }: Task): boolean {
-    return place !== undefined && kindOf(this.kinds, place.kind).outlives === true
+    return isFar(this.kinds, place?.kind)
   }
 
   /** Whether the task's work is still on another machine. */
@@ -145,12 +146,12 @@ export class Places {
     const { id, place, status, group, member } = task
     const name = place?.kind ?? HERE
     const why = messageOf(error)
-    if (kindOf(this.kinds, name).outlives && !(error instanceof PlaceError && error.code === "host"))
+    if (isFar(this.kinds, name) && !(error instanceof PlaceError && error.code === "host"))
       return `What it changed is still on ${name}, and could not be fetched; superagents_task(merge="${id}") tries that again. Why: ${why}`
     const { picksOne } = this.#services.groupKindOf(task) ?? {}
     const isUnchosen = picksOne && (member !== undefined || chosenIn(group) === undefined)
     const merge = isUnchosen ? "" : `; superagents_task(merge="${id}") then brings it into your files`
-    if (kindOf(this.kinds, name).outlives)
+    if (isFar(this.kinds, name))
       return `${status === "cancelled" ? `It is stopped on ${name} as soon as ${name} answers. ` : ""}What it changed is still on ${name}, and is fetched when ${name} answers${merge}.`
     const where = kindOf(this.kinds, name).remains(name)
     return `${NOT_ARCHIVED}, and is still in ${where}; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`

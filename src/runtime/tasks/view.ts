@@ -94,8 +94,8 @@ function aroundOf(
   const isStalled = counts?.running === 0 && counts.notBegun > 0
   const begun = members?.filter((member) => isActive(member) && !isQueued(member))
   const isWaiting = (isQueued(task) || isPaused(task) || isStalled) && !store.isForeign(task.id)
-  const block = isWaiting ? blockOf(task) : undefined
   const { membersBehind: behind } = store.run(task.id) ?? {}
+  const block = isWaiting && behind === undefined ? blockOf(task) : undefined
   return {
     get: (id) => store.get(id),
     active: store.active(),
