@@ -82,6 +82,8 @@ export class Bursar {
   known(rig: Rig, recovered: Promise<void>): void {
     if (this.#purse) new Unattended(rig.manager.parts).usePurse(this.#purse)
     if (rig !== this.#world.rig) return
+    // What a run had cost since its record was written is known once this process has taken it over.
+    this.#emptySince = undefined
     this.#isReady = false
     void recovered.then(() => {
       this.#isReady = true
