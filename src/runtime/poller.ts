@@ -54,7 +54,6 @@ export class Poller {
   readonly #ticker: Ticker
   #leasesRenewedAt: number
   #foreignLookedAt = 0
-  #wokenAt = 0
   #seenAt = 0
   #lookedAt = 0
   /** A remote task was active since the last look. */
@@ -201,14 +200,14 @@ export class Poller {
   }
 
   #woke(late: number): void {
-    const { clock, store } = this.#services
+    const { clock, store, journal } = this.#services
     const now = clock.now()
     const setBack = now - this.#seenAt
     this.#seenAt = now
-    const slept = Math.min(late, now - this.#wokenAt)
+    const slept = Math.min(late, now - journal.wokenAt)
     const ms = setBack < 0 ? setBack : slept
     if (ms >= 0 && ms < SLEPT_MS) return
-    this.#wokenAt = now
+    journal.wokenAt = now
     for (const { id, run } of store.active()) {
       // Limit the sleep to the run's age without its pauses: a run that started after the wake-up has not slept.
       const age = now - (run.startedAt ?? run.createdAt) - (run.parkedMs ?? 0)

@@ -115,6 +115,8 @@ export class Journal {
   readonly #writes = new SerialQueue()
   /** Resolves once it is known which tasks another machine took over while this machine slept. Never rejects. */
   takenUp: Promise<unknown> = Promise.resolve()
+  /** When this process last woke from sleep. A lease counts from then on, because its owner may have slept, too. */
+  wokenAt = 0
 
   constructor(ports: JournalPorts) {
     this.#ports = ports

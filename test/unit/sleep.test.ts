@@ -65,6 +65,20 @@ describe("a machine that sleeps", () => {
     expect((await rig.ended(id)).status).toBe("completed")
     expect(rig.view(id).elapsed).toBeLessThan(120_000)
   })
+
+  test("a process that wakes first leaves another's tasks to it, where only a lease tells that it lives", async () => {
+    const { rig, id } = await running({ taskTimeout: 0, stallTimeout: 0, pollInterval: 0 })
+    rig.opencode.database.strangers = true
+    const other = new Rig({ share: { clock: rig.clock, database: rig.opencode.database } })
+    await other.manager.ready(rig.parent)
+    await rig.clock.advance(60_000)
+    await rig.clock.sleep(NIGHT_MS)
+    await rig.clock.advance(30_000)
+    expect(rig.task(id).status).toBe("running")
+    expect(other.task(id, rig.parent).status).toBe("running")
+    expect((await other.opencode.session(rig.task(id).sessionID))?.record?.owner.instance).toBe(rig.opencode.instance)
+    expect(other.opencode.calls).not.toContain("saveRecord")
+  })
 })
 
 test("a task launched right after the clock was set back has its whole time limit", async () => {

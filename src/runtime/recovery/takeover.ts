@@ -139,7 +139,7 @@ export function importRecords(
   ledger: CostLedger,
   records: readonly TaskRecord[],
 ): readonly TaskRecord[] {
-  const { store, opencode } = services
+  const { store, opencode, journal } = services
   return records.filter(({ task, owner }) => {
     if (task.forgotten) {
       ledger.keep(task)
@@ -147,7 +147,7 @@ export function importRecords(
       return false
     }
     if (store.wasCleared(task.id)) return false
-    const ownership = opencode.ownership(owner)
+    const ownership = opencode.ownership({ ...owner, seenAt: Math.max(owner.seenAt, journal.wokenAt) })
     const isOrphan = ownership === "dead" || (ownership === "ours" && store.run(task.id)?.orphaned !== undefined)
     if ((ownership === "ours" && !isOrphan) || isKnown(services, task, isOrphan)) return false
     show(services, task, isOrphan)
