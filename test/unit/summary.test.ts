@@ -60,7 +60,7 @@ test("tries that have all failed are followed by advice, since a resume has noth
   const group = { kind: "tries", prompt: "", count: 2, timeout: 0 } as const
   const reason = { code: "check", text: "None of 2 tries passed." } as const
   const task = taskOf({ status: "error", group, outcome: outcomeOf({ reason }) })
-  expect(summaryOf(task).at(-1)).toBe("To go on: launch a new task with another prompt or other models.")
+  expect(summaryOf(task).at(-1)).toBe("To go on: launch a new task with another prompt, other models or higher limits.")
 })
 
 test("tries whose winner failed in a later run are followed by the resume that asks it again, whatever the reason", () => {

@@ -31,7 +31,7 @@ const kind: GroupKind<TriesPlan, TriesResult> = {
     const { group: result, reason } = outcome ?? {}
     if (!result || reason?.code !== "check" || chosenIn(group) !== undefined) return undefined
     const { rows } = result as TriesResult
-    return `All ${rows.length} tries of task ${id} have failed: there is nothing to go on with. Launch a new task with another prompt or other models.`
+    return `All ${rows.length} tries of task ${id} have failed: there is nothing to go on with. Launch a new task with another prompt, other models or higher limits.`
   },
   texts: tryTexts,
   work: async () => (await import("./work.ts")).triesWork,

@@ -169,7 +169,7 @@ export const tryTexts: GroupTexts<TriesPlan, TriesResult> = {
     if (!group) return undefined
     if (chosenIn(group) !== undefined)
       return `To go on: superagents_task(resume="${id}", prompt) asks the try that had won again.`
-    if (code === "check") return "To go on: launch a new task with another prompt or other models."
+    if (code === "check") return "To go on: launch a new task with another prompt, other models or higher limits."
     return code === "interrupted"
       ? `To go on: superagents_task(resume="${id}") begins the tries that have not failed, from the same files.`
       : undefined
