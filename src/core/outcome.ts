@@ -195,7 +195,7 @@ export const interrupted = (begun: boolean): Ending => ({
 
 const aborted: Ending = {
   type: "cancelled",
-  reason: { code: "aborted", text: "It was stopped in its own session." },
+  reason: { code: "aborted", text: "It was stopped in its own session, most likely by the user." },
 }
 
 const CUT_SHORT = "The answer reached the model's output limit and may be cut short."

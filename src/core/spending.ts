@@ -208,6 +208,12 @@ export function spendingRefusal(limits: SpendingLimits, spent: Spent, group?: Ta
 /** Names the limit that counts all runs of a task, so that only a new task may begin. */
 export const TASKS_LIMIT = /\boption maxCostPerTask\b/
 
+/** Names the limit that counts one run. */
+export const RUNS_LIMIT = "(argument max_cost"
+
+/** Argument of a resume after a run that this reason has ended: no run has the limit of the run before. */
+export const limitAgain = ({ text }: Reason): string => (text.includes(RUNS_LIMIT) ? ", max_cost" : "")
+
 /** Before what is left of a limit, where more may have been used than is known. */
 const atMost = ({ atLeast }: Usage): string => (atLeast ? "at most " : "")
 

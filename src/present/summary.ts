@@ -4,7 +4,7 @@ import { chosenIn } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
 import { neverBegan } from "../core/outcome.ts"
 import { type Receipt, receiptLine } from "../core/receipt.ts"
-import { TASKS_LIMIT } from "../core/spending.ts"
+import { RUNS_LIMIT, TASKS_LIMIT } from "../core/spending.ts"
 import {
   endedUnanswered,
   type Merge,
@@ -41,7 +41,7 @@ const CHANGES: Readonly<Record<string, string>> = {
 }
 /** Limits that the call itself set, as a reason names them: the same call would meet them again. */
 const ARGUMENTS = [
-  ["(argument max_cost", " with a larger `max_cost`"],
+  [RUNS_LIMIT, " with a larger `max_cost`"],
   ["(its timeout argument)", " with a larger `timeout`"],
 ] as const
 /** Sources of limits that a new task would meet as well, as a reason names them. */
@@ -83,7 +83,8 @@ function adviceOn(task: Task, { reason, work }: Outcome, kind: Kind, may: MayDo)
     return [
       change !== "" && change === otherModel
         ? `${resume}; or launch it again${change}.`
-        : `${resume}${change}; it remembers its work.`,
+        : // A limit of one run does not add up with that of the next.
+          `${resume}${change.replace("a larger", "a new")}; it remembers its work.`,
     ]
   }
   if (isUnbegun) return [`${run.generation > 0 ? "This run" : "It"} did nothing. ${start} launch it again${change}.`]
@@ -254,10 +255,11 @@ function mergeLine(task: Task, merge: Work["merge"], kind: Kind, may: MayDo): st
 }
 
 /** Says what a parent can do about a conflict. Members of a group cannot be resumed. */
-export function conflictAdvice({ id, status, member }: Task, { text = "" }: Merge, { resumable = [] }: MayDo): string {
+export function conflictAdvice(task: Task, { text = "" }: Merge, { resumable = [] }: MayDo): string {
+  const { id, status, member, place } = task
   if (text !== "") return oneLine(text, MOST_REASON_CHARS)
   return member === undefined && resumable.includes(status)
-    ? `Resume it with superagents_task(resume="${id}", prompt): your present state is then in its worktree with conflict marks, for it to solve; then merge it.`
+    ? `Resume it with superagents_task(resume="${id}", prompt${judgedBy(task)}): your present state is then in its worktree with conflict marks to solve${place?.merge ? "" : "; then merge it"}.`
     : `Bring its changes in by hand, as superagents_output(task_id="${id}") shows them.`
 }
 

@@ -34,7 +34,7 @@ test("a child that the user aborts counts as cancelled, and the parent is woken"
   await eventually(() => wakes(model, session).length === 1)
   const output = await outputOf(session, id)
   expect(output).toContain("Status: cancelled")
-  expect(output).toContain("Reason: It was stopped in its own session.")
+  expect(output).toContain("Reason: It was stopped in its own session, most likely by the user.")
 })
 
 test("three tasks that end at once send three notifications and wake the parent at most twice", async () => {

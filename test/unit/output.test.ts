@@ -286,7 +286,7 @@ describe("a task reference", () => {
     [
       "bg_map/3",
       [taskOf({ id: "bg_map", group: TRIES })],
-      "You can read bg_map/3 alone, but not cancel, resume, unpark, tell or wait for it: nothing was done. Use bg_map, of which it is part, for all of these except a message.",
+      "You can read bg_map/3 alone, but not cancel, resume, unpark or tell it, nor wait for it with after: nothing was done. Use bg_map, of which it is part, for all of these except a message.",
     ],
   ])("the reference %j is an error that lists the existing tasks", (reference, tasks, text) => {
     expect(() => findTask(reference, tasks)).toThrow(text)

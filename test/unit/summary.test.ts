@@ -23,7 +23,7 @@ const COST = " with a larger `max_cost`"
 const TIMEOUT = " with a larger `timeout`"
 const RESUME = 'To go on: superagents_task(resume="bg_aaaaaaaa", prompt) asks it again'
 const RESUMED = `${RESUME}; it remembers its work.`
-const MORE = `${RESUME}${COST}; it remembers its work.`
+const MORE = `${RESUME} with a new \`max_cost\`; it remembers its work.`
 const OR_MODEL = `${RESUME}; or launch it again${MODEL}.`
 const NOT_YET = 'Not merged yet: superagents_task(merge="bg_aaaaaaaa") brings it into your files.'
 
@@ -46,6 +46,10 @@ test("a failed map names the resume that reruns invalid items, and a try names i
   expect(said({ member: { kind: "each", ...of } })).toBe(
     'Once bg_map has ended, superagents_task(resume="bg_map") runs the items that are not valid.',
   )
+  const spent = { code: "budget", text: "It spent $0.95 of $1.00 (argument max_cost, or option agents)." } as const
+  expect(said({ group: team, outcome: outcomeOf({ reason: spent }) })).toBe(
+    'To go on: superagents_task(resume="bg_aaaaaaaa", max_cost) runs the items that are not valid.',
+  )
   expect(said({ group: team, status: "cancelled" })).toBe("Reason: 1 of 2 items failed.")
   const part = { kind: "tries", ...of } as const
   expect(said({ member: part })).toBe("Reason: 1 of 2 items failed.")
@@ -54,6 +58,19 @@ test("a failed map names the resume that reruns invalid items, and a try names i
   expect(summaryOf(aTry).at(-1)).toBe(
     'Of several tries the one that passed is merged: superagents_task(merge="bg_map").',
   )
+})
+
+test("a resume that solves a conflict names what its work is judged by, and a merge only where it is to be asked for", () => {
+  const said = (place: object, run: object) => {
+    const task = ended({ merge: { kind: "conflict", files: ["a"] } })
+    const changed = { ...task, place: { kind: "worktree", ...place }, run: { ...task.run, ...run } } as Task
+    return summaryOf(changed, ["completed"]).at(-1)
+  }
+  const resume = 'Resume it with superagents_task(resume="bg_aaaaaaaa", prompt'
+  expect(said({}, { check: "npm test", schema: "{}" })).toContain(`${resume}, schema, check): `)
+  expect(said({}, {})).toMatch(/conflict marks to solve; then merge it\.$/)
+  expect(said({ merge: true }, { check: "npm test" })).toContain(`${resume}): `)
+  expect(said({ merge: true }, {})).toMatch(/conflict marks to solve\.$/)
 })
 
 test("tries that have all failed are followed by advice, since a resume has nothing to run", () => {
@@ -89,7 +106,7 @@ test.each<[Reason["code"], string, string, string]>([
     "timeout",
     "Stopped at its time limit of 15s (its timeout argument).",
     `To go on: launch the task again${TIMEOUT}, and tell the agent what is done already.`,
-    `${RESUME}${TIMEOUT}; it remembers its work.`,
+    `${RESUME} with a new \`timeout\`; it remembers its work.`,
   ],
   ["limit", "full", `To go on: launch the task again${MODEL}, and tell the agent what is done already.`, ""],
   ["provider", "no", `To go on: launch the task again${MODEL}, and tell the agent what is done already.`, OR_MODEL],

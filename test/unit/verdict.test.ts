@@ -35,7 +35,7 @@ const answer = (more: Partial<Message> = {}): Message => ({
 const aborted = { message: "Aborted", aborted: true } as const
 const EVERY: readonly SessionState[] = ["working", "idle", "orphaned"]
 const INTERRUPTED = { type: "failed", reason: { code: "interrupted" } }
-const ABORTED: Ending = { type: "cancelled", reason: { code: "aborted", text: "It was stopped in its own session." } }
+const ABORTED: Ending = { type: "cancelled", reason: { code: "aborted", text: "It was stopped in its own session, most likely by the user." } }
 
 describe("a run judged by its messages", () => {
   test.each<[string, readonly Message[]]>([

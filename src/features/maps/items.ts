@@ -136,7 +136,7 @@ export async function permitItems(
     await permit({ kind: "own", permission, what })
   } catch (error) {
     throw new CallError(
-      `So many items were not allowed: ${messageOf(error)} Nothing was launched. Give fewer items, or ask the user.`,
+      `So many items were not allowed: ${messageOf(error)} Nothing was launched. Ask the user; do not split them up.`,
     )
   }
 }

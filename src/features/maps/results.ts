@@ -2,6 +2,7 @@ import { listed } from "../../core/errors.ts"
 import type { GroupTexts } from "../../core/feature.ts"
 import { countsText } from "../../core/group.ts"
 import { groupPlan, groupResult, type Inferred, type Zod } from "../../core/record.ts"
+import { limitAgain } from "../../core/spending.ts"
 import type { Reason, Task } from "../../core/task.ts"
 import { yieldToEventLoop } from "../../lib/clock.ts"
 import { grouped } from "../../lib/collections.ts"
@@ -141,9 +142,9 @@ export const itemTexts: GroupTexts<ItemsPlan, ItemsResult> = {
     const merge = `Changes of ${count(unmerged, "item")} were not merged: superagents_task(merge="${id}") brings them into your files.`
     return [...itemLines(result), ...(unmerged > 0 ? [merge] : [])]
   },
-  advice: ({ id, member }) =>
+  advice: ({ id, member }, reason) =>
     // A map that is still at work when one of its items has failed takes no resume.
-    `${member ? `Once ${member.of} has ended,` : "To go on:"} superagents_task(resume="${member?.of ?? id}") runs the items that are not valid.`,
+    `${member ? `Once ${member.of} has ended,` : "To go on:"} superagents_task(resume="${member?.of ?? id}"${limitAgain(reason)}) runs the items that are not valid.`,
 }
 
 /** Characters of JSON that are read or written without a pause: this takes some 2 ms. */

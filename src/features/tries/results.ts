@@ -4,6 +4,7 @@ import { chosenIn, failureOf, hasNeverBegun, type MemberState, memberName, STOPP
 import { modelKey } from "../../core/limits.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { groupPlan, groupResult, type Inferred, memberRow, type Zod } from "../../core/record.ts"
+import { limitAgain } from "../../core/spending.ts"
 import { elapsed, type Task, type Usage, wholeUsage } from "../../core/task.ts"
 import { dollars, duration } from "../../lib/format.ts"
 import { count, inTagsWithID, oneLine, tail } from "../../lib/text.ts"
@@ -165,13 +166,14 @@ export const tryTexts: GroupTexts<TriesPlan, TriesResult> = {
   summary: (result) => [triesLine(result)],
   guard: guardText,
   members: membersLines,
-  advice({ id, group }, { code }) {
+  advice({ id, group }, reason) {
     if (!group) return undefined
     if (chosenIn(group) !== undefined)
-      return `To go on: superagents_task(resume="${id}", prompt) asks the try that had won again.`
-    if (code === "check") return "To go on: launch a new task with another prompt, other models or higher limits."
-    return code === "interrupted"
-      ? `To go on: superagents_task(resume="${id}") begins the tries that have not failed, from the same files.`
+      return `To go on: superagents_task(resume="${id}", prompt${limitAgain(reason)}) asks the try that had won again.`
+    if (reason.code === "check")
+      return "To go on: launch a new task with another prompt, other models or higher limits."
+    return reason.code === "interrupted"
+      ? `To go on: superagents_task(resume="${id}"${limitAgain(reason)}) begins the tries that have not failed, from the same files.`
       : undefined
   },
 }

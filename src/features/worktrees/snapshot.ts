@@ -222,7 +222,7 @@ export async function leftNotes(checkout: Checkout, taskID: string): Promise<rea
   const end = `It ended ${during ? `in the middle of ${during}` : "at another commit than its last"}`
   if (commit)
     return [
-      `${end}, and its files may lack what it had in ${listed(commits)}: kept with its work, not among its changes and not merged; git log -p ${commit} shows it, and a resume can take it up`,
+      `${end}, and its files may lack what it had in ${listed(commits)}: kept with its work, not among its changes and not merged; git log -p ${commit} shows it`,
     ]
   return during ? [`${end}: its files may have conflict marks of git's`] : []
 }

@@ -276,7 +276,7 @@ export async function stashNotes(from: Checkout, taskID: string): Promise<readon
       : []),
     ...left.map(
       ({ commit, message }) =>
-        `It left work in git's stash ("${message}") that does not go together with its files: that is out of the stash, no part of its changes, and kept as ${commit}; a resume can bring it in (git stash apply ${commit}).`,
+        `It left work in git's stash ("${message}") that does not go together with its files: that is out of the stash, no part of its changes, and kept as ${commit}: git stash apply ${commit} brings it in.`,
     ),
     ...(unsure.length > 0
       ? [

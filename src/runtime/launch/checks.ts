@@ -168,7 +168,7 @@ export async function authorize(caller: Caller, agent: string, description: stri
     await caller.authorize?.(agent, description)
   } catch (error) {
     throw new CallError(
-      `Launching agent "${agent}" was not allowed: ${messageOf(error)} Nothing was launched. Use another agent, or do it yourself.`,
+      `Launching agent "${agent}" was not allowed: ${messageOf(error)} Nothing was launched. Ask the user, or do it yourself.`,
     )
   }
 }

@@ -151,7 +151,7 @@ export function findTask(reference: string, own: readonly Task[]): Task {
   const { id } = own.find((task) => task.group && /^\/\d+$/.test(wanted.replace(task.id, ""))) ?? {}
   if (id !== undefined)
     throw new CallError(
-      `You can read ${wanted} alone, but not cancel, resume, unpark, tell or wait for it: nothing was done. Use ${id}, of which it is part, for all of these except a message.`,
+      `You can read ${wanted} alone, but not cancel, resume, unpark or tell it, nor wait for it with after: nothing was done. Use ${id}, of which it is part, for all of these except a message.`,
     )
   if (exact) return exact
   const fitting =

@@ -140,7 +140,7 @@ describe("a purse", () => {
     expect(text).toContain("- #1 one: at least $0.50, 1 run.")
     expect(text).toContain("- #2 two: $0.25, 1 run.")
     expect(await rig.call("purse", {}, by)).toMatch(
-      /^No purse is open\. The last one took at least \$0\.75 of \$5\.00 for 2 tasks: report /,
+      /^No purse is open\. The last one took at least \$0\.75 of \$5\.00 for 2 tasks: reports\/.+\.md in the board's folder\.$/,
     )
   })
 
@@ -390,7 +390,7 @@ describe("a purse", () => {
       ["partial", undefined],
     ])
     expect(text).toMatch(/^Spent \$0\.00 of \$5\.00, \d\d:\d\d to \d\d:\d\d: it was closed\.\n\n## Partial/)
-    expect(text).toContain("## Next steps\n\n- #1: answer in its thread: Which port?")
+    expect(text).toContain("## Still open\n\n- #1: waits for the user's answer in its thread: Which port?")
     expect(rig.kept.quiet).toBeUndefined()
   })
 
@@ -455,7 +455,7 @@ describe("a purse", () => {
     // OpenCode is slow to name its agents: meanwhile the scheduler has ended the purse.
     Object.assign(purse, { view: () => rig.settle().then(view) })
     expect(await rig.call("purse", { max: 5, until: "07:00" }, by)).toMatch(
-      /^No purse is open\. The last one took \$0\.00 of \$5\.00 for 0 tasks: report /,
+      /^No purse is open\. The last one took \$0\.00 of \$5\.00 for 0 tasks: reports\/.+\.md in the board's folder\.$/,
     )
   })
 
@@ -656,7 +656,11 @@ describe("a purse", () => {
     expect(rig.board.state(await rig.board.get(one.id)).text).toBe("needs you: Which database?")
     await rig.board.purse.close(USER)
     await rig.settle()
-    const row = (text: string) => ({ result: "blocked", text, next: `answer in its thread: ${text}` })
+    const row = (text: string) => ({
+      result: "blocked",
+      text,
+      next: `waits for the user's answer in its thread: ${text}`,
+    })
     expect(await report()).toMatchObject({ tasks: [row("Which database?"), row("bash: rm -r dist")] })
   })
 
@@ -686,7 +690,7 @@ describe("a purse", () => {
     await rig.board.purse.close(USER)
     await rig.settle()
     const { tasks, text } = await report()
-    const next = "waiting for a person: changed outside; look at it and start it"
+    const next = "waits for the user, who alone can start it: changed outside the board"
     expect(tasks).toMatchObject([
       { id: "1", title: "one", result: "blocked", runs: 1, next },
       { id: "2", result: "partial" },

@@ -18,7 +18,7 @@ import { type Actor, BoardError, type Purses, type PurseView, USER } from "../se
 import { type BoardState, findTask, type Purse, type PurseEnd, runStateOf, trustedVersion, waitsFor } from "../state.ts"
 import { beginOf, isInFlight, isUnrecorded, type StatusContext, stateOf, wantsRun } from "../status.ts"
 import { REPORTS_FOLDER, type Store } from "../store/store.ts"
-import type { ArchivedTask, BoardTask, PurseTerms } from "../task.ts"
+import { type ArchivedTask, type BoardTask, type PurseTerms, toModel } from "../task.ts"
 import {
   countsOf,
   type NamedReport,
@@ -326,12 +326,12 @@ export class PurseManager implements Purses {
       const text = isDone ? summary.receipt : goneText(ended)
       return { ...figures, result: isDone ? "done" : "partial", ...(text && { text }) }
     }
-    const { state: present, text: rests } = stateOf(state, open, context)
+    const now = stateOf(state, open, context)
     // Anybody may have written such a task: the report, which a model reads, has none of its text.
-    if (present === "waiting for a person") return { ...figures, result: "blocked", next: rests }
+    if (now.state === "waiting for a person") return { ...figures, result: "blocked", next: toModel(now) }
     const { result, text } = rules.openTaskResult(state, purse, id)
     const told = text ?? (result === "partial" ? partialText(open, summary.lastWord) : undefined)
-    const next = present === "rests" && result !== "blocked" ? rests : nextOf(state, open, result, text)
+    const next = now.state === "rests" && result !== "blocked" ? now.text : nextOf(state, open, result, text)
     return { ...figures, result, ...(told && { text: told }), next }
   }
 
@@ -369,11 +369,11 @@ function partialText({ steps }: BoardTask, lastWord = ""): string {
 }
 
 function nextOf(state: BoardState, task: BoardTask, result: ReportTask["result"], text = ""): string {
-  if (result === "blocked") return `answer in its thread: ${text}`
+  if (result === "blocked") return `waits for the user's answer in its thread: ${text}`
   const subtask = waitsFor(state, task)
   if (subtask) return `waits for #${subtask.id}`
   const step = task.steps.find(({ done }) => !done)
-  return step ? `next step: ${step.title}` : "work on it"
+  return step ? `next step: ${step.title}` : "no open step"
 }
 
 /** Note with two parts, like every notification: a line for the user, and the whole report for the model. */
@@ -404,7 +404,7 @@ async function writeReport(board: string, { name, ...report }: StoredReport): Pr
 export function purseText(view: PurseView | undefined, last: ReportHead | undefined): string {
   if (view) return `A purse is open: ${view.text}.`
   const before = last
-    ? ` The last one took ${spentShort(last.spent, last.max, last.atLeast)} for ${count(last.tasks, "task")}: report ${last.name}.`
+    ? ` The last one took ${spentShort(last.spent, last.max, last.atLeast)} for ${count(last.tasks, "task")}: reports/${last.name}.md in the board's folder.`
     : ""
   return `No purse is open.${before}`
 }

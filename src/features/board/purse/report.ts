@@ -99,7 +99,7 @@ export function reportText(report: PurseReport): string {
     tasks.reduce((sum, { tokens }) => sum + tokens, 0),
   ] as const
   const last = `In all: ${countsOf(report)}; ${count(sums[0], "run")}, ${formatInteger(sums[1])} tokens, ${cents(spent, atLeast)}.`
-  return [head, ...sections, ...(next.length > 0 ? [section("Next steps", next)] : []), last].join("\n\n")
+  return [head, ...sections, ...(next.length > 0 ? [section("Still open", next)] : []), last].join("\n\n")
 }
 
 const section = (title: string, lines: readonly string[]): string =>
