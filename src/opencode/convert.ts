@@ -56,14 +56,21 @@ type CallEnd = {
   readonly input?: unknown
   readonly output?: unknown
   readonly error?: unknown
+  /** Pictures, as data URLs. */
+  readonly attachments?: unknown
   readonly time?: { readonly start?: number; readonly end?: number }
 }
 
+/** Enough of a picture: where two of one length differ, so do their ends. */
+const MOST_PICTURE_CHARS = 10_000
+
 /** Digest and duration of a call that has ended; undefined for any other call. */
-export function endedCall(tool: string, { input, output, error, time }: CallEnd): EndedCall | undefined {
+export function endedCall(tool: string, { input, output, error, attachments, time }: CallEnd): EndedCall | undefined {
   const result = output ?? error
   if (typeof result !== "string" || time?.start === undefined || time.end === undefined) return undefined
-  return { digest: callDigest(tool, input, result), ms: time.end - time.start }
+  const pictures = Array.isArray(attachments) ? attachments.map((each) => String(each?.url)) : []
+  const whole = [result, ...pictures.map((url) => `${url.length} ${url.slice(-MOST_PICTURE_CHARS)}`)].join("\0")
+  return { digest: callDigest(tool, input, whole), ms: time.end - time.start }
 }
 
 /** Makes a tool call for the core. `refused`: a user refused the call without a message, and this ends the turn. */

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import type { ActiveRun } from "../../src/core/run/active-run.ts"
 import { NOTHING_OBSERVED, withRepeatedCall } from "../../src/core/run/progress.ts"
-import { callDigest } from "../../src/opencode/convert.ts"
+import { callDigest, endedCall } from "../../src/opencode/convert.ts"
 import { answer, asked, at, command } from "../support/machine.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -82,6 +82,15 @@ describe("an agent that repeats a call where no event reports its calls", () => 
     expect(read(6, first.run).run?.lastWord).toMatchObject({ state: "requested", reason: { code: "repeats" } })
     expect(read(7).does).not.toContain("send")
   })
+})
+
+test("calls whose pictures differ are not equal", () => {
+  const digest = (url: string) =>
+    endedCall("key", { output: "", attachments: [{ url }], time: { start: 1, end: 2 } })?.digest
+  const picture = `data:image/png;base64,${"A".repeat(30_000)}`
+  expect(digest(picture)).toBe(digest(picture))
+  expect(digest(`${picture}B`)).not.toBe(digest(`${picture}C`))
+  expect(digest(`${picture}A`)).not.toBe(digest(picture))
 })
 
 test("calls are equal by tool, arguments and result, and calls over 10 s are never repetitions", () => {
