@@ -27,7 +27,11 @@ export const isByOpencode = ({ role, parts }: Message): boolean =>
 
 const compacts = ({ parts }: Message): boolean => parts.some(({ type }) => type === "compaction")
 
+/** Text of an answer. A provider that runs tools itself may send its whole run as one message, with the answer last. */
 const textOf = ({ parts }: Message): string =>
+  textIn(parts.slice(parts.findLastIndex((part) => part.type === "tool" && part.final) + 1)) || textIn(parts)
+
+const textIn = (parts: Message["parts"]): string =>
   parts
     .flatMap((part) => (part.type === "text" && !part.synthetic ? [part.text] : []))
     .join("\n")

@@ -308,6 +308,8 @@ export type OpencodeEvent =
       readonly state: CallState
       readonly messageID: string
       readonly call?: EndedCall
+      /** The provider runs the tool, so its result leads to no further step. */
+      readonly byProvider?: true
       /** Files that existed before the call and that the call has changed. */
       readonly changed?: readonly string[]
     }

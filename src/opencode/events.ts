@@ -138,6 +138,7 @@ type Part = {
   synthetic?: boolean
   time?: unknown
   state?: State
+  metadata?: { providerExecuted?: unknown }
 }
 
 type State = {
@@ -198,6 +199,7 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
       return {
         ...{ type: "tool", sessionID, messageID, callID, tool, state },
         ...(call && { call }),
+        ...(part.metadata?.providerExecuted === true && { byProvider: true as const }),
         ...(changed.length > 0 && { changed }),
       }
     }

@@ -141,6 +141,16 @@ describe("a converted event of OpenCode", () => {
       { part: { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: { status: "completed" } } },
       { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: "ended" },
     ],
+    [
+      "message.part.updated",
+      {
+        part: {
+          ...{ type: "tool", sessionID, messageID, callID: "c", tool: "search", state: { status: "running" } },
+          metadata: { providerExecuted: true },
+        },
+      },
+      { type: "tool", sessionID, messageID, callID: "c", tool: "search", state: "running", byProvider: true },
+    ],
     ...(["output", "error"] as const).map((field): [string, object, object] => [
       "message.part.updated",
       {

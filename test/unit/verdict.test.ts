@@ -10,6 +10,14 @@ import {
   type SessionState,
 } from "../../src/core/outcome.ts"
 import type { Message, MessagePart } from "../../src/core/ports.ts"
+import {
+  mayHaveAnswered,
+  NOTHING_OBSERVED,
+  withAnswer,
+  withMessages,
+  withText,
+  withTool,
+} from "../../src/core/run/progress.ts"
 import { type Ending, NO_USAGE } from "../../src/core/task.ts"
 
 const text = (words: string, synthetic = false): MessagePart => ({ type: "text", text: words, synthetic })
@@ -35,7 +43,42 @@ const answer = (more: Partial<Message> = {}): Message => ({
 const aborted = { message: "Aborted", aborted: true } as const
 const EVERY: readonly SessionState[] = ["working", "idle", "orphaned"]
 const INTERRUPTED = { type: "failed", reason: { code: "interrupted" } }
-const ABORTED: Ending = { type: "cancelled", reason: { code: "aborted", text: "It was stopped in its own session, most likely by the user." } }
+const ABORTED: Ending = {
+  type: "cancelled",
+  reason: { code: "aborted", text: "It was stopped in its own session, most likely by the user." },
+}
+
+test("the answer of a provider that runs its tools itself is what stands behind its last call", () => {
+  const search: MessagePart = {
+    type: "tool",
+    callID: "c",
+    tool: "search",
+    state: "completed",
+    refused: false,
+    final: true,
+  }
+  const texts = (...parts: MessagePart[]) => answerText([user(), answer({ parts })])
+  const last = [text("It is"), text("42.")]
+  expect(texts(text("Let me look."), search, text("Now the other."), search, ...last)).toBe("It is\n42.")
+  expect(texts(text("All done."), search, text(" "))).toBe("All done.")
+})
+
+test("a call that the provider runs leaves an answer the run's last one, in events and in messages", () => {
+  const ids = { messageID: "a", id: "c", tool: "search", state: "ended" } as const
+  const ended = { id: "a", usage: NO_USAGE, finish: "done" } as const
+  const observed = (byProvider: boolean) =>
+    withAnswer(withText(withTool(NOTHING_OBSERVED, { ...ids, byProvider }), "p", "42.", "a"), ended)
+  expect(mayHaveAnswered(observed(true))).toBe(true)
+  expect(mayHaveAnswered(observed(false))).toBe(false)
+  const read = (more: object) => {
+    const parts = [{ ...tool(), ...more } as MessagePart, text("42.")]
+    return mayHaveAnswered(withMessages(NOTHING_OBSERVED, [user(), answer({ parts, usage: NO_USAGE })]))
+  }
+  expect(read({ final: true })).toBe(true)
+  expect(read({})).toBe(false)
+  // A stop has cut it off.
+  expect(read({ final: true, state: "error" })).toBe(false)
+})
 
 describe("a run judged by its messages", () => {
   test.each<[string, readonly Message[]]>([

@@ -148,8 +148,8 @@ function checkRepeats(run: ActiveRun, before: Observed, context: RunContext): Ma
 function anyEvent(run: ActiveRun, event: SessionEvent): MachineStep {
   switch (event.type) {
     case "tool": {
-      const { callID: id, tool, state, messageID } = event
-      return stay(withObserved(run, withTool(run.observed, { id, tool, state, messageID })))
+      const { callID: id, tool, state, messageID, byProvider } = event
+      return stay(withObserved(run, withTool(run.observed, { id, tool, state, messageID, byProvider })))
     }
     case "asked":
       return asked(run, event.ask)

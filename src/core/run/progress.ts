@@ -56,11 +56,12 @@ export const NOTHING_OBSERVED: Observed = Object.freeze({
 /** True once an event or a text shows that the model has begun to answer. */
 export const hasBegun = ({ began, answers }: Observed): boolean => began || answers.size > 0
 
+/** `byProvider`: the provider runs the tool, so its result leads to no further step. */
 export function withTool(
   observed: Observed,
-  call: { id: string; tool: string; state: CallState; messageID: string },
+  call: { id: string; tool: string; state: CallState; messageID: string; byProvider?: boolean },
 ): Observed {
-  const updated = withOutput(observed, call.messageID, true)
+  const updated = call.byProvider ? observed : withOutput(observed, call.messageID, true)
   const key = `${call.messageID} ${call.id}`
   const known = updated.calls.get(key)
   if (known && CALL_STATES.indexOf(call.state) <= CALL_STATES.indexOf(known)) return updated
@@ -125,7 +126,9 @@ function withMessage(
     if (part.type === "tool") {
       const state = isOver ? "ended" : callState(part)
       const isNew = next.calls.get(`${id} ${part.callID}`) !== "ended"
-      next = withTool(next, { id: part.callID, tool: part.tool, state, messageID: id })
+      // A call that a stop has cut off is final, too.
+      const byProvider = part.final && part.state !== "error"
+      next = withTool(next, { id: part.callID, tool: part.tool, state, messageID: id, byProvider })
       if (isNew && part.call) next = withRepeatedCall(next, part.tool, part.call)
     }
     // Text from events is newer than stored text.
