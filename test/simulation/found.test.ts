@@ -463,10 +463,10 @@ test("a dependent's end is reported although another machine took over the task 
 })
 
 test("a machine that slept past its lease notices the loss of its task before it evaluates it", async () => {
-  const { rig, seen } = await takenOver({ text: "done" }, { pollInterval: 0, taskTimeout: MINUTE, lastWord: 0 })
+  const { rig, other, seen } = await takenOver({ text: "done" }, { pollInterval: 0, taskTimeout: MINUTE, lastWord: 0 })
   rig.opencode.onEvent = () => "lose"
   await rig.clock.advance(MINUTE / 2)
-  await rig.clock.sleep(60 * MINUTE)
+  await sleepUntilTaken(rig, other)
   await rig.clock.advance(5 * MINUTE)
   expect(seen).not.toContain("error")
   expect(seen.at(-1)).toBe("completed")

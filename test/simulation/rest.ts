@@ -28,6 +28,9 @@ export async function rest(world: World): Promise<void> {
   const isUnsettled = ({ manager }: typeof world.rig) =>
     manager.parts.reports.list().some(({ task }) => isActive(task) || hasPendingNotification(task))
   if ([world.rig, world.other].some(isUnsettled)) await world.clock.advance(10 * MINUTE)
+  // A run whose lease is over by now may have left its session to its user.
+  answerUsers(world)
+  await world.clock.advance(MINUTE)
   if (world.opencode.isDead) return
   world.watch.check()
   const { watch, tasks } = world
@@ -211,7 +214,7 @@ function checkFar({ far, watch, history, tasks }: World): void {
 
 /** Asked by the run, and not in a turn of its user's before that. */
 const isRuns = (task: Task | undefined, { askedAt }: Ask): boolean =>
-  task !== undefined && askedAt >= task.run.createdAt
+  task?.run.startedAt !== undefined && askedAt >= task.run.startedAt
 
 /** A budget is passed by the steps under way at most. */
 function checkMoney(world: World): void {

@@ -185,6 +185,9 @@ export class Watch {
       this.breach(`${history.nameOf(sessionID)} is woken after its user's ESC`)
     const task = manager.taskIn(sessionID)?.task
     if (!task || isActive(task) || task.status === "completed" || this.isUsers(task)) return
+    // Its user may have asked for a task of it to be resumed before it ended.
+    const { endedAt = 0 } = task.run
+    if (this.#world.tasks.some(({ parentID, run }) => parentID === sessionID && run.createdAt > endedAt)) return
     this.breach(`${history.nameOf(sessionID)} has ended (${task.status}) and is asked to go on`)
   }
 
