@@ -426,6 +426,16 @@ describe("a refusal for lack of money", () => {
     return asked
   }
 
+  test("a file that OpenCode cannot attach is no refusal, whatever its path, since no model was asked", async () => {
+    const rig = new Rig({ options: settings })
+    const { id, sessionID } = await rig.launch({ prompt: "A" })
+    const message = "Cannot read binary file: /home/u/billing-quota/q3.xlsx"
+    rig.opencode.tell({ type: "error", sessionID, error: { message } })
+    expect(rig.task(id).run.parked).toBeUndefined()
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(await rig.launch({ prompt: "B" })).toBeDefined()
+  })
+
   test("missing money ends the run after one request, ends unstarted tasks, and blocks launches for a minute", async () => {
     const rig = new Rig({ options: { ...settings, maxConcurrentTasks: 1 } })
     const asked = broke(rig)
