@@ -30,7 +30,8 @@ export class EventRouter {
       return
     }
     if (event.type === "error" && event.error.aborted) this.#parentStopped(sessionID, true)
-    if (event.type === "active" && !this.#engine.outbox.isWaking(sessionID)) this.#parentStopped(sessionID, false)
+    // A user's shell command makes a stopped session active, too, and asks no model.
+    if (event.type === "began" && !this.#engine.outbox.isWaking(sessionID)) this.#parentStopped(sessionID, false)
     if (event.type === "idle") this.#engine.outbox.parentIdle(sessionID)
     if (event.type === "updated") this.#engine.outbox.parentChanged(sessionID)
     if (event.type === "updated") this.#undone(sessionID, event.undone)

@@ -99,6 +99,19 @@ describe("2: a parent stopped by its user", () => {
     expect(rig.opencode.isWorking(rig.parent)).toBe(false)
   })
 
+  test("a parent that its user stopped is not woken after a shell command of its user", async () => {
+    const { rig, seen, task } = await interrupted()
+    rig.opencode.abortByUser(rig.parent)
+    await rig.clock.advance(100)
+    rig.opencode.shell(rig.parent, "git status")
+    await rig.clock.advance(500)
+    const before = seen.requests(rig.parent)
+    await rig.ended(task.id)
+    await rig.clock.advance(MINUTE)
+    expect(rig.notices()).toHaveLength(1)
+    expect(seen.requests(rig.parent)).toBe(before)
+  })
+
   test("a parent that its user stopped is woken by later ends after its user has written again", async () => {
     const { rig, seen, task } = await interrupted()
     rig.opencode.abortByUser(rig.parent)
