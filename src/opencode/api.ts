@@ -435,7 +435,7 @@ export class OpencodeHttpApi implements OpencodeApi {
     let [limit, cursor] = [PAGE, undefined as number | undefined]
     while (found.size < MOST_SESSIONS) {
       const before = found.size
-      const page = this.#client.experimental.session.list({ start: since, limit, cursor })
+      const page = this.#client.experimental.session.list({ start: since, limit, cursor, archived: true })
       const rows = await call("list sessions", page)
       for (const row of rows) found.set(row.id, row)
       const oldest = rows.at(-1)

@@ -21,6 +21,8 @@ export type World = {
   redo(sessionID: string): Promise<void>
   /** The session's user has it compacted. */
   compact(sessionID: string): Promise<void>
+  /** The session's user archives it in OpenCode's own page. */
+  archive(sessionID: string): Promise<void>
   /** The session's user runs a command of the shell in it that takes so long. */
   shell(sessionID: string, seconds: number): Promise<void>
   /** Lets time pass until `look` gives something truthy. */

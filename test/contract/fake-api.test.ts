@@ -31,6 +31,8 @@ opencodeContract("the fake", async () => {
     setMetadata: async (sessionID, metadata) => opencode.writeMetadata(sessionID, metadata),
     undo: async (sessionID, messageID) => opencode.undo(sessionID, messageID),
     compact: async (sessionID) => opencode.compact(sessionID),
+    // It hides a session from OpenCode's own lists alone, which are not played.
+    archive: async () => {},
     shell: async (sessionID, seconds) => opencode.shell(sessionID, "sleep", seconds * 1000),
     redo: async (sessionID) => opencode.redo(sessionID),
     async eventually(look) {

@@ -140,6 +140,13 @@ export function recordContract(driver: Driver): void {
       expect(await driver.opencode.recordsSince(future)).toEqual([])
     })
 
+    test("a record is found in a session that its user has archived", async () => {
+      const mine = await driver.child()
+      await driver.world.archive(mine)
+      const found = await driver.opencode.recordsSince(0)
+      expect(found.map(({ task }) => task.sessionID)).toContain(mine)
+    })
+
     test("a record's cost is that of its session and of one below it that is no task", async () => {
       driver.world.onPrompt("SPEND", { text: "dear", usage: { input: 100, output: 20 } })
       const mine = await driver.child()

@@ -76,6 +76,8 @@ async function makeWorld(hears: boolean): Promise<World> {
     // Answered when it is done.
     compact: async (sessionID) =>
       void client.session.summarize({ sessionID, providerID: "scripted", modelID: "alpha" }).catch(() => {}),
+    archive: async (sessionID) =>
+      void (await unwrap(client.session.update({ sessionID, time: { archived: Date.now() } }))),
     // Answered when it is done, too.
     shell: async (sessionID, seconds) =>
       void client.session.shell({ sessionID, agent: "general", command: `sleep ${seconds}` }).catch(() => {}),
