@@ -401,6 +401,19 @@ describe("the runs of a board task", () => {
     expect(board.wake(id)).toBeUndefined()
   })
 
+  test("what happens to a board task during a run whose clock is set back counts as later than the run's start", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["a step"] })
+    const sub = board.give(id, 0, "tester")
+    board.do({ type: "open purse", max: 5, until: "2026-03-02T20:00:00Z", by: USER })
+    const startedAt = "2026-03-02T09:00:00.000Z"
+    board.do({ type: "complete", id: sub, by: agent("tester") })
+    board.do({ type: "ran", id, startedAt, result: { kind: "completed" } })
+    expect(board.state.pulses[id]).toEqual({ ran: startedAt, wake: { at: expect.any(String), cause: "subtask" } })
+    board.runs(id)
+    expect(board.state.pulses[id]).toEqual({ ran: expect.any(String), idle: 1 })
+  })
+
   test("failed runs of a board task are counted, success resets the count, and stopped runs do not count", () => {
     const board = new RuledBoard()
     const id = board.make()

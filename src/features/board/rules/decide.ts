@@ -70,15 +70,17 @@ const RULES: Rules = {
 
   /**
    * Records a run's end. A wake later than the run's start stays for the next run, and a wake in the future, set before
-   * the clock was set back, counts as now.
+   * the clock was set back, counts as now. After a start in the future, nothing tells what came before the run: all
+   * counts as later.
    */
   ran(state, { id, startedAt, result }, { now }) {
     const task = findTask(state, id)
     if (!task) return changeTo(state)
     const { wake, failures = 0, failure, idle, needs = undefined, ...runState } = runStateOf(state, id)
-    const isDue = wake && (wake.at > startedAt || result.kind === "unbegun")
+    const since = startedAt > now ? "" : startedAt
+    const isDue = wake && (wake.at > since || result.kind === "unbegun")
     const needed = result.needs ?? needs
-    const idleRuns = result.kind === "unbegun" ? idle : idleAfter(state, task, startedAt, idle)
+    const idleRuns = result.kind === "unbegun" ? idle : idleAfter(state, task, since, idle)
     const next = {
       ...runState,
       ran: startedAt,
