@@ -254,6 +254,16 @@ describe("files on a host", () => {
       expect(new Repository(there().folders.store).ours()).toEqual([])
     })
 
+    test("ignored files that an agent made on a host after the clock was set back are fetched", async () => {
+      const child = await began()
+      child.write("dist/out.js", "made\n")
+      const start = Date.now() / 1000 + 3600
+      for (const file of [join(child.top, ".git"), completeMarkerPath(there().folders, ID)])
+        utimesSync(file, start, start)
+      await home(there())
+      expect(shown("dist/out.js")).toBe("made\n")
+    })
+
     test("ignored files that an agent made on a host return in a later run, together with its new ones", async () => {
       const child = await began()
       aged()

@@ -1,5 +1,5 @@
 import { execFileSync } from "node:child_process"
-import { readdirSync, symlinkSync, truncateSync } from "node:fs"
+import { readdirSync, symlinkSync, truncateSync, utimesSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import { Repository } from "../support/repository.ts"
@@ -360,6 +360,18 @@ describe("ignored files of an agent", () => {
     expect(user.git("status", "--porcelain")).toBe("")
     await bench.places.clear(user.top, [ID])
     expect(user.ours()).toEqual([])
+  })
+
+  test.each([
+    ["is still behind the run's start", 3600],
+    ["has passed the run's start again", 0.02],
+  ])("ignored files that an agent makes after the clock was set back are archived when it %s", async (_when, ahead) => {
+    const child = made(await bench.ready())
+    const began = Date.now() / 1000 + ahead
+    for (const file of [join(child.top, ".git"), `${child.top}.json`]) utimesSync(file, began, began)
+    const { notes } = await bench.places.archive(ID, user.top)
+    expect(notes).toEqual([expect.stringMatching(/^It made 2 files that git ignores: dist\/bin, dist\/out\.js \(kept/)])
+    expect(user.git("ls-tree", "-r", "--name-only", REF)).toBe("dist/bin\ndist/out.js\n")
   })
 
   test("an ignored file whose name begins with a quote is archived, and so are the others", async () => {

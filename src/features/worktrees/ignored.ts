@@ -151,8 +151,8 @@ const Made = z.object({ count: z.number(), out: z.number(), names: z.array(z.str
 type Made = z.infer<typeof Made>
 
 /**
- * Archives ignored files that were made or changed in a worktree since this time, and those of earlier runs that still
- * exist.
+ * Archives ignored files that a run made or changed in a worktree, and those of earlier runs that still exist. `since`:
+ * the run's start. Files older than the worktree are from after the clock was set back, thus the run's, too.
  */
 export async function keepIgnored(from: Checkout, taskID: string, worktree: Checkout, since: number): Promise<void> {
   const old = await readRef(from, "ignored", taskID)
@@ -160,9 +160,12 @@ export async function keepIgnored(from: Checkout, taskID: string, worktree: Chec
     old === undefined ? [] : await gitList(["ls-tree", "-r", "-z", "--name-only", old], sharedGitOptions(from)),
   )
   const all = await ignoredIn(worktree)
-  const made = all.filter(({ stat }) => stat.ctimeMs >= since)
+  // Git writes this file first, and never again.
+  const added = await lstat(join(worktree.top, ".git")).catch(() => undefined)
+  const isMade = ({ stat }: IgnoredFile) => stat.ctimeMs >= since || stat.ctimeMs < (added?.mtimeMs ?? 0)
+  const made = all.filter(isMade)
   if (made.length === 0 && old === undefined) return
-  const kept = withinBounds([...made, ...all.filter(({ name, stat }) => stat.ctimeMs < since && before.has(name))])
+  const kept = withinBounds([...made, ...all.filter((file) => !isMade(file) && before.has(file.name))])
   // If a file cannot be read or has vanished, the ref must still be written.
   const whole = await ignoredTree(worktree, kept).catch(() => undefined)
   const isKept = new Set(whole === undefined ? [] : kept.map(({ name }) => name))
