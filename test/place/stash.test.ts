@@ -41,6 +41,13 @@ const list = () => user.git("stash", "list").trim().split("\n").filter(Boolean)
 const merge = (id = ID) => bench.places.merge(id, user.top)
 const archive = (id = ID) => bench.places.archive(id, user.top)
 
+/** A process archives the task's worktree and dies at this moment. */
+function killed(moment: string, nth = 1) {
+  const order = JSON.stringify({ root: bench.root, folder: user.top, taskID: ID, step: "archive", moment, nth })
+  const { signal, stderr } = spawnSync(process.execPath, ["--import", "tsx", STEP, order], { encoding: "utf8" })
+  expect({ signal, stderr }).toEqual({ signal: "SIGKILL", stderr: "" })
+}
+
 describe("the user's stash", () => {
   test.each<[string, (child: Repository) => void]>([
     ["pops with nothing to stash", (child) => void child.git("stash", "pop")],
@@ -269,13 +276,65 @@ test.each<[string, number]>([
   child.git("commit", "--all", "--quiet", "--message", "popped")
   child.write("c", text({ 30: "theirs" })).git("stash")
   child.git("stash", "drop", "stash@{1}")
-  const order = JSON.stringify({ root: bench.root, folder: user.top, taskID: ID, step: "archive", moment, nth })
-  const { signal, stderr } = spawnSync(process.execPath, ["--import", "tsx", STEP, order], { encoding: "utf8" })
-  expect({ signal, stderr }).toEqual({ signal: "SIGKILL", stderr: "" })
+  killed(moment, nth)
   await bench.places.sweep(user.top, () => false)
   expect(user.state()).toEqual(before)
   const archived = await archive()
   expect(archived).toMatchObject({ files: ["b", "c"], unseen: expect.stringContaining("stash") })
   expect(archived.notes).toHaveLength(2)
   expect(bench.leftovers()).toEqual([])
+})
+
+test.each<[string, number]>([
+  ["stash: planned", 1],
+  ["stash: change noted", 1],
+  ["stash: cleared", 1],
+  ["stash: one entry", 1],
+  ["stash: one entry", 2],
+  ["stash: one entry", 3],
+  ["stash: one entry", 4],
+  ["away: state kept", 1],
+])(
+  "a process that dies at %s (%i) takes no entry that the user has applied, nor another task's",
+  async (moment, nth) => {
+    stashes()
+    const [first, second] = [aged(await bench.ready()), aged(await bench.ready({ id: SECOND }))]
+    user.git("stash", "apply", "--quiet", "stash@{0}")
+    const before = user.state()
+    first.write("a", text({ 30: "the first" })).git("stash")
+    second.write("c", text({ 30: "the second" })).git("stash")
+    killed(moment, nth)
+    const third = await bench.ready({ id: "bg_cccccccc" })
+    expect(list()).toHaveLength(moment === "stash: planned" ? 5 : 4)
+    expect(await archive(SECOND)).toMatchObject({ files: ["c"], notes: [expect.stringMatching(/^It left work/)] })
+    expect(await archive()).toMatchObject({ files: ["a"], notes: [expect.stringMatching(/^It left work/)] })
+    expect(user.state()).toEqual(before)
+    third.git("stash", "clear")
+    await archive("bg_cccccccc")
+    expect(user.state()).toEqual(before)
+  },
+)
+
+test("an entry that the user makes while the stash is being restored is not lost with the process", async () => {
+  stashes()
+  const child = await bench.ready()
+  child.git("stash", "drop")
+  const faults: Record<string, () => void> = {
+    "stash: planned": () => void user.write("c", text({ 1: "stashed meanwhile" })).git("stash"),
+    "stash: cleared": () => {
+      throw new Error("died")
+    },
+  }
+  bench.places = bench.worktrees({
+    fault: (moment) => {
+      const { [moment]: fault } = faults
+      delete faults[moment]
+      fault?.()
+    },
+  })
+  bench.others.files.push("c")
+  await expect(archive()).rejects.toThrow("died")
+  await archive()
+  expect(list()).toHaveLength(4)
+  expect(user.git("stash", "show", "--patch", "stash@{0}")).toContain("+stashed meanwhile")
 })

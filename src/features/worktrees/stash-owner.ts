@@ -161,16 +161,15 @@ export const isSame = (one: readonly StashEntry[], other: readonly StashEntry[])
   one.length === other.length && one.every(({ commit }, nth) => commit === other[nth]?.commit)
 
 /**
- * Replaces the stash's list if it is still `now`; otherwise returns false and loses nothing. Git can only push entries,
- * so all are removed and added again with their log lines; `step` is called in between, where a crash would leave a
- * part of the list.
+ * Replaces the stash's list, unless others change it meanwhile. Git can only push entries, so all are removed and added
+ * again with their log lines; `step` is called in between, where a crash would leave a part of the list.
  */
 export async function rewrite(
   repository: Repository,
   now: readonly StashEntry[],
   wanted: readonly StashEntry[],
   step: (name: "cleared" | "one entry") => void,
-): Promise<boolean> {
+): Promise<void> {
   const run = sharedGitOptions(repository)
   const [top] = now
   try {
@@ -184,9 +183,7 @@ export async function rewrite(
       below = commit
       step("one entry")
     }
-    return true
   } catch (error) {
-    if (error instanceof GitError && CHANGED.test(error.message)) return false
-    throw error
+    if (!(error instanceof GitError && CHANGED.test(error.message))) throw error
   }
 }

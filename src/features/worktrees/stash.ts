@@ -13,6 +13,7 @@ import {
   objectAt,
   type Repository,
   readRef,
+  refOf,
   sharedGitOptions,
   treeOf,
   withLock,
@@ -28,9 +29,7 @@ import { threeWay } from "./three-way.ts"
  * the note, and keeps git from deleting its entries.
  */
 const Note = z.object({
-  /**
-   * Entries that the stash should have, newest first: the old entries, and, after the run's end, new entries of others.
-   */
+  /** Entries of the run's start that the stash should have, newest first. */
   list: z.array(StashEntry),
   /** Commits in the stash at the run's start. */
   seen: z.array(z.string()).default([]),
@@ -43,6 +42,12 @@ const Note = z.object({
   unsure: z.array(StashEntry).default([]),
 })
 type Note = z.infer<typeof Note>
+
+/**
+ * A change of the stash in progress, as a note whose `list` is all that the stash should have. After a crash the next
+ * holder of the lock completes it first: until then entries of others are missing, as if they had been taken.
+ */
+const CHANGE = "refs/superagents-stash-change"
 
 /** Attempts to change the stash while others use it. */
 const MOST_ATTEMPTS = 10
@@ -70,7 +75,7 @@ export async function noteStash(
   worktree: Checkout,
   atWork: () => Promise<readonly RunCheckouts[]>,
 ): Promise<readonly string[]> {
-  return withLock(lockOf(ports, from, "stash"), async () => {
+  return holdingStash(ports, from, async () => {
     const [now, before] = await Promise.all([stashOf(from), readNote(from, taskID)])
     const seen = now.map(({ commit }) => commit)
     const theirs = now.length > 0 ? await addedByAny(now, await atWork(), { checkout: worktree, seen }) : []
@@ -137,9 +142,9 @@ export async function settleStash(
   keep: (settled: Settled) => Promise<void>,
 ): Promise<void> {
   const { from, taskID } = working
-  if ((await stashOf(from)).length === 0 && !(await readRef(from, "stash", taskID)))
-    return keep({ tree: files.tree, commits: [] })
-  return withLock(lockOf(ports, from, "stash"), async () => {
+  const isUnused = (await stashOf(from)).length === 0 && !(await readRef(from, "stash", taskID))
+  if (isUnused && !(await readChange(from))) return keep({ tree: files.tree, commits: [] })
+  return holdingStash(ports, from, async () => {
     const { note, settled, now } = await plan(working, files, await atWork())
     await keep(settled)
     await writeNote(from, taskID, note)
@@ -147,6 +152,14 @@ export async function settleStash(
     await becomes(ports, from, note, now)
   })
 }
+
+/** Does work while no other process changes the stash, and first completes a change in which a process died. */
+const holdingStash = <Value>(ports: Ports, from: Checkout, work: () => Promise<Value>): Promise<Value> =>
+  withLock(lockOf(ports, from, "stash"), async () => {
+    const change = await readChange(from)
+    if (change) await becomes(ports, from, change, await stashOf(from))
+    return work()
+  })
 
 async function plan(working: RunCheckouts, files: Files, atWork: readonly RunCheckouts[]) {
   const { from, taskID } = working
@@ -156,20 +169,22 @@ async function plan(working: RunCheckouts, files: Files, atWork: readonly RunChe
   const { own: found, unsure } = await whose(working, before, added, added.length > 0 ? await placesOf(atWork) : [])
   const own = [...found, ...without(before.own, found)]
   const usersOwn = missing.length > 0 ? await takenByUser(from, missing, files) : []
-  const list = [...without(added, own), ...without(before.list, usersOwn)]
+  const list = without(before.list, usersOwn)
   const folded = await fold(files, own)
   const restored = [...without(missing, usersOwn), ...without(before.restored, missing)]
-  const note: Note = { list, seen: before.seen, own, left: folded.left, restored, unsure: [...unsure] }
+  const note: Note = { list: [...list], seen: before.seen, own, left: folded.left, restored, unsure: [...unsure] }
   return { note, now, settled: { tree: folded.tree, commits: own.map(({ commit }) => commit) } }
 }
 
 /** Changes the stash to the note's list, and leaves new entries of others on top. */
 async function becomes(ports: Ports, from: Repository, note: Note, seen: readonly StashEntry[]): Promise<void> {
-  let now = seen
+  let [now, list] = [seen, note.list]
   for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++, now = await stashOf(from)) {
-    const wanted = [...without(without(now, note.list), note.own), ...note.list]
-    if (isSame(now, wanted)) return
-    if (await rewrite(from, now, wanted, (step) => ports.fault(`stash: ${step}`))) return
+    list = [...without(without(now, list), note.own), ...list]
+    if (isSame(now, list)) return setChange(from, undefined)
+    await setChange(from, await noteCommit(from, { ...note, list }))
+    ports.fault("stash: change noted")
+    await rewrite(from, now, list, (step) => ports.fault(`stash: ${step}`))
   }
   throw new Error("git's stash could not be put back as it was: it changed again and again meanwhile")
 }
@@ -238,8 +253,14 @@ export async function withStashed(from: Checkout, taskID: string, tree: string):
   return note ? (await fold({ tree, where: from }, note.own)).tree : tree
 }
 
-async function readNote(repository: Checkout, taskID: string): Promise<Note | undefined> {
-  const commit = await readRef(repository, "stash", taskID)
+async function readNote(repository: Repository, taskID: string): Promise<Note | undefined> {
+  return noteAt(repository, refOf("stash", taskID))
+}
+
+const readChange = (repository: Repository): Promise<Note | undefined> => noteAt(repository, CHANGE)
+
+async function noteAt(repository: Repository, ref: string): Promise<Note | undefined> {
+  const commit = await objectAt(sharedGitOptions(repository), `${ref}^{commit}`)
   if (!commit) return undefined
   const message = await messageIn(sharedGitOptions(repository), commit)
   try {
@@ -249,13 +270,21 @@ async function readNote(repository: Checkout, taskID: string): Promise<Note | un
   }
 }
 
-async function writeNote(from: Checkout, taskID: string, note: Note): Promise<void> {
+const writeNote = async (from: Checkout, taskID: string, note: Note): Promise<void> =>
+  writeRefs(from, taskID, { stash: await noteCommit(from, note) })
+
+async function setChange(from: Repository, commit: string | undefined): Promise<void> {
+  const args = commit === undefined ? ["-d", CHANGE] : [CHANGE, commit]
+  await git(["update-ref", ...args], sharedGitOptions(from))
+}
+
+async function noteCommit(from: Repository, note: Note): Promise<string> {
   const { list, own, restored } = note
   const entries = [...new Set([...list, ...own, ...restored].map(({ commit }) => commit))]
   const title = note.left.length > 0 ? LEFT_IN_STASH : TITLE
   const message = `${title}\n\n${JSON.stringify(note)}`
   const tree = `${entries[0] ?? "HEAD"}^{tree}`
-  await writeRefs(from, taskID, { stash: await commitTree(sharedGitOptions(from), tree, entries, message) })
+  return commitTree(sharedGitOptions(from), tree, entries, message)
 }
 
 /** Sentences that tell the parent what became of the stash in a task's last run. */
