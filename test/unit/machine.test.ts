@@ -20,7 +20,7 @@ import {
   type Scene,
   wordOf,
 } from "../support/machine.ts"
-import { askOf } from "../support/tasks.ts"
+import { askOf, taskOf } from "../support/tasks.ts"
 
 /** The machine by itself: pure steps, stage by stage. What follows from them in lives is tested through the manager. */
 
@@ -389,6 +389,16 @@ describe("a parked run", () => {
     expect(ready?.stage).toBe("prompting")
     expect(ready?.commands).toEqual([{ do: "prompt", text: "WORK", preface: "in /place" }])
     expect(ready?.run).not.toHaveProperty("reenters")
+  })
+
+  test("a run that an earlier process parked before its start prepares its place anew, and is told of it", () => {
+    const run = { prompt: "WORK", preface: "", notStarted: true, preparesAgain: true } as const
+    const on = at("parked", { ...scene, run }).takes({ type: "admitted" })
+    expect(command(on.commands, "prepare")).toEqual({ do: "prepare", save: false })
+    expect(on.run).not.toHaveProperty("notStarted")
+    const answers = [{ task: taskOf(), text: "in the prompt already", gone: false }]
+    const ready = on.run && at("preparing", { run: on.run }).takes({ type: "prepared", answers, preface: "there" })
+    expect(ready?.commands).toEqual([{ do: "prompt", text: "WORK", preface: "there" }])
   })
 })
 

@@ -196,7 +196,7 @@ export type ActiveRun = {
   readonly preparing?: Preparing
   /** The run was paused before it had begun, and begins when the pause ends. */
   readonly notStarted?: true
-  /** The place was lost with an earlier process and must be prepared again. */
+  /** The place was lost with an earlier process, or never made: it must be prepared for the stored prompt. */
   readonly preparesAgain?: true
   readonly closing?: Closing
   readonly outcome?: Outcome

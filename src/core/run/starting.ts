@@ -61,8 +61,8 @@ export const prepared: Handler<"prepared"> = (
   context,
 ) => {
   const { now, task } = context
-  // Continue with the same prompt.
-  if (reenters) return prompt(recordActivity(moved(run, "prompting"), now))
+  // Continue with the same prompt. One that was stored before the run began says nothing of the place.
+  if (reenters) return prompt({ ...recordActivity(moved(run, "prompting"), now), preface: run.preface || preface })
   // What stands in the answers is no part of the prompt that the members' prompts are made of.
   const before = withAnswers("", answers, task.place !== undefined)
   if (task.group)
@@ -142,7 +142,10 @@ const continueAfterPause: Handler<"admitted"> = (run, _input, context) => {
   const checked = andThen(unparked, (next) => checkLimits(next, context))
   return andThen(checked, ({ notStarted: unbegun, ...next }) => {
     if (next.preparesAgain)
-      return { run: moved(next, "preparing"), commands: [{ do: "prepare", save: false, again: true }] }
+      return {
+        run: moved(next, "preparing"),
+        commands: [{ do: "prepare", save: false, ...(!unbegun && { again: true }) }],
+      }
     return unbegun ? start(next, context, false) : prompt(moved(next, "prompting"))
   })
 }

@@ -308,11 +308,14 @@ export class RemoteApi {
     }
   }
 
-  /** Messages for a reader without contact: those of the last read, else the stored answer. */
-  async #cachedMessages({ read, sessionID }: RemoteSession, messageID: string): Promise<readonly Message[]> {
+  /**
+   * Messages for a reader without contact: those of the last read, else the stored answer. Before the first contact also
+   * the prompt alone, with which a parked run goes on.
+   */
+  async #cachedMessages({ read, sessionID, location }: RemoteSession, messageID: string): Promise<readonly Message[]> {
     if (read?.since === messageID) return read.messages
     const kept = withStoredAnswers(await this.#local.messagesSince(sessionID, messageID))
-    return kept.some(({ role }) => role === "assistant") ? kept : []
+    return !location || kept.some(({ role }) => role === "assistant") ? kept : []
   }
 
   /**
@@ -380,8 +383,12 @@ const skewsOf = ({ link }: Machine, { skew }: Answering["location"]["session"]) 
   clock: link.contact?.skew ?? 0,
 })
 
-/** True while the task's work may still be on the host. */
-const isUnsettled = (task: Task): boolean => isActive(task) || task.outcome?.work === undefined
+/** True while the task's work may still be on the host. Of a first run that has not begun, nothing is there. */
+function isUnsettled(task: Task): boolean {
+  const { generation, startedAt, parked } = task.run
+  if (!isActive(task)) return task.outcome?.work === undefined
+  return generation > 0 || (startedAt !== undefined && (!parked || parked.found !== undefined))
+}
 
 /** Whether a call failed for lack of contact, and not by an answer of the host. */
 const isCut = (error: unknown, { link }: Machine): boolean =>

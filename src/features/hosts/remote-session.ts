@@ -86,7 +86,7 @@ export const remoteSessionOf = (task: Task, live: boolean): RemoteSession | unde
   const { id, sessionID, place, description, agent, model, group } = task
   if (!place) return undefined
   const { kind: host, folder: parentFolder } = place
-  const state = { live, sent: true, promptSent: live && group === undefined, ...(group && { bare: true }) }
+  const state = { live, sent: live, promptSent: live && group === undefined, ...(group && { bare: true }) }
   return newRemoteSession({ taskID: id, sessionID, host, parentFolder, title: description, agent, model, ...state })
 }
 

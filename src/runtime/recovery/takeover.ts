@@ -12,6 +12,7 @@ import {
   holdsPlace,
   isActive,
   isPaused,
+  isQueued,
   type LastWord,
   type Reason,
   type Task,
@@ -321,6 +322,8 @@ export class OrphanSettler {
       await endLeftovers(commands)
     }
     if (this.#continueRemote(given)) return
+    // Only by a connection is the agent of a paused run stopped, and a prompt read that is not stored here.
+    if (given.run.parked?.found) this.#ports.places.rejoin(given)
     const { task, stored } = await this.#read(given)
     // The session was deleted meanwhile: no result is left, and the parent may already have a notification.
     if (stored.length === 0 && !(await opencode.session(task.sessionID))) return remove(this.#services, task.id)
@@ -344,6 +347,8 @@ export class OrphanSettler {
   async #read(task: Task): Promise<{ task: Task; stored: readonly Message[] }> {
     const { opencode } = this.#services
     const { sessionID, run } = task
+    // Nothing is stored of a queued run, and its host may be out of reach.
+    if (isQueued(task)) return { task, stored: [] }
     const stored = await opencode.messagesSince(sessionID, run.promptID)
     const promptID = stored.length === 0 ? await replacingPrompt(opencode, task) : undefined
     if (promptID === undefined) return { task, stored }
@@ -407,6 +412,10 @@ export class OrphanSettler {
     if (!resumePause || !this.#isResumable(task) || !asked) return false
     // The dead process may have had no time to delete the refused step.
     if (unfinishedAnswer(messages)) await deleteRefusedStep(this.#services, task)
+    const isBegun = task.run.parked?.found !== undefined
+    const isThere = isBegun && this.#ports.places.outlives(task)
+    // Nor to stop the agent, which on another machine goes on.
+    if (isThere) await this.#services.opencode.abort(task.sessionID)
     if (!this.#own(task)) return false
     const handle = store.handle(task.id)
     const run = newRun(task, "waiting", clock.now())
@@ -419,7 +428,8 @@ export class OrphanSettler {
         ...task.run.parked?.found,
         observed,
         ...asked,
-        ...(task.place && { preparesAgain: true }),
+        ...(!isBegun && { notStarted: true }),
+        ...((!isBegun || (task.place && !isThere)) && { preparesAgain: true }),
         ...(lastWord && { lastWord }),
       }
     resumePause()

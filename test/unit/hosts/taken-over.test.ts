@@ -1,8 +1,14 @@
-import { expect, test, vi } from "vitest"
-import type { Setup } from "../../../src/app.ts"
+import { afterEach, describe, expect, test, vi } from "vitest"
+import type { OpencodeLayer, Setup } from "../../../src/app.ts"
+import type { Activity } from "../../../src/core/ports.ts"
+import { HostConnection } from "../../../src/features/hosts/connection.ts"
 import { Hosts } from "../../../src/features/hosts/hosts.ts"
+import { openHosts } from "../../../src/features/hosts/open.ts"
+import type { Place } from "../../../src/runtime/places/place.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
+import { FakeMachine } from "../../support/fake-machine.ts"
 import { parseOptions } from "../../support/options.ts"
+import { Rig } from "../../support/rig.ts"
 import { taskOf } from "../../support/tasks.ts"
 
 /** What this process knows of a host's tasks that another process resumes, ends and leaves. */
@@ -53,4 +59,98 @@ test("what is owed to a host is settled once for all of its tasks that are taken
   expect(settle.mock.calls).toEqual([["big"]])
   vi.restoreAllMocks()
   known.close()
+})
+
+describe("a task on a host that never answers, after a restart", () => {
+  afterEach(() => vi.restoreAllMocks())
+
+  const options = { maxConcurrentTasks: 1, hosts: { big: { ssh: "big" } } }
+  const FAR = { prompt: "FAR", place: "big", model: "scripted/alpha" }
+  const LIMIT = "Rate limit exceeded. Try again in 600s"
+
+  /** A process before the restart, for which the host is OpenCode itself. */
+  const start = () => {
+    const kind = { names: ["big"], outlives: true } as const
+    const rig = new Rig({ options, worktrees: async () => new FakeMachine() as never as Place, kind })
+    rig.opencode.hooks.inRequest = () => undefined
+    rig.opencode.hooks.holdRequest = () => undefined
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true }))
+    return rig
+  }
+
+  /** The process after it. `users`: for which tasks a connection was asked for. */
+  const restart = async (first: Rig) => {
+    first.crash()
+    const users: string[] = []
+    vi.spyOn(HostConnection.prototype, "use").mockImplementation((user) => void users.push(user))
+    let layer: OpencodeLayer | undefined
+    const rig = new Rig({
+      options,
+      share: { clock: first.clock, database: first.opencode.database },
+      elsewhere: {
+        kind: () => (layer as OpencodeLayer).kind,
+        over(opencode, clock) {
+          const writeUiMetadata = async () => {}
+          const connection = { opencode, userActions: {}, instance: "2", directory: "/here", writeUiMetadata }
+          const kinds = [{ names: ["worktree"], open: async () => new FakeMachine() }]
+          const setup = { connection, options: parseOptions(options).options, clock, kinds }
+          layer = openHosts(setup as never as Setup)
+          return layer.opencode
+        },
+      },
+    })
+    await rig.manager.recover()
+    await rig.manager.ready(first.parent)
+    await rig.clock.advance(5000)
+    const task = (id: string) => rig.task(id, first.parent)
+    const caller = first.caller
+    return { rig, users, task, caller, phase: (id: string) => rig.view(id, first.parent).phase }
+  }
+
+  const refused = async (rig: Rig) => {
+    const { id, sessionID } = await rig.launch(FAR)
+    await rig.clock.advance(1000)
+    const retry: Activity = { type: "retry", attempt: 1, message: LIMIT }
+    rig.opencode.activity = async () => new Map([[sessionID, retry]])
+    await rig.clock.advance(5000)
+    return id
+  }
+
+  test("a queued one has ended as interrupted, and nothing of it is looked for there", async () => {
+    const first = start()
+    await first.launch({ prompt: "HERE" })
+    const { id } = await first.launch(FAR)
+    await first.clock.advance(1000)
+    expect(first.view(id).phase).toBe("queued")
+    const { task, users } = await restart(first)
+    expect(task(id)).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
+    expect(task(id).outcome?.reason?.text).toMatch(/before it began/)
+    expect(task(id).outcome?.note).toBeUndefined()
+    expect(users).toEqual([])
+  })
+
+  test("a parked one stays parked and can be cancelled, and its host is connected", async () => {
+    const first = start()
+    const id = await refused(first)
+    expect(first.view(id).phase).toMatch(/^parked until/)
+    const { rig, task, users, caller, phase } = await restart(first)
+    expect(phase(id)).toMatch(/^parked until/)
+    expect(users).toEqual([id])
+    await rig.manager.cancel({ type: "task", reference: id }, caller)
+    expect(task(id).status).toBe("cancelled")
+  })
+
+  test("one that was parked before it had begun stays parked, and begins like a new one", async () => {
+    const first = start()
+    await refused(first)
+    const { id } = await first.launch(FAR)
+    await first.clock.advance(1000)
+    expect(first.view(id).phase).toMatch(/^parked until/)
+    const { rig, task, users, caller, phase } = await restart(first)
+    expect(phase(id)).toMatch(/^parked until/)
+    expect(users).not.toContain(id)
+    await rig.manager.cancel({ type: "task", reference: id }, caller)
+    expect(task(id)).toMatchObject({ status: "cancelled", outcome: { work: {} } })
+    expect(task(id).outcome?.note).toBeUndefined()
+  })
 })

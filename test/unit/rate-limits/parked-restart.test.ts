@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest"
+import { describe, expect, test, vi } from "vitest"
 import { ManagerRuns } from "../../../src/features/board/runs.ts"
 import { Unattended } from "../../../src/features/board/unattended.ts"
 import { MINUTE_MS } from "../../../src/lib/format.ts"
@@ -246,6 +246,20 @@ describe("a launch at a model's limit", () => {
       expect(asked(rig, sessionID)[0]?.match(/what was found/g)).toHaveLength(1)
     },
   )
+
+  test("a parked launch is told of the place in which it begins after a restart", async () => {
+    const machine = new FakeMachine()
+    const enter = vi.spyOn(machine, "enter")
+    const { provider, rig } = await scene(settings, undefined, { worktrees: async () => machine as never as Place })
+    const { id, sessionID } = await rig.launch({ prompt: "FIND LATER", place: "worktree" })
+    await restarted(rig)
+    expect(rig.view(id).phase).toMatch(/^parked until/)
+    provider.left = 100
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(enter.mock.calls).toEqual([[expect.objectContaining({ taskID: id, again: false })]])
+    const [prompt] = rig.opencode.stored(sessionID).messages
+    expect(prompt?.parts).toMatchObject([{ text: "FIND LATER" }, { text: "\n\nYou work on big." }])
+  })
 
   test("a parked board run survives a restart, and the board shows it as queued", async () => {
     const board = { dir: ".opencode/tasks", agents: null, schedule: "0 0 30 2 *", maxConcurrentRuns: 2 }
