@@ -30,7 +30,8 @@ export function end(run: ActiveRun, ending: Ending, options: EndOptions, context
   const at = Math.max(ending.at ?? now, (task.run.startedAt ?? 0) + Math.min(0, task.run.uncountedMs ?? 0))
   // The check's result is recorded now: messages do not show it, and a crash may come before the end is closed.
   const outcome = withCheck(outcomeOf(run, ending, options), run)
-  const sleptMs = sleeps.reduce((sum, { since, ms }) => (at <= since ? sum + ms : sum), 0)
+  // On another machine, a run goes on while this one sleeps.
+  const sleptMs = sleeps.reduce((sum, { since, ms }) => (at < since + ms ? sum + ms : sum), 0)
   const event: TaskEvent = {
     type: ending.type,
     generation,

@@ -321,7 +321,7 @@ export class OrphanSettler {
       const { endLeftovers } = await import("../places/process.ts")
       await endLeftovers(commands)
     }
-    if (this.#continueRemote(given)) return
+    if (this.#continueRemote(given, seenAt)) return
     // Only by a connection is the agent of a paused run stopped, and a prompt read that is not stored here.
     if (given.run.parked?.found) this.#ports.places.rejoin(given)
     const { task, stored } = await this.#read(given)
@@ -387,17 +387,23 @@ export class OrphanSettler {
   }
 
   /**
-   * Continues the run of a remote task, which the crash did not interrupt. Returns false where this is not possible.
+   * Continues the run of a remote task, which the crash did not interrupt. Returns false where this is not possible. The
+   * time without a process counts as a sleep of this one: the run may have ended well in it, and the host is not reached
+   * yet.
    */
-  #continueRemote(task: Task): boolean {
-    const { store, clock } = this.#services
+  #continueRemote(task: Task, seenAt: number): boolean {
+    const { store, clock, journal } = this.#services
     const isResumable = this.#ports.places.outlives(task) && task.run.startedAt !== undefined && !isPaused(task)
     if (!isResumable || hasWon(task, this.#services.store) || !this.#own(task)) return false
     const handle = store.handle(task.id)
     const now = clock.now()
-    if (handle) handle.run = newRun(task, "working", now)
+    const ms = Math.max(0, now - seenAt)
+    if (handle) handle.run = newRun(task, "working", now - ms)
     this.#ports.places.rejoin(task)
+    this.#ports.dispatcher.deliver(task.id, { type: "slept", ms })
     this.#ports.dispatcher.deliver(task.id, { type: "contact", lost: now })
+    // A process after this one knows only from the record that this time does not count.
+    void journal.save(task)
     return true
   }
 

@@ -1,4 +1,5 @@
-import { beforeEach, expect, test } from "vitest"
+import { beforeEach, describe, expect, test } from "vitest"
+import { HOUR_MS, MINUTE_MS } from "../../../src/lib/format.ts"
 import type { Place } from "../../../src/runtime/places/place.ts"
 import { FakeMachine } from "../../support/fake-machine.ts"
 import { Rig } from "../../support/rig.ts"
@@ -63,4 +64,57 @@ test("the leftovers of a deleted session's tasks on a host are cleaned up", asyn
   await rig.opencode.deleteSession(rig.parent)
   await rig.clock.until(() => big.cleared.length > 0)
   expect(big.cleared).toEqual([id])
+})
+
+describe("a task whose OpenCode here was closed for hours", () => {
+  /** It is back, and its host is out of reach until `reach` is called. */
+  const reopened = async (endsAfter: number) => {
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true, text: "so far" }))
+    const { id, sessionID } = await rig.launch({ place: "big" })
+    await rig.clock.advance(5000)
+    rig.crash()
+    await rig.clock.advance(endsAfter)
+    const text = { type: "text", id: "prt_1", text: "THE ANSWER", synthetic: false } as const
+    const last = rig.opencode.stored(sessionID).messages.at(-1)
+    if (last) Object.assign(last, { finish: "stop", completedAt: rig.clock.now(), parts: [text] })
+    await rig.clock.advance(2 * HOUR_MS)
+    rig.restart()
+    const { activity, messagesSince } = rig.opencode
+    rig.opencode.activity = async () => new Map([[sessionID, { type: "unreachable" }]])
+    rig.opencode.messagesSince = async (...asked) =>
+      asked[0] === sessionID ? [] : messagesSince.apply(rig.opencode, asked)
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    await rig.clock.advance(3000)
+    const reach = () => {
+      Object.assign(rig.opencode, { activity, messagesSince })
+      rig.manager.placeTold(id, { type: "contact", lost: undefined })
+    }
+    return { id, reach }
+  }
+
+  test("a task that completed meanwhile is told as completed, with the time that it took", async () => {
+    const { id, reach } = await reopened(4 * MINUTE_MS)
+    expect(rig.task(id).status).toBe("running")
+    reach()
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(rig.notices()[0]?.hidden).toContain("THE ANSWER")
+    expect(rig.view(id).elapsed).toBe(4 * MINUTE_MS + 5000)
+  })
+
+  test("a second restart a moment later counts as little of that time", async () => {
+    const { id } = await reopened(4 * MINUTE_MS)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    await rig.clock.advance(3000)
+    expect(rig.task(id).status).toBe("running")
+    expect(rig.view(id).elapsed).toBeLessThan(MINUTE_MS)
+  })
+
+  test("a task whose host stays out of reach ends at its time limit", async () => {
+    const { id } = await reopened(4 * MINUTE_MS)
+    await rig.clock.advance(rig.options.taskTimeout)
+    expect(rig.task(id).outcome?.reason?.code).toBe("timeout")
+  })
 })
