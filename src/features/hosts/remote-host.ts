@@ -28,10 +28,10 @@ function withServerDeath(messages: readonly Message[], host: string): readonly M
   return [...messages, interruptedAnswer(last, userMessage.id, `OpenCode on ${host} stopped while it worked.`)]
 }
 
-/** Messages of a run whose process died before it had sent the prompt to the host. */
-function unsentMessages(id: string, host: string): readonly Message[] {
+/** Messages of a run whose process died before it had sent the prompt to the host. `stored`: those that are here. */
+function unsentMessages(id: string, host: string, stored: readonly Message[]): readonly Message[] {
   const text = `OpenCode stopped or was restarted before its agent had begun on ${host}. Launch a new task.`
-  const prompt: Message = { id, role: "user", createdAt: Date.now(), summary: false, parts: [] }
+  const [prompt = { id, role: "user", createdAt: Date.now(), summary: false, parts: [] }] = stored
   return [prompt, interruptedAnswer(prompt, id, text)]
 }
 
@@ -288,12 +288,14 @@ export class RemoteApi {
     if (!remote.location) {
       // Another process may have sent the prompt since that search.
       const isUnsent = remote.neverBegan && !(await this.#local.lastMessage(sessionID))
-      return isUnsent ? unsentMessages(messageID, remote.host) : this.#cachedMessages(remote, messageID)
+      return isUnsent ? unsentMessages(messageID, remote.host, []) : this.#cachedMessages(remote, messageID)
     }
     const machine = this.#hosts.machine(remote.host)
     const { session } = remote.location
     try {
       const found = await machine.server.messagesSince(session.id, movedID(messageID, session.skew))
+      if (found.length === 0 && (await this.#isUnsent(remote, machine, movedID(messageID, session.skew))))
+        return unsentMessages(messageID, remote.host, await this.#local.messagesSince(sessionID, messageID))
       const skews = skewsOf(machine, session)
       const moved = found.map((message) => movedMessage(message, skews))
       const askedAt = found.findLast(({ role }) => role === "user")?.createdAt
@@ -306,6 +308,18 @@ export class RemoteApi {
       if (!isCut(error, machine)) throw error
       return this.#cachedMessages(remote, messageID)
     }
+  }
+
+  /**
+   * True if an earlier process died before it sent this prompt, which its host does not have. A later message there is
+   * the one by which its user has replaced the prompt.
+   */
+  async #isUnsent(remote: RemoteSession, machine: Machine, promptID: string): Promise<boolean> {
+    const { promptSent, location } = remote
+    if (!promptSent || !location) return false
+    const last = await machine.server.lastMessage(location.session.id)
+    // A prompt that this process has sent meanwhile may be on its way.
+    return remote.server === undefined && (last === undefined || last.id < promptID)
   }
 
   /**

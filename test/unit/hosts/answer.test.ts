@@ -31,7 +31,7 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
   let answers = () => {}
   let waits = 0
   const link = {
-    contact: { skew, server: {} } as object | undefined,
+    contact: { skew, server: { id: "server" } } as object | undefined,
     reach: { phase: "contact" },
     use: () => {},
     reached: () => {
@@ -61,9 +61,10 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
     looks++
     return { activity: new Map(), asks: [] }
   }
-  const messagesSince = async () => {
+  const messagesSince = async (_sessionID: string, messageID: string) => {
     if (!link.contact) throw new NoContact("cut")
-    return there
+    const at = there.findIndex(({ id }) => id === messageID)
+    return at < 0 ? [] : there.slice(at)
   }
   const abort = async () => {
     if (!link.contact) throw new NoContact("cut")
@@ -81,7 +82,7 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
     machine: () => ({ link, server: { messagesSince, lastMessage, folder, prompt, abort } }),
   } as unknown as Hosts
   const reach = () => {
-    link.contact = { skew, server: {} }
+    link.contact = { skew, server: { id: "server" } }
     answers()
   }
   const close = () => {
@@ -208,5 +209,43 @@ test.each<[string, boolean, Message[], string | undefined, string | undefined]>(
     expect((await opencode.activity()).get("ses_1")?.type).toBe(doing)
     expect(remote.location !== undefined).toBe(isListed)
     expect(classify(await opencode.messagesSince("ses_1", SINCE), "working")?.reason?.code).toBe(ended)
+  },
+)
+
+const EARLIER: Message = { ...question, id: "msg_000000000000abcdefgaP00000" }
+const LATER: Message = { ...question, id: "msg_000000000009abcdefghijklmn" }
+
+test.each<[string, Message[], Message[], string | undefined]>([
+  ["has no message, and none was stored here", [], [], "interrupted"],
+  ["has no message, although it was stored here", [], [question], "interrupted"],
+  ["has only messages of an earlier run", [EARLIER], [], "interrupted"],
+  ["has a message by which its user has replaced it", [EARLIER, LATER], [], undefined],
+])(
+  "a run ends as interrupted before its beginning where its process died before it sent the prompt: the host %s",
+  async (_case, there, session, ended) => {
+    const { opencode } = start(there, session)
+    const messages = await opencode.messagesSince("ses_1", SINCE)
+    const { reason } = classify(messages, "working") ?? {}
+    expect(reason?.code).toBe(ended)
+    if (ended) expect(reason?.text).toMatch(/before its agent had begun on big/)
+    expect(messages[0]?.parts).toEqual(ended && question.parts)
+  },
+)
+
+test.each([true, false])(
+  "a prompt that this process sends is on its way, with contact from the start: %s",
+  async (isReached) => {
+    const { opencode, link, reach, remote } = start([], [])
+    remote.promptSent = false
+    expect(await opencode.messagesSince("ses_1", SINCE)).toEqual([])
+    if (!isReached) link.contact = undefined
+    const sent = opencode.prompt({ sessionID: "ses_1", messageID: SINCE, parts: [] as never } as Prompt)
+    if (!isReached) {
+      await new Promise(setImmediate)
+      reach()
+    }
+    expect(await opencode.messagesSince("ses_1", SINCE)).toEqual([])
+    await sent
+    expect(await opencode.messagesSince("ses_1", SINCE)).toEqual([])
   },
 )
