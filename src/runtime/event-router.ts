@@ -8,6 +8,10 @@ import { PARENT_ENDED } from "./dispatcher.ts"
 import type { Engine } from "./engine.ts"
 import type { Requests } from "./requests.ts"
 
+/** Shows that a model was asked. A shell command of the user makes a session active, too, but asks none. */
+const asksModel = (event: OpencodeEvent): boolean =>
+  event.type === "began" || (event.type === "active" && event.activity.type === "retry")
+
 /** Routes events of OpenCode to the runs they concern. */
 export class EventRouter {
   readonly #engine: Engine
@@ -30,8 +34,7 @@ export class EventRouter {
       return
     }
     if (event.type === "error" && event.error.aborted) this.#parentStopped(sessionID, true)
-    // A user's shell command makes a stopped session active, too, and asks no model.
-    if (event.type === "began" && !this.#engine.outbox.isWaking(sessionID)) this.#parentStopped(sessionID, false)
+    if (asksModel(event) && !this.#engine.outbox.isWaking(sessionID)) this.#parentStopped(sessionID, false)
     if (event.type === "idle") this.#engine.outbox.parentIdle(sessionID)
     if (event.type === "updated") this.#engine.outbox.parentChanged(sessionID)
     if (event.type === "updated") this.#undone(sessionID, event.undone)

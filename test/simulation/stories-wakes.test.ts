@@ -112,6 +112,18 @@ describe("2: a parent stopped by its user", () => {
     expect(seen.requests(rig.parent)).toBe(before)
   })
 
+  test("a parent that its user stopped is woken after its user's message whose provider refuses", async () => {
+    const { rig, seen, task } = await interrupted()
+    rig.opencode.abortByUser(rig.parent)
+    await rig.clock.advance(100)
+    const activity = { type: "retry", attempt: 1, message: "overloaded" } as const
+    rig.opencode.tell({ type: "active", sessionID: rig.parent, activity })
+    const before = seen.requests(rig.parent)
+    await rig.ended(task.id)
+    await rig.clock.advance(1000)
+    expect(seen.requests(rig.parent)).toBe(before + 1)
+  })
+
   test("a parent that its user stopped is woken by later ends after its user has written again", async () => {
     const { rig, seen, task } = await interrupted()
     rig.opencode.abortByUser(rig.parent)
