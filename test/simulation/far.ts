@@ -21,8 +21,9 @@ type RemoteSession = {
   owesAbort: boolean
   /** Nobody knows it any more: its folder goes when there is contact. */
   cleared: boolean
-  read?: { readonly since: string; readonly messages: readonly Message[] }
 }
+
+type Read = { readonly since: string; readonly messages: readonly Message[] }
 
 type FarPorts = {
   readonly contactTimeout: number
@@ -46,6 +47,8 @@ export class FarMachine {
   readonly #ports: FarPorts
   readonly #stubs = new Map<string, RemoteSession | undefined>()
   readonly #waiting = new Set<() => void>()
+  /** The processes here that have asked for a connection: no other has one. */
+  readonly #connected = new WeakSet<object>()
 
   constructor(ports: FarPorts) {
     this.#ports = ports
@@ -87,6 +90,11 @@ export class FarMachine {
       })
   }
 
+  /** A process here opens its connection. */
+  use(process: object): void {
+    this.#connected.add(process)
+  }
+
   /** The kind of place that it is for a process here. */
   kindFor(ports: PlacePorts, manager: () => TaskManager): PlaceKind {
     const places = new FarPlaces(this, ports)
@@ -99,9 +107,11 @@ export class FarMachine {
       outlives: true,
       guards: true,
       rejoin: (_name, taskID) => {
+        this.use(ports.process())
         // Found out a moment later, as there.
         void Promise.resolve().then(() => {
           if (!this.isReached) return
+          for (const [sessionID, remote] of this.#stubs) if (remote?.taskID === taskID) this.#settle(sessionID, remote)
           manager().placeTold(taskID, { type: "contact", lost: undefined })
           void manager().parts.archive.settleOwed(FAR)
         })
@@ -125,8 +135,10 @@ export class FarMachine {
       })
     }
     const { there } = this
+    const reads = new Map<string, Read>()
+    const isReached = () => this.isReached && this.#connected.has(near)
     const read = <Result>(method: string, sessionID: string, here: () => Promise<Result>): Promise<Result> =>
-      this.isReached || !this.#remote(sessionID)?.live
+      isReached() || !this.#remote(sessionID)?.live
         ? here()
         : near.carryOut(method, sessionID, () => Promise.reject(cut()))
     return override<OpencodeApi>(near, {
@@ -134,6 +146,7 @@ export class FarMachine {
         const remote = this.#remote(prompt.sessionID)
         if (!remote) return near.prompt(prompt)
         Object.assign(remote, { asked: true, live: true, owesAbort: false })
+        this.use(near)
         const send = async () => {
           await this.reached()
           if (near.isDead || remote.owesAbort) throw cut()
@@ -146,14 +159,14 @@ export class FarMachine {
         if (!remote) return near.abort(sessionID)
         return near.carryOut("abort", sessionID, () => {
           remote.owesAbort = remote.asked
-          if (this.isReached) this.#settle(sessionID, remote)
+          if (isReached()) this.#settle(sessionID, remote)
         })
       },
       activity: async () => {
         const all = new Map<string, Activity>(await near.activity())
         for (const [sessionID, remote] of this.#stubs) {
           if (!remote?.live || !remote.asked) continue
-          const doing = this.isReached ? there.activityNow.get(sessionID) : ({ type: "unreachable" } as const)
+          const doing = isReached() ? there.activityNow.get(sessionID) : ({ type: "unreachable" } as const)
           if (doing) all.set(sessionID, doing)
         }
         return all
@@ -161,10 +174,13 @@ export class FarMachine {
       messagesSince: async (sessionID, messageID) => {
         const remote = this.#remote(sessionID)
         if (!remote?.live) return near.messagesSince(sessionID, messageID)
-        const last = remote.read?.since === messageID ? remote.read.messages : []
-        if (!this.isReached) return near.carryOut("messagesSince", sessionID, () => last)
+        const { since, messages: last = [] } = reads.get(sessionID) ?? {}
+        if (this.#connected.has(near) && !this.isReached)
+          return near.carryOut("messagesSince", sessionID, () => (since === messageID ? last : []))
         const messages = await near.messagesSince(sessionID, messageID)
-        remote.read = { since: messageID, messages }
+        // Prompts are stored here, too.
+        if (!isReached()) return messages.filter(({ role }) => role === "user")
+        reads.set(sessionID, { since: messageID, messages })
         return messages
       },
       lastMessage: (sessionID, isWanted) => read("lastMessage", sessionID, () => near.lastMessage(sessionID, isWanted)),
@@ -174,7 +190,7 @@ export class FarMachine {
         this.#remote(ask.sessionID)
           ? read("refuse", ask.sessionID, () => near.carryOut("refuse", ask.sessionID, () => there.refuse(ask, text)))
           : near.refuse(ask, text),
-      openAsks: async () => [...(await near.openAsks()), ...(this.isReached ? await there.openAsks() : [])],
+      openAsks: async () => [...(await near.openAsks()), ...(isReached() ? await there.openAsks() : [])],
     })
   }
 
@@ -239,6 +255,7 @@ class FarPlaces extends SimulatedPlaces {
   }
 
   override async enter(request: EnterRequest) {
+    this.#far.use(this.#ports.process())
     const over = new AbortController()
     const signal = AbortSignal.any([over.signal, ...(request.signal ? [request.signal] : [])])
     await this.#waits(Promise.race([this.#far.reached(signal), this.#ports.wait(this.#far.patience, signal)]))
