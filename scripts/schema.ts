@@ -14,8 +14,8 @@ const HEAD = `# Options
 
 Options are the second element of the plugin's entry in \`opencode.json\`. Times are in milliseconds, money is in US
 dollars, and 0 turns a limit off; \`checkRetries\` and \`schemaRetries\` are no limits of this kind: with 0 an agent is not
-asked again. The plugin reports a wrong value or an unknown key in a toast and in the log, and uses the default in its
-place, or yours where a project's value is wrong; the other options hold. The package has a
+asked again. \`each.most\` and a host's \`unattended\` cannot be 0, and an agent's \`timeout: 0\` means \`taskTimeout\`. The plugin reports a wrong value or an unknown key in a toast and in the log, and uses the default in its
+place, or yours where a project's value is wrong; the other options hold. A host with a wrong value is left out. The package has a
 [JSON schema](options.schema.json) of them.
 
 ## Your options and a project's

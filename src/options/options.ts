@@ -113,7 +113,7 @@ const options = {
   permissionTimeout: option(
     () => milliseconds().nullable(),
     null,
-    "How long an agent's permission or other question may stay open before it is refused. null: 5 minutes, an hour where somebody has OpenCode open, and in any case until an hour after a person last wrote; meanwhile no time of the task counts.",
+    "How long an agent's permission or other question may stay open before it is refused. null: 5 minutes, an hour where OpenCode's own terminal or the plugin's page is open, and in any case until an hour after a person last wrote; meanwhile no time of the task counts.",
     stricterIfSet,
   ),
   todoGrace: option(

@@ -351,7 +351,7 @@ function argumentsOf(options: Options, { kinds, features }: TaskManager) {
       .describe("Most ms to run."),
     max_cost: (maxCostPerTask > 0 ? cost.max(maxCostPerTask, atMost(maxCostPerTask, "maxCostPerTask")) : cost)
       .optional()
-      .describe("Most $ a run."),
+      .describe("Most US dollars."),
     after: z
       .union([z.array(id).min(1).max(MOST_AFTER), text(MOST_BATCH_CHARS)])
       .optional()

@@ -43,6 +43,7 @@ class FakeWorktrees {
   onReady = async (_request: EnterRequest): Promise<PreparedWorktree> => READY
   onPutAway = async (): Promise<ArchiveResult> => CHANGED
   onMerge = async (): Promise<MergeResult> => ({ kind: "merged", files: ["a"], submodules: [] })
+  mayBringIn = async () => {}
   kept: string[] = []
 
   capture(taskID: string, folder: string) {
@@ -543,6 +544,16 @@ describe("archived work", () => {
     const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
     places.kept = [id]
     expect(await rig.manager.clear(rig.parent)).toEqual({ cleared: 1, stopped: 0, unmerged: [id] })
+  })
+
+  test("a task is not resumed while git changes the files that it needs, and keeps its end", async () => {
+    const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
+    places.mayBringIn = () => Promise.reject(new CallError("in the middle of a rebase"))
+    await expect(rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)).rejects.toThrow("in the middle of a rebase")
+    expect(rig.task(id)).toMatchObject({ status: "completed", run: { generation: 0 } })
+    places.mayBringIn = async () => {}
+    await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
+    expect(rig.task(id).run.generation).toBe(1)
   })
 
   test("a task is not resumed while a clear removes its archived work", async () => {

@@ -11,13 +11,13 @@ const options = {
     maxTokens: option(
       () => zeroOrFrom(1000),
       100_000,
-      "Most tokens that a fork begins with, preamble included, counted by the tokenizer o200k; never more than 60 % of its model's context.",
+      "Most tokens that a trimmed fork begins with, preamble included, counted by the tokenizer o200k; never more than 60 % of its model's context.",
       stricter,
     ),
     maxToolResultChars: option(
       () => zeroOrFrom(100),
       1500,
-      "Longest tool result in a fork's history; agents' answers stay whole up to 20,000 characters.",
+      "Longest tool result in a trimmed fork's history; agents' answers stay whole up to 20,000 characters.",
       projectWins,
     ),
     whole: option(

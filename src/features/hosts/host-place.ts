@@ -55,6 +55,10 @@ export class HostPlace implements Place {
     await this.#worktrees.capture(taskID, folder)
   }
 
+  mayBringIn(folder: string): Promise<void> {
+    return this.#worktrees.mayBringIn(folder)
+  }
+
   async enter({
     taskID,
     folder,

@@ -100,7 +100,7 @@ const options = {
     dropUnmerged: option(
       () => z.boolean(),
       false,
-      "After keepDays, drop work that was never merged, too, even if its task can still be found.",
+      "After keepDays, drop work that was never merged, too, even if its conversation still exists; never before 7 days.",
       dropping,
     ),
   }),

@@ -94,6 +94,10 @@ export class Worktrees implements Place {
     return readMarker(await worktreeFolder(this.#ports, checkout, taskID))?.lacks
   }
 
+  async mayBringIn(folder: string): Promise<void> {
+    await refuseWhileUnderWay(await requireCheckout(folder))
+  }
+
   async enter(request: EnterRequest): Promise<PreparedPlace & PreparedWorktree> {
     const entered = await plainly(() => makeReady(this.#ports, request))
     return { ...entered, preface: prefaceOf(request, entered) }

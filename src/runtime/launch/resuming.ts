@@ -49,6 +49,7 @@ export class TaskResumer {
     const { schema = task.group && task.run.schema } = await readArguments(this.#engine.features, request, call)
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { check })
+    await this.#engine.places.mayEnterAgain(task)
     const named = { prompt: task.group ? "" : request.prompt, place: task.place?.kind }
     const files = await filesOf(named, this.#engine.kinds, opencode.folderOf(task.parentID), caller?.permit)
     await this.#engine.ledger.lookAtForeign()

@@ -109,6 +109,8 @@ export interface Place {
    * it. Rejects where the state cannot be saved.
    */
   capture(taskID: string, folder: string): Promise<string | undefined>
+  /** Rejects where a run could not begin with the parent's current state merged in. */
+  mayBringIn?(folder: string): Promise<void>
   enter(request: EnterRequest): Promise<PreparedPlace>
   /** Sentences on dependencies that the place lacks, so that a command may fail. */
   lacks?(taskID: string, folder: string): Promise<string | undefined>

@@ -100,6 +100,13 @@ export class Places {
     return kindOf(this.kinds, name).open(name)
   }
 
+  /** Rejects where a resumed run could not enter its place now: it would fail, and its task lose its earlier end. */
+  async mayEnterAgain(task: Task): Promise<void> {
+    const folder = parentFolderOf(this.#services, task)
+    const isOwnPlace = task.place && (!task.group || chosenIn(task.group) !== undefined)
+    if (isOwnPlace && folder === task.place?.folder) await (await this.placeOf(task)).mayBringIn?.(folder)
+  }
+
   /**
    * Prepares the place, moves the session there and returns the prompt text about the place. Rejects on failure, or if
    * the run ended meanwhile. `left`: the run continues with the files that a restart left in the place.
