@@ -37,10 +37,12 @@ const textIn = (parts: Message["parts"]): string =>
     .join("\n")
     .trim()
 
+/** Whether this is the message of a user's shell command. */
+export const isShell = ({ role, parts }: Message): boolean =>
+  role === "user" && parts.some((part) => part.type === "text" && part.shell === true)
+
 /** Leaves out the user's shell commands, for which no model is asked: they have no finish reason. */
 export function withoutShells(messages: readonly Message[]): readonly Message[] {
-  const isShell = ({ role, parts }: Message) =>
-    role === "user" && parts.some((part) => part.type === "text" && part.shell === true)
   const shells = new Set<string | undefined>(messages.filter(isShell).map(({ id }) => id))
   return messages.filter(
     ({ id, parentID, finish }) => !shells.has(id) && !(shells.has(parentID) && finish === undefined),

@@ -85,6 +85,7 @@ export type MessagePart =
        * off.
        */
       readonly final?: true
+      readonly byProvider?: true
       readonly call?: EndedCall
     }
 

@@ -181,7 +181,8 @@ export function toParts(part: Part, message: SdkMessage): readonly MessagePart[]
   const files = paths.length > 0 ? [{ type: "files" as const, own: true, paths }] : []
   const call = endedCall(tool, state)
   const made = callOf({ callID, tool, state: state.status, refused, final: isFinal(part) })
-  return [{ ...made, ...(call && { call }) }, ...files, ...commandOf(part)]
+  const byProvider = part.metadata?.providerExecuted === true && { byProvider: true as const }
+  return [{ ...made, ...byProvider, ...(call && { call }) }, ...files, ...commandOf(part)]
 }
 
 /** Enough characters to show the model's last thoughts. */

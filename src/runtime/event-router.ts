@@ -10,7 +10,9 @@ import type { Requests } from "./requests.ts"
 
 /** Shows that a model was asked. A shell command of the user makes a session active, too, but asks none. */
 const asksModel = (event: OpencodeEvent): boolean =>
-  event.type === "began" || (event.type === "active" && event.activity.type === "retry")
+  event.type === "began" ||
+  (event.type === "active" && event.activity.type === "retry") ||
+  (event.type === "error" && !event.error.aborted)
 
 /** Routes events of OpenCode to the runs they concern. */
 export class EventRouter {

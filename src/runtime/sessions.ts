@@ -1,6 +1,6 @@
 import { CallError } from "../core/errors.ts"
 import type { GroupKind } from "../core/feature.ts"
-import { isByOpencode } from "../core/outcome.ts"
+import { isByOpencode, isShell } from "../core/outcome.ts"
 import type { Activity, Message, OpencodeApi, Prompt } from "../core/ports.ts"
 import type { CheckResult } from "../core/receipt.ts"
 import type { SentMessage } from "../core/run/active-run.ts"
@@ -175,9 +175,9 @@ export const followUpPrompt = (task: Task, { id, text }: Pick<SentMessage, "id" 
   parts: [{ text }],
 })
 
-/** True for a user message that neither OpenCode nor the plugin wrote. */
+/** True for a user message that neither OpenCode nor the plugin wrote, and that asks a model. */
 export const isByOthers = ({ taskOf }: Pick<OpencodeApi, "taskOf">, message: Message): boolean =>
-  message.role === "user" && !isByOpencode(message) && taskOf(message.id) === undefined
+  message.role === "user" && !isByOpencode(message) && !isShell(message) && taskOf(message.id) === undefined
 
 /**
  * Finds the message by which the session's user has replaced the run's prompt; other messages may follow it. Undefined

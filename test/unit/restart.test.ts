@@ -57,6 +57,14 @@ describe("a crash and a restart", () => {
       expect(all.rig.answers().length - before).toBe(1)
     })
 
+    test("after a crash, a stopped parent is not woken after a shell command of its user", async () => {
+      const all = await stopped()
+      await all.rig.clock.advance(2000)
+      all.rig.opencode.shell(all.rig.parent, "git status")
+      await all.rig.clock.advance(2000)
+      expect(await asked(all)).toBe(0)
+    })
+
     test("after a crash, a stopped parent is woken if its user has written since", async () => {
       const all = await stopped()
       await all.rig.clock.advance(2000)
@@ -94,6 +102,25 @@ describe("a crash and a restart", () => {
       await all.rig.clock.advance(100)
       expect(await asked(all)).toBe(1)
     })
+  })
+
+  test("after a crash, an agent that is cleared is not woken by the end of a task that it had launched", async () => {
+    const rig = new Rig({ options: { maxDepth: 2 } })
+    rig.onPrompt("WORK", { hang: true, text: "hm" })
+    const outer = await rig.launch({ prompt: "WORK" })
+    const inner = await rig.launch({ prompt: "WORK" }, outer.sessionID)
+    await rig.clock.advance(1000)
+    rig.restart()
+    rig.opencode.onCall = (method, sessionID) =>
+      method === "messagesSince" && sessionID === inner.sessionID ? { slow: 5000 } : undefined
+    await rig.manager.recover()
+    await rig.clock.until(() => rig.task(outer.id).status === "error")
+    await rig.clock.advance(2000)
+    expect(await rig.manager.clear(rig.parent)).toMatchObject({ cleared: 1 })
+    const before = rig.answers(outer.sessionID).length
+    await rig.clock.advance(30_000)
+    expect(rig.notices(outer.sessionID)).toHaveLength(1)
+    expect(rig.answers(outer.sessionID)).toHaveLength(before)
   })
 
   test("after a crash, a task that had finished unnoticed has ended at the time of its last message", async () => {

@@ -66,6 +66,20 @@ describe("a machine that sleeps", () => {
     expect(rig.view(id).elapsed).toBeLessThan(120_000)
   })
 
+  test("a process that is used before it has noticed its sleep leaves another's tasks to it, too", async () => {
+    const { rig, id } = await running({ taskTimeout: 0, stallTimeout: 0, pollInterval: 0 })
+    rig.opencode.database.strangers = true
+    const other = new Rig({ share: { clock: rig.clock, database: rig.opencode.database } })
+    await other.manager.ready(rig.parent)
+    await rig.clock.advance(60_000)
+    const late = rig.clock.now() + NIGHT_MS
+    other.timers.now = other.opencode.clock.now = () => late
+    await other.manager.ready(rig.parent)
+    await rig.clock.advance(1000)
+    expect(other.opencode.calls).not.toContain("saveRecord")
+    expect(other.task(id, rig.parent).status).toBe("running")
+  })
+
   test("a process that wakes first leaves another's tasks to it, where only a lease tells that it lives", async () => {
     const { rig, id } = await running({ taskTimeout: 0, stallTimeout: 0, pollInterval: 0 })
     rig.opencode.database.strangers = true

@@ -74,7 +74,7 @@ test("a call that the provider runs leaves an answer the run's last one, in even
     const parts = [{ ...tool(), ...more } as MessagePart, text("42.")]
     return mayHaveAnswered(withMessages(NOTHING_OBSERVED, [user(), answer({ parts, usage: NO_USAGE })]))
   }
-  expect(read({ final: true })).toBe(true)
+  expect(read({ final: true, byProvider: true, state: "error" })).toBe(true)
   expect(read({})).toBe(false)
   // A stop has cut it off.
   expect(read({ final: true, state: "error" })).toBe(false)

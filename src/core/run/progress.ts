@@ -126,9 +126,8 @@ function withMessage(
     if (part.type === "tool") {
       const state = isOver ? "ended" : callState(part)
       const isNew = next.calls.get(`${id} ${part.callID}`) !== "ended"
-      // A call that a stop has cut off is final, too.
-      const byProvider = part.final && part.state !== "error"
-      next = withTool(next, { id: part.callID, tool: part.tool, state, messageID: id, byProvider })
+      const { callID, tool, byProvider } = part
+      next = withTool(next, { id: callID, tool, state, messageID: id, byProvider })
       if (isNew && part.call) next = withRepeatedCall(next, part.tool, part.call)
     }
     // Text from events is newer than stored text.

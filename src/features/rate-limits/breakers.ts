@@ -102,7 +102,8 @@ export class Breakers implements FeatureBody, Pauser {
       return this.#heardAnswer(task, key, event.type === "answered")
     const refusal = refusalIn(event)
     // OpenCode reports a file that it cannot attach like this, before it asks a model.
-    if (refusal?.status === undefined && event.type === "error" && !this.#runtime.store.run(task.id)?.requestedAt) return
+    if (refusal?.status === undefined && event.type === "error" && !this.#runtime.store.run(task.id)?.requestedAt)
+      return
     if (refusal) this.#heardRefusal(task, key, refusal)
   }
 

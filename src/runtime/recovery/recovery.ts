@@ -36,6 +36,8 @@ export type RecoveryPorts = SettlingPorts & {
   readonly ledger: CostLedger
   /** Called when there may be tasks to supervise. */
   readonly watch: () => void
+  /** Called before the age of a lease is judged: its owner may have slept with this process. */
+  readonly noticeSleep: () => void
 }
 
 /**
@@ -188,6 +190,7 @@ export class Recovery {
 
   #takeIn(records: readonly TaskRecord[]): void {
     const { store } = this.#services
+    this.#ports.noticeSleep()
     const isOwn = ({ task: { id } }: TaskRecord) => store.isOwn(id)
     const others = records.filter((record) => !isOwn(record))
     const orphans = importRecords(this.#services, this.#ports.ledger, records)

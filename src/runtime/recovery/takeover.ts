@@ -416,12 +416,12 @@ export class OrphanSettler {
     const resumePause = this.#ports.pauser?.afterRestart(task)
     const asked = promptFromMessages(task, messages, this.#services.groupKindOf(task))
     if (!resumePause || !this.#isResumable(task) || !asked) return false
-    // The dead process may have had no time to delete the refused step.
-    if (unfinishedAnswer(messages)) await deleteRefusedStep(this.#services, task)
     const isBegun = task.run.parked?.found !== undefined
     const isThere = isBegun && this.#ports.places.outlives(task)
-    // Nor to stop the agent, which on another machine goes on.
+    // The dead process may have had no time to stop the agent, which on another machine goes on.
     if (isThere) await this.#services.opencode.abort(task.sessionID)
+    // Nor to delete the refused step, which OpenCode does in an idle session alone.
+    if (unfinishedAnswer(messages)) await deleteRefusedStep(this.#services, task)
     if (!this.#own(task)) return false
     const handle = store.handle(task.id)
     const run = newRun(task, "waiting", clock.now())
@@ -461,7 +461,7 @@ export class OrphanSettler {
     const { store, clock } = this.#services
     // The parent's own task ended with the dead process, so nobody would supervise a turn that this notification
     // starts.
-    if (store.bySession(parentID)) return false
+    if (store.bySession(parentID) || store.wasCleared(parentID)) return false
     return clock.now() - seenAt < WAKE_WINDOW_MS
   }
 }
