@@ -113,7 +113,7 @@ export async function openApp(given: Connection, options: Options, features: rea
     features,
     development: isDevelopment(),
     kinds,
-    results: new ResultFolder(() => mainCheckout(connection.worktree, connection.directory)),
+    results: new ResultFolder(() => mainCheckout(connection.worktree, connection.directory), connection.signer),
     commands,
     answer: (ask, reply) => connection.userActions.answer(ask, reply),
     // A listening server means that the users' screens may be on other machines, so there is no terminal.

@@ -144,8 +144,10 @@ export type GroupAtWork<Plan = Group> = {
   warn(what: string, error: unknown): void
 }
 
-/** Files of results, in the project. */
+/** Files of results, in the project, where anybody may write. */
 export type ResultFiles = {
+  /** Signs with the installation's key. */
+  readonly signer: { sign(value: unknown): string; isSigned(value: unknown, signature: unknown): boolean }
   write(file: string, text: string): Promise<void>
   /** Appends lines, after a line break in case a crash has cut off the line before. */
   append(file: string, lines: string): Promise<void>

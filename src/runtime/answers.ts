@@ -12,6 +12,7 @@ import { keepOutOfGit } from "../lib/repository.ts"
 import { formatInteger } from "../lib/text.ts"
 import { type Answer, toldStatus } from "../present/notification.ts"
 import { notificationID } from "./mailbox/sender.ts"
+import type { Signer } from "./record/identity.ts"
 import type { Services } from "./services.ts"
 import { isByOthers } from "./sessions.ts"
 
@@ -186,9 +187,11 @@ async function makeResultsFolder(project: string): Promise<string> {
 export class ResultFolder implements ResultFiles {
   /** The main checkout, which is looked for at the first use. */
   readonly #project: () => string
+  readonly signer: Signer
 
-  constructor(project: () => string) {
+  constructor(project: () => string, signer: Signer) {
     this.#project = project
+    this.signer = signer
   }
 
   /** Path of a group's rows. */

@@ -9,6 +9,7 @@ import { renderOutput } from "../../src/present/output.ts"
 import { ResultFolder } from "../../src/runtime/answers.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import { eventually } from "../support/eventually.ts"
+import { SIGNER } from "../support/records.ts"
 import { Rig } from "../support/rig.ts"
 import { Bench } from "../support/worktree-bench.ts"
 
@@ -162,7 +163,7 @@ test("a long JSON value is stored only under the task's id, and readers are told
   const schema = { type: "object", properties: { by: { type: "number" } }, required: ["by", "notes"] }
   const notes = "x".repeat(9000)
   const project = mkdtempSync(join(tmpdir(), "superagents-values-"))
-  rig = rigIn({}, new ResultFolder(() => project))
+  rig = rigIn({}, new ResultFolder(() => project, SIGNER))
   const prompts: string[] = []
   rig.onPrompt("SUM UP", { text: "ok" })
   agents((nth, folder) => {

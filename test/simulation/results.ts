@@ -1,11 +1,12 @@
 import { ResultFolder } from "../../src/runtime/answers.ts"
+import { SIGNER } from "../support/records.ts"
 
 /** Values and rows without files: a write takes no time but that of a promise, so that a seed decides all. */
 export class KeptResults extends ResultFolder {
   readonly #files = new Map<string, string>()
 
   constructor() {
-    super(() => "/project")
+    super(() => "/project", SIGNER)
   }
 
   override async write(file: string, text: string): Promise<void> {

@@ -20,6 +20,7 @@ import type { FakeDatabase, StoredMessage } from "./fake-database.ts"
 import { FakeForks } from "./fake-forks.ts"
 import type { FakeScript } from "./fake-turn.ts"
 import { parseOptions } from "./options.ts"
+import { SIGNER } from "./records.ts"
 
 const REAL_LIMIT_MS = 50_000
 const LOOK_MS = 10
@@ -121,7 +122,7 @@ export class Rig {
     this.#isTerminal = isTerminal
     this.#commands = given.commands
     this.#kind = kind
-    this.#results = results ?? new Unwritten(() => this.project)
+    this.#results = results ?? new Unwritten(() => this.project, SIGNER)
     this.#worktrees = worktrees
     this.#hears = hears
     this.#elsewhere = elsewhere

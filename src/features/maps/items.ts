@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto"
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { GroupAtWork, GroupWork, ResultFiles } from "../../core/feature.ts"
 import { unmergedAmong } from "../../core/group.ts"
@@ -195,25 +194,19 @@ type ItemsAtWork = GroupAtWork<ItemsPlan>
 
 const MOST_ERROR_CHARS = 100
 
-/**
- * Items of an active map; absent where a restart has lost them. `hashes`: of the ledger's rows that this process wrote,
- * by index. Others can write to the file, too: a row with another hash is not trusted.
- */
-type State = { readonly items?: readonly unknown[]; readonly hashes?: Map<number, string> }
-
-const stateOf = ({ memory }: ItemsAtWork) => memory.groupState as State | undefined
+/** Items of an active map; undefined where a restart has lost them. */
+const itemsOf = ({ memory }: ItemsAtWork) =>
+  (memory.groupState as { readonly items: readonly unknown[] } | undefined)?.items
 
 /** The work of a map beside the runs of its items: the ledger, a file with one row for each item. */
 export const itemsWork: GroupWork<ItemsPlan> = {
-  prompt: (group, text, nth) => fillPrompt(text, stateOf(group)?.items?.[nth]),
+  prompt: (group, text, nth) => fillPrompt(text, itemsOf(group)?.[nth]),
   async open(group) {
-    const { plan, files, memory } = group
-    const { items } = stateOf(group) ?? {}
-    memory.groupState = { items, hashes: new Map() }
+    const { plan, files } = group
     await writeRows(
       files,
       plan.file,
-      (items ?? []).map((item, index) => ({ index, item, state: "not begun" })),
+      (itemsOf(group) ?? []).map((item, index) => ({ index, item, state: "not begun" })),
     ).catch((error) => {
       if (error instanceof CallError) throw error
       throw new CallError(`The rows could not be written to ${plan.file}: ${messageOf(error)}.`)
@@ -223,18 +216,16 @@ export const itemsWork: GroupWork<ItemsPlan> = {
     const rows = await readRows(files, plan.file)
     if (rows.length !== plan.total || rows.some(({ index, item }, at) => index !== at || item === undefined))
       return undefined
-    const hashes = new Map(rows.filter(isOver).map((row) => [row.index, hashOf(row)]))
-    memory.groupState = { items: rows.map(({ item }) => item), hashes }
+    memory.groupState = { items: rows.map(({ item }) => item) }
     return rows.flatMap(({ index, state }) => (state === "valid" ? [index] : []))
   },
   async noted(group, member) {
+    const { plan, files } = group
     const { nth = 0 } = member.member ?? {}
-    const { items, hashes } = stateOf(group) ?? {}
-    const row = await rowOf(group, member, nth, items?.[nth])
-    hashes?.set(nth, hashOf(row))
+    const row = await rowOf(group, member, nth, itemsOf(group)?.[nth])
     // A lost row does no harm: the whole ledger is written again at the end.
-    await group.files
-      .append(group.plan.file, lineOf(row))
+    await files
+      .append(plan.file, lineOf(files, plan.file, row))
       .catch((error) => group.warn("a row could not be written", error))
   },
   async finish(group) {
@@ -274,7 +265,7 @@ export const itemsWork: GroupWork<ItemsPlan> = {
 /** One row for each item, in order, even if the ledger is damaged or cannot be read. The record of an item's member counts more. */
 async function finalRows(group: ItemsAtWork, members: readonly Task[]): Promise<readonly ItemRow[]> {
   const { plan, files } = group
-  const state = stateOf(group)
+  const items = itemsOf(group)
   const written = await readRows(files, plan.file).catch((error) => {
     group.warn("the rows could not be read", error)
     return []
@@ -286,15 +277,10 @@ async function finalRows(group: ItemsAtWork, members: readonly Task[]): Promise<
       const row = known.get(index)
       const member = latest.get(index)
       // An item that a restart has lost stays absent: a row with another value would be run by a resume.
-      const item = state?.items ? state.items[index] : row?.item
-      // Without hashes, this process wrote no rows: the row comes from an earlier process and is trusted.
-      const isOurs = row && (!state?.hashes || state.hashes.get(index) === hashOf(row))
-      if (isOurs && isOver(row) && (member === undefined || row.task === member.id)) return row
+      const item = items ? items[index] : row?.item
+      if (row && isOver(row) && (member === undefined || row.task === member.id)) return row
       if (member) return rowOf(group, member, index, item).catch((error) => unreadable(member, index, item, error))
-      if (state?.hashes?.has(index))
-        return { index, item, state: "failed", reason: "Its row was changed by another hand." }
-      const wasRunning = row?.state === "running" && isOurs
-      return wasRunning
+      return row?.state === "running"
         ? { ...row, state: "failed", reason: "It was interrupted." }
         : { index, item, state: "not begun" }
     }),
@@ -322,31 +308,33 @@ const unreadable = ({ id: task, sessionID: session }: Task, index: number, item:
 
 const isOver = ({ state }: ItemRow): boolean => state === "valid" || state === "failed"
 
-const hashOf = (row: ItemRow): string => createHash("sha256").update(JSON.stringify(row)).digest("hex")
+/** Last field of each line: a signature of the row before it, and of the ledger's path. */
+const SIGNATURE = ',"signature":"'
 
-const lineOf = (row: ItemRow): string => `${JSON.stringify(row)}\n`
+function lineOf({ signer }: ResultFiles, file: string, row: ItemRow): string {
+  const json = JSON.stringify(row)
+  return `${json.slice(0, -1)}${SIGNATURE}${signer.sign([file, json])}"}\n`
+}
 
 const writeRows = (files: ResultFiles, file: string, rows: readonly ItemRow[]): Promise<void> =>
-  files.write(file, rows.map(lineOf).join(""))
+  files.write(file, rows.map((row) => lineOf(files, file, row)).join(""))
 
-/** Last row of each item, in order, without rows that a crash cut off. */
+/** Last row of each item, in order, without rows that a crash cut off or another hand wrote. */
 async function readRows(files: ResultFiles, file: string): Promise<readonly ItemRow[]> {
   const rows = new Map<number, ItemRow>()
   const pause = slicedByLength()
   for (const line of (await files.read(file)).split("\n")) {
-    const row = rowIn(line)
+    const row = rowIn(files, file, line)
     if (row) rows.set(row.index, row)
     await pause(line)
   }
   return [...rows.values()].sort((one, other) => one.index - other.index)
 }
 
-function rowIn(line: string): ItemRow | undefined {
-  if (line.trim() === "") return undefined
-  try {
-    const row: unknown = JSON.parse(line)
-    return typeof row === "object" && row !== null && "index" in row ? (row as ItemRow) : undefined
-  } catch {
-    return undefined
-  }
+/** Row of a line, which is parsed only if this installation has signed it for this ledger. */
+function rowIn({ signer }: ResultFiles, file: string, line: string): ItemRow | undefined {
+  const at = line.lastIndexOf(SIGNATURE)
+  if (at < 0) return undefined
+  const json = `${line.slice(0, at)}}`
+  return signer.isSigned([file, json], line.slice(at + SIGNATURE.length, -2)) ? JSON.parse(json) : undefined
 }

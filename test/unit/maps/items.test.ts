@@ -161,10 +161,12 @@ describe("a map's result", () => {
   test("the rows of a long ledger are read and shown in slices, between which other work runs", async () => {
     const value = 'a line with "quotes"\n'.repeat(1000)
     const rows = Array.from({ length: 1000 }, (_, index): ItemRow => ({ index, item: "a", state: "valid", value }))
-    const read = async () => rows.map((row) => JSON.stringify(row)).join("\n\n")
+    const lines = rows.map((row) => JSON.stringify({ ...row, signature: "mine" }))
+    const signer = { isSigned: (_signed: unknown, signature: unknown) => signature === "mine" }
+    const read = async () => lines.join("\n\n")
     let turns = 0
     const timer = setInterval(() => void turns++, 0)
-    const { text } = (await itemsWork.rows?.(PLAN, { read } as unknown as ResultFiles)) ?? {}
+    const { text } = (await itemsWork.rows?.(PLAN, { signer, read } as unknown as ResultFiles)) ?? {}
     clearInterval(timer)
     expect(text).toBe(rows.map((row) => JSON.stringify(row)).join("\n"))
     expect(turns).toBeGreaterThan(4)

@@ -14,6 +14,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
 import { ResultFolder } from "../../../src/runtime/answers.ts"
+import { SIGNER } from "../../support/records.ts"
 import { Rig } from "../../support/rig.ts"
 
 /** Where results lie: a folder of the project, whatever links a repository brings. */
@@ -28,10 +29,10 @@ beforeEach(() => {
 afterEach(() => rmSync(base, { recursive: true, force: true }))
 
 test("a task's value is stored whole in a file named after the task, and git ignores it", async () => {
-  const file = await new ResultFolder(() => project).keep("bg_a", "[1]")
+  const file = await new ResultFolder(() => project, SIGNER).keep("bg_a", "[1]")
   expect(file).toBe(join(project, ".opencode/superagents/bg_a.json"))
   expect(readFileSync(file, "utf8")).toBe("[1]")
-  expect(await new ResultFolder(() => project).keep("bg_a", "[2]")).toBe(file)
+  expect(await new ResultFolder(() => project, SIGNER).keep("bg_a", "[2]")).toBe(file)
   expect(readFileSync(file, "utf8")).toBe("[2]")
   expect(readdirSync(join(project, ".opencode/superagents")).sort()).toEqual([".gitignore", "bg_a.json"])
   expect(readFileSync(join(project, ".opencode/superagents/.gitignore"), "utf8")).toBe("*\n")
@@ -42,8 +43,8 @@ test("a results folder that is a symbolic link is refused, and nothing is writte
   writeFileSync(join(base, "home", ".gitignore"), "mine\n")
   symlinkSync(join(base, "home"), join(project, ".opencode", "superagents"))
   const problem = /^Results lie in .*superagents, and that is a link to .*home\. Make it a folder of the project\.$/
-  await expect(new ResultFolder(() => project).keep("bg_a", "[1]")).rejects.toThrow(problem)
-  const folder = new ResultFolder(() => project)
+  await expect(new ResultFolder(() => project, SIGNER).keep("bg_a", "[1]")).rejects.toThrow(problem)
+  const folder = new ResultFolder(() => project, SIGNER)
   await expect(folder.write(folder.rowsOf("bg_a"), "")).rejects.toThrow(problem)
   expect(readdirSync(join(base, "home"))).toEqual([".gitignore"])
   expect(readFileSync(join(base, "home", ".gitignore"), "utf8")).toBe("mine\n")
@@ -53,7 +54,7 @@ test("a .gitignore of the results folder that is a symbolic link is not written 
   writeFileSync(join(base, "mine"), "mine\n")
   mkdirSync(join(project, ".opencode", "superagents"))
   symlinkSync(join(base, "mine"), join(project, ".opencode", "superagents", ".gitignore"))
-  await new ResultFolder(() => project).keep("bg_a", "[1]")
+  await new ResultFolder(() => project, SIGNER).keep("bg_a", "[1]")
   expect(readFileSync(join(base, "mine"), "utf8")).toBe("mine\n")
 })
 
@@ -67,7 +68,7 @@ test.each(["link", "pipe"])(
       if (what === "link") symlinkSync(outside, file)
       else execFileSync("mkfifo", [file])
     }
-    const folder = new ResultFolder(() => project)
+    const folder = new ResultFolder(() => project, SIGNER)
     const rows = folder.rowsOf("bg_a")
     const value = folder.valueOf("bg_a")
     await folder.write(rows, "{}\n")
@@ -104,7 +105,7 @@ test("a map whose rows cannot be stored fails with that reason and asks no model
 
 test("a value is still valid when its file cannot be written", async () => {
   const project = join(base, "other")
-  const rig = Object.assign(new Rig({ results: new ResultFolder(() => project) }), { project })
+  const rig = Object.assign(new Rig({ results: new ResultFolder(() => project, SIGNER) }), { project })
   mkdirSync(join(rig.project, ".opencode"), { recursive: true })
   symlinkSync(base, join(rig.project, ".opencode", "superagents"))
   try {
