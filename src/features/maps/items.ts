@@ -310,20 +310,37 @@ const isOver = ({ state }: ItemRow): boolean => state === "valid" || state === "
 
 /** Last field of each line: a signature of the row before it, and of the ledger's path. */
 const SIGNATURE = ',"signature":"'
+/** Characters of JSON that are read or written as fast as a signature is made. */
+const SIGNING_CHARS = 1000
 
 function lineOf({ signer }: ResultFiles, file: string, row: ItemRow): string {
   const json = JSON.stringify(row)
   return `${json.slice(0, -1)}${SIGNATURE}${signer.sign([file, json])}"}\n`
 }
 
-const writeRows = (files: ResultFiles, file: string, rows: readonly ItemRow[]): Promise<void> =>
-  files.write(file, rows.map((row) => lineOf(files, file, row)).join(""))
+async function writeRows(files: ResultFiles, file: string, rows: readonly ItemRow[]): Promise<void> {
+  const lines: string[] = []
+  const pause = slicedByLength(SIGNING_CHARS)
+  for (const row of rows) {
+    const line = lineOf(files, file, row)
+    lines.push(line)
+    await pause(line)
+  }
+  await files.write(file, lines.join(""))
+}
 
-/** Last row of each item, in order, without rows that a crash cut off or another hand wrote. */
+/**
+ * Last row of each item, in order, without rows that a crash cut off or another hand wrote. Only lines with a signature
+ * are looked at: another hand may have written millions of lines.
+ */
 async function readRows(files: ResultFiles, file: string): Promise<readonly ItemRow[]> {
   const rows = new Map<number, ItemRow>()
-  const pause = slicedByLength()
-  for (const line of (await files.read(file)).split("\n")) {
+  const pause = slicedByLength(SIGNING_CHARS)
+  const text = await files.read(file)
+  for (let end = 0, at = text.indexOf(SIGNATURE); at >= 0; at = text.indexOf(SIGNATURE, end)) {
+    end = text.indexOf("\n", at)
+    if (end < 0) end = text.length
+    const line = text.slice(text.lastIndexOf("\n", at) + 1, end)
     const row = rowIn(files, file, line)
     if (row) rows.set(row.index, row)
     await pause(line)
@@ -331,10 +348,9 @@ async function readRows(files: ResultFiles, file: string): Promise<readonly Item
   return [...rows.values()].sort((one, other) => one.index - other.index)
 }
 
-/** Row of a line, which is parsed only if this installation has signed it for this ledger. */
+/** Row of a line with a signature. It is parsed only if this installation has signed it for this ledger. */
 function rowIn({ signer }: ResultFiles, file: string, line: string): ItemRow | undefined {
   const at = line.lastIndexOf(SIGNATURE)
-  if (at < 0) return undefined
   const json = `${line.slice(0, at)}}`
   return signer.isSigned([file, json], line.slice(at + SIGNATURE.length, -2)) ? JSON.parse(json) : undefined
 }

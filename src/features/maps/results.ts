@@ -150,11 +150,14 @@ export const itemTexts: GroupTexts<ItemsPlan, ItemsResult> = {
 /** Characters of JSON that are read or written without a pause: this takes some 2 ms. */
 const SLICE_CHARS = 200_000
 
-/** Like `sliced`, by the length of what was read or written, so that equal texts lead to equal pauses. */
-export function slicedByLength(): (text: string) => Promise<void> {
+/**
+ * Like `sliced`, by the length of what was read or written, so that equal texts lead to equal pauses. `more`: characters
+ * that take as long as what is done with each text beside.
+ */
+export function slicedByLength(more = 0): (text: string) => Promise<void> {
   let chars = 0
   return async (text) => {
-    chars += text.length
+    chars += text.length + more
     if (chars < SLICE_CHARS) return
     await yieldToEventLoop()
     chars = 0

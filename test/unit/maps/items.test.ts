@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { withAnswers } from "../../../src/core/dependencies.ts"
 import { nearest } from "../../../src/core/errors.ts"
-import type { ResultFiles } from "../../../src/core/feature.ts"
+import type { GroupAtWork, ResultFiles } from "../../../src/core/feature.ts"
 import { countMembers, countsText, type MemberState, memberNames } from "../../../src/core/group.ts"
 import { NO_USAGE, type Task } from "../../../src/core/task.ts"
 import { itemsWork, previewOf } from "../../../src/features/maps/items.ts"
@@ -169,6 +169,36 @@ describe("a map's result", () => {
     const { text } = (await itemsWork.rows?.(PLAN, { signer, read } as unknown as ResultFiles)) ?? {}
     clearInterval(timer)
     expect(text).toBe(rows.map((row) => JSON.stringify(row)).join("\n"))
+    expect(turns).toBeGreaterThan(4)
+  })
+
+  test.each([
+    ["line breaks", "\n".repeat(200_000)],
+    ["broken lines of one character", "{\n".repeat(100_000)],
+  ])("a ledger of %s costs no turn for each line", async (_what, text) => {
+    let [turns, isOver] = [0, false]
+    const reading = itemsWork.rows?.(PLAN, { read: async () => text } as unknown as ResultFiles)
+    void reading?.then(() => {
+      isOver = true
+    })
+    for (; !isOver && turns < 1000; turns++) await undefined
+    expect(turns).toBeLessThan(1000)
+    expect(await reading).toEqual({ text: "", members: [] })
+  })
+
+  test("many short rows are verified, and signed, in slices, too", async () => {
+    let [turns, verified] = [0, 0]
+    const timer = setInterval(() => void turns++, 0)
+    const signer = { isSigned: () => ++verified === 0, sign: () => "mine" }
+    const read = async () => '{"index":0,"signature":"no"}\n'.repeat(5000)
+    const files = { signer, read, write: async () => {} } as unknown as ResultFiles
+    await itemsWork.rows?.(PLAN, files)
+    expect(verified).toBe(5000)
+    expect(turns).toBeGreaterThan(4)
+    turns = 0
+    const memory = { groupState: { items: Array.from({ length: 5000 }, (_none, index) => index) } }
+    await itemsWork.open?.({ plan: PLAN, files, memory } as unknown as GroupAtWork<ItemsPlan>)
+    clearInterval(timer)
     expect(turns).toBeGreaterThan(4)
   })
 
