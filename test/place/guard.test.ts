@@ -17,10 +17,10 @@ beforeEach(() => {
 })
 afterEach(() => bench.close())
 
-async function guarded(work: string) {
+async function guarded(work: string, globs: readonly string[] = ["test/**", "**/conftest.py"]) {
   const child = await bench.ready()
   child.sh(work)
-  const { named } = await bench.places.shared.changedIn(ID, bench.user.top, ["test/**", "**/conftest.py"])
+  const { named } = await bench.places.shared.changedIn(ID, bench.user.top, globs)
   return named
 }
 
@@ -69,6 +69,14 @@ describe("a guarded file reported as changed", () => {
   ])("a guarded file is reported as changed if it %s", async (_what, work, name) => {
     expect(await guarded(work)).toEqual([name])
   })
+
+  test.each([".cargo/**", ".cargo", ".cargo/config.toml", "**/.cargo/*.toml"])(
+    "a new hidden folder that hides itself is reported if a glob names it: %s",
+    async (glob) => {
+      const work = "mkdir .cargo; echo '*' > .cargo/.gitignore; echo > .cargo/config.toml"
+      expect(await guarded(work, ["test/**", glob])).toContain(".cargo/config.toml")
+    },
+  )
 })
 
 describe("a file that is not reported", () => {
@@ -82,6 +90,11 @@ describe("a file that is not reported", () => {
     ["no glob names", "git init -q other; echo > other/b.sh; echo hidden >> .gitignore; echo > hidden"],
   ])("nothing is reported about a file that %s", async (_what, work) => {
     expect(await guarded(work)).toEqual([])
+  })
+
+  test("nothing is reported about a program's own folder within a hidden folder that a glob names", async () => {
+    const work = "mkdir -p .cargo/.cache; echo '*' > .cargo/.cache/.gitignore; echo > .cargo/.cache/x"
+    expect(await guarded(work, [".cargo/**"])).toEqual([])
   })
 
   test("nothing is reported about a file that the user's own sparse checkout leaves out", async () => {

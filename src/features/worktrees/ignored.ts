@@ -46,7 +46,7 @@ export async function hiddenIn(
   const within = (await Promise.all(nested.map((folder) => below(worktree.top, folder)))).flat()
   const users = new Set(original ? await notCheckedOut(original, specs) : [])
   return [
-    ...(await newlyIgnored(worktree, start, ignored)),
+    ...(await newlyIgnored(worktree, start, ignored, specs)),
     ...(await matching(worktree, [...within, ...unreadable], specs)),
     ...(await notCheckedOut(worktree, specs)).filter((name) => !users.has(name)),
   ]
@@ -64,7 +64,12 @@ async function notCheckedOut(checkout: Checkout, specs: readonly string[]): Prom
 }
 
 /** Files that git ignores now but would not have ignored by the rules at the run's start. */
-async function newlyIgnored(worktree: Checkout, start: string, names: readonly string[]): Promise<string[]> {
+async function newlyIgnored(
+  worktree: Checkout,
+  start: string,
+  names: readonly string[],
+  specs: readonly string[],
+): Promise<string[]> {
   if (names.length === 0) return []
   const input = names.join("\0")
   const rules = (
@@ -74,7 +79,7 @@ async function newlyIgnored(worktree: Checkout, start: string, names: readonly s
   const found: string[] = []
   for (let next = 0; next + 3 < rules.length; next += 4) {
     const [source = "", , rule = "", name = ""] = rules.slice(next, next + 4)
-    const isOld = known.get(source) ?? oldRules(worktree, start, source)
+    const isOld = known.get(source) ?? oldRules(worktree, start, source, specs)
     known.set(source, isOld)
     if (!(await isOld)(rule)) found.push(name)
   }
@@ -82,7 +87,12 @@ async function newlyIgnored(worktree: Checkout, start: string, names: readonly s
 }
 
 /** Returns a function that says whether a rule of this file existed at the run's start. */
-async function oldRules(worktree: Checkout, start: string, source: string): Promise<(rule: string) => boolean> {
+async function oldRules(
+  worktree: Checkout,
+  start: string,
+  source: string,
+  specs: readonly string[],
+): Promise<(rule: string) => boolean> {
   const file = resolve(worktree.top, source)
   const path = relative(worktree.top, file)
   if (file === join(worktree.commonDir, "info", "exclude")) {
@@ -93,8 +103,10 @@ async function oldRules(worktree: Checkout, start: string, source: string): Prom
     const isOld = Math.floor(changed.mtimeMs / 1000) <= Number(began)
     return () => isOld
   }
-  // Rules count as old in the user's global list, and in lists by which programs ignore their own folders.
-  if (basename(file) !== IGNORE_FILE || path.startsWith("..") || dirname(path).split("/").some(isOwnFolder))
+  // Rules count as old in the user's global list, and in lists by which programs ignore their own folders, unless a
+  // pathspec names the folder: an agent may have made it to hide files there.
+  const own = dirname(path).split("/").findLast(isOwnFolder)
+  if (basename(file) !== IGNORE_FILE || path.startsWith("..") || (own !== undefined && !isNamed(own, specs)))
     return () => true
   const entry = `${await treeOf(worktree, start)}:${path}`
   const { code, out } = await git(["cat-file", "blob", entry], { ...gitOptions(worktree), accept: [128] })
@@ -103,6 +115,14 @@ async function oldRules(worktree: Checkout, start: string, source: string): Prom
 }
 
 const isOwnFolder = (name: string): boolean => name.startsWith(".") && name !== "."
+
+const isNamed = (folder: string, specs: readonly string[]): boolean =>
+  specs.some((spec) =>
+    spec
+      .replace(/^:\(.*?\)/, "")
+      .split("/")
+      .includes(folder),
+  )
 
 /** Files below a folder. Git's data are left out, and links are not followed. */
 async function below(top: string, folder: string): Promise<string[]> {
