@@ -84,6 +84,23 @@ describe("a model's text", () => {
     expect(markdown("| a |\n| - |\n| 1 |")).toMatch(/^<div class="scroll"[^>]*><table>[\s\S]*<\/table><\/div>/)
   })
 
+  test.each([
+    ["it is long", `\n<b>*x*</b> &amp;\n${"word ".repeat(10_000)}`],
+    ["its quotes are nested", `${">".repeat(99)}a\n${"a\n".repeat(30_000)}`],
+    ["a short row stands for many cells", `|${"a|".repeat(200)}\n|${"-|".repeat(200)}\n${"x\n".repeat(200)}`],
+    ["its rows end otherwise", `> |${"a|".repeat(200)}\r> |${":-:|".repeat(200)}\r${"> x\r".repeat(200)}`],
+    ["many links share a long address", `[a]: http://x/${"y".repeat(9000)}\n\n${"[a]".repeat(9000)}`],
+  ])("a model's text that would take long to draw is shown as it is: %s", (_what, text) => {
+    const escaped = text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;")
+    expect(markdown(text)).toBe(`<pre tabindex="0"><code>${escaped}</code></pre>`)
+  })
+
+  test("a model's long text with a table and code is drawn", () => {
+    const table = `| a | b |\n| - | - |\n${"| 1 | 2 |\n".repeat(1000)}`
+    const html = markdown(`${table}\n\`\`\`\n${"a".padEnd(300, "|")}\n\`\`\`\n\n${"*word* in a line\n".repeat(1500)}`)
+    expect([html.match(/<td>/g)?.length, html.match(/<em>/g)?.length]).toEqual([2000, 1500])
+  })
+
   test("only http and https addresses count as safe links", () => {
     expect([isSafeLink("https://a"), isSafeLink(" HTTP://a")]).toEqual([true, true])
     expect(["https:", "https:// ", "ftp://a", "javascript://a", "java\nscript:x", ""].some(isSafeLink)).toBe(false)

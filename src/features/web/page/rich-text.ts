@@ -32,7 +32,26 @@ export function highlightLines(lines: readonly string[], language: string): read
  * referrer, and images become links, so that nothing is loaded.
  */
 export function markdown(text: string): string {
-  return renderer.render(text)
+  const html = isSoonDrawn(text) ? renderer.render(text) : undefined
+  if (html !== undefined && html.length <= MOST_DRAWN_HTML) return html
+  return `<pre tabindex="0"><code>${renderer.utils.escapeHtml(text)}</code></pre>`
+}
+
+/** Longer texts are shown as they are: for nested quotes, the library's time grows with the square of the length. */
+const MOST_DRAWN_CHARS = 50_000
+/** Most cells of tables. A row of one character gets as many cells as its table's head has. */
+const MOST_DRAWN_CELLS = 20_000
+/** Longest HTML. Links that share an address each repeat it. */
+const MOST_DRAWN_HTML = 2_000_000
+/** A line that cannot be the one below a table's head, whose bars tell the number of columns. */
+const NO_RULER = /[^-:|\s>*+.)\d]/
+
+/** Whether a text can be drawn without a noticeable halt of the page. */
+function isSoonDrawn(text: string): boolean {
+  if (text.length > MOST_DRAWN_CHARS) return false
+  const lines = text.split(/[\r\n]/)
+  const columns = lines.map((line) => (NO_RULER.test(line) ? 0 : line.split("|").length))
+  return columns.reduce((most, each) => Math.max(most, each), 0) * lines.length <= MOST_DRAWN_CELLS
 }
 
 const renderer = new MarkdownIt({
