@@ -36,8 +36,6 @@ export type RecoveryPorts = SettlingPorts & {
   readonly ledger: CostLedger
   /** Called when there may be tasks to supervise. */
   readonly watch: () => void
-  /** Called before the age of a lease is judged: its owner may have slept with this process. */
-  readonly noticeSleep: () => void
 }
 
 /**

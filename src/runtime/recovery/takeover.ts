@@ -213,6 +213,11 @@ export type SettlingPorts = {
   readonly groups: Pick<Groups, "reopen">
   /** Called when foreign tasks have ended or gone, since others may wait for them. */
   readonly changed: () => void
+  /**
+   * Called before the age of a lease is judged, whose owner may have slept with this process, and before the time without
+   * a process is counted, which a sleep is a part of.
+   */
+  readonly noticeSleep: () => void
 }
 
 /** Settles tasks of dead processes: takes each task over, then sends its notification, ends it or continues it. */
@@ -394,7 +399,9 @@ export class OrphanSettler {
   #continueRemote(task: Task, seenAt: number): boolean {
     const { store, clock, journal } = this.#services
     const isResumable = this.#ports.places.outlives(task) && task.run.startedAt !== undefined && !isPaused(task)
-    if (!isResumable || hasWon(task, this.#services.store) || !this.#own(task)) return false
+    if (!isResumable || hasWon(task, this.#services.store)) return false
+    this.#ports.noticeSleep()
+    if (!this.#own(task)) return false
     const handle = store.handle(task.id)
     const now = clock.now()
     const ms = Math.max(0, now - seenAt)
