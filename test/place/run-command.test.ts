@@ -3,9 +3,10 @@ import { once } from "node:events"
 import { existsSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
-import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { outputOf } from "../../src/features/worktrees/process.ts"
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import { outputOf, type ProcessOptions, runBounded } from "../../src/features/worktrees/process.ts"
 import { endLeftovers, lastLines, runCommand } from "../../src/runtime/places/process.ts"
 import { eventually } from "../support/eventually.ts"
 
@@ -41,6 +42,48 @@ test("a command with long output keeps only the end of it", async () => {
 test("a program that fails is reported with its first error, and not with its last line", async () => {
   const failed = outputOf("tar", ["-cf", "all.tar", "first", "second"], { cwd, timeLimit: 10_000 })
   await expect(failed).rejects.toThrow(/first: Cannot stat/)
+})
+
+describe.skipIf(process.platform !== "linux")("a program whose output something else holds open", () => {
+  const begin = (script: string, options: Partial<ProcessOptions> = {}) => {
+    const env = { PATH: process.env.PATH ?? "" }
+    return runBounded("sh", ["-c", script], { cwd, env, timeLimit: 60_000, ...options })
+  }
+  let left: string
+  beforeEach(() => {
+    left = sleepFor()
+  })
+  afterEach(() => {
+    vi.restoreAllMocks()
+    const found = spawnSync("pgrep", ["-f", `sleep ${left}`], { encoding: "utf8" }).stdout.trim()
+    for (const pid of found.split("\n").filter(Boolean)) process.kill(Number(pid))
+  })
+
+  test.each(["", ">/dev/null"])("ends soon after its own end, with all that it wrote (%s)", async (redirected) => {
+    const began = performance.now()
+    const ended = await begin(`setsid sleep ${left} ${redirected} & seq 1 5000; echo oh >&2; exit 3`)
+    expect(performance.now() - began).toBeLessThan(15_000)
+    expect(ended).toMatchObject({ kind: "exited", code: 3, errors: "oh\n", cut: false })
+    expect(ended).toMatchObject({ out: expect.stringMatching(/^1\n2\n[\s\S]*\n5000\n$/) })
+  })
+
+  test("hands on the rest of its output, however slowly that is taken", async () => {
+    let size = 0
+    const take = async (chunk: Buffer) => {
+      await sleep(2500)
+      size += chunk.length
+    }
+    const ended = await begin(`setsid sleep ${left} & head -c 150000 /dev/zero`, { take })
+    expect([ended.kind, size]).toEqual(["exited", 150_000])
+  })
+
+  test("has a time limit, even where no signal ends it", async () => {
+    vi.spyOn(process, "kill").mockImplementation(() => true)
+    const take = () => new Promise<void>(() => {})
+    const began = performance.now()
+    expect(await begin(`echo hi; exec sleep ${left}`, { timeLimit: 300, take })).toEqual({ kind: "timed out" })
+    expect(performance.now() - began).toBeLessThan(15_000)
+  })
 })
 
 test("a command that hangs is killed with all processes that it started", async () => {

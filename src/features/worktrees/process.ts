@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import { createReadStream } from "node:fs"
 import { pipeline, type Readable } from "node:stream"
-import { exitCodeOf, killGroup } from "../../runtime/places/process.ts"
+import { closeOutput, exitCodeOf, killGroup } from "../../runtime/places/process.ts"
 
 export type ProcessOptions = {
   readonly cwd: string
@@ -38,7 +38,10 @@ export type ProcessEnd =
 /** Most bytes of stderr that are kept, from its end. */
 const MOST_ERROR_BYTES = 20_000
 
-/** Runs a program in its own process group, which is killed on timeout or too much output. Never rejects. */
+/**
+ * Runs a program in its own process group, which is killed on timeout or too much output. Never rejects. A process that
+ * outlives it, or that no signal ends, is not waited for.
+ */
 export function runBounded(program: string, args: readonly string[], options: ProcessOptions): Promise<ProcessEnd> {
   const { cwd, env, input = "", inputFrom, bytes: asBytes, timeLimit, signal } = options
   const encoding = asBytes ? "latin1" : "utf8"
@@ -51,12 +54,15 @@ export function runBounded(program: string, args: readonly string[], options: Pr
       return
     }
     let errors = ""
-    let why: "time" | "size" | undefined
-    const stop = (reason: "time" | "size") => {
-      why ??= reason
+    let why: "time" | "size" | "stopped" | undefined
+    const stop = (reason: "time" | "size" | "stopped") => {
+      if (why !== undefined) return
+      why = reason
       killGroup(child)
+      void leave()
     }
-    const ended = until(child, { timeLimit, signal }, () => stop("time"))
+    const closed = new Promise((resolve) => child.on("close", resolve))
+    const ended = until({ timeLimit, signal }, stop)
     child.on("error", (error) => {
       ended()
       resolve(notStarted(error))
@@ -65,16 +71,19 @@ export function runBounded(program: string, args: readonly string[], options: Pr
     child.stderr?.on("data", (chunk: Buffer) => {
       errors = (errors + chunk.toString()).slice(-MOST_ERROR_BYTES)
     })
-    child.on("close", async (exitCode, killedBy) => {
-      const out = (await output()).toString(encoding)
-      ended()
-      if (why === "time") resolve({ kind: "timed out" })
-      else resolve({ kind: "exited", code: exitCodeOf(exitCode, killedBy), out, errors, cut: why === "size" })
-    })
+    child.on("exit", () => void leave())
     // A program may exit without reading its input. This error is ignored, because the exit code says enough.
     child.stdin?.on("error", () => {})
     if (!inputFrom) child.stdin?.end(input, encoding)
     else if (child.stdin) pipeline(createReadStream(inputFrom.file, { start: inputFrom.start }), child.stdin, () => {})
+
+    async function leave(): Promise<void> {
+      await closeOutput(child, closed, () => why === undefined && child.stdout?.isPaused() === true)
+      const out = why === "time" ? "" : (await output()).toString(encoding)
+      ended()
+      const code = exitCodeOf(child.exitCode, child.signalCode)
+      resolve(why === "time" ? { kind: "timed out" } : { kind: "exited", code, out, errors, cut: why === "size" })
+    }
   })
 }
 
@@ -121,15 +130,14 @@ function reading(
   }
 }
 
-/** Kills a process on timeout or abort. Returns a function that ends this watch. */
+/** Calls `stop` on timeout or abort. Returns a function that ends this watch. */
 function until(
-  child: ChildProcess,
   { timeLimit, signal }: Pick<ProcessOptions, "timeLimit" | "signal">,
-  late: () => void,
+  stop: (reason: "time" | "stopped") => void,
 ): () => void {
-  const timer = setTimeout(late, timeLimit)
+  const timer = setTimeout(stop, timeLimit, "time")
   timer.unref()
-  const aborted = () => killGroup(child)
+  const aborted = () => stop("stopped")
   signal?.addEventListener("abort", aborted)
   if (signal?.aborted) aborted()
   return () => {

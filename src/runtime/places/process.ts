@@ -106,6 +106,27 @@ const MOST_OUTPUT_BYTES = 64_000
 const CLOSE_LIMIT_MS = 2000
 
 /**
+ * Waits until the output of an ended command is closed. Another process may hold it open: after a time in which nothing
+ * was read of it and `isTaken` says that no chunk is handled, it is dropped.
+ */
+export async function closeOutput(
+  { stdin, stdout, stderr }: ChildProcess,
+  closed: Promise<unknown>,
+  isTaken = () => false,
+): Promise<void> {
+  let late: ReturnType<typeof setTimeout> | undefined
+  const quiet = new Promise<void>((resolve) => {
+    // One turn more: what was written is read then, even if this process stood still for all that time.
+    const look = () => setImmediate(() => (isTaken() ? late?.refresh() : resolve()))
+    late = setTimeout(look, CLOSE_LIMIT_MS)
+    stdout?.on("resume", () => late?.refresh())
+  })
+  await Promise.race([closed, quiet])
+  clearTimeout(late)
+  for (const stream of [stdin, stdout, stderr]) stream?.destroy()
+}
+
+/**
  * Runs a user's shell command without input, in its own process group. At its end the rest of the group is killed; on a
  * stop or timeout, processes that left the group are killed, too (Linux). Never rejects.
  */
@@ -150,11 +171,7 @@ export async function runCommand(command: string, options: CommandOptions): Prom
     async function leave(exitCode: number): Promise<CommandResult> {
       killGroup(child)
       if (why !== undefined) await killMarked(mark)
-      let late: ReturnType<typeof setTimeout> | undefined
-      await Promise.race([closed, new Promise((resolve) => (late = setTimeout(resolve, CLOSE_LIMIT_MS)))])
-      clearTimeout(late)
-      child.stdout.destroy()
-      child.stderr.destroy()
+      await closeOutput(child, closed)
       const tail = output.subarray(-MOST_OUTPUT_BYTES).toString()
       return why === undefined ? ended({ exitCode }, tail) : ended({ why }, tail)
     }
