@@ -89,6 +89,50 @@ class Heartbeat {
   }
 }
 
+/**
+ * Longest time in which nothing of an order is sent or received, in ms. An order runs a few programs on the host, each of
+ * which has a limit of 15 minutes at most.
+ */
+const STILL_LIMIT_MS = 3_600_000
+
+const STILL = "an order there neither ends nor goes on"
+
+/** Options of a call for which `late` is called once nothing of it has moved for too long. `over` ends this watch. */
+function watched({ input, receiver, signal }: CallOptions, clock: Clock, late: () => void) {
+  let movedAt = clock.now()
+  let over = () => {}
+  const moved = () => {
+    movedAt = clock.now()
+  }
+  const look = () => {
+    const left = movedAt + STILL_LIMIT_MS - clock.now()
+    if (left <= 0) late()
+    else over = clock.after(left, look)
+  }
+  async function* sent(bodies: AsyncIterable<Uint8Array>) {
+    for await (const body of bodies) {
+      moved()
+      yield body
+    }
+  }
+  const options: CallOptions = {
+    input: input && !(input instanceof Uint8Array) ? sent(input) : input,
+    receiver: {
+      head: (body) => {
+        moved()
+        receiver?.head?.(body)
+      },
+      data: (body) => {
+        moved()
+        return receiver?.data?.(body)
+      },
+    },
+    signal,
+  }
+  look()
+  return { options, over: () => over() }
+}
+
 /** Time limit for the relay's start after the host's first output, in ms. */
 const RELAY_START_MS = 30_000
 /** How long an unused connection is kept. */
@@ -209,18 +253,28 @@ export class HostConnection {
     })
   }
 
-  /** Runs an order on the host. Rejects with `NoContact` if there is no contact, or contact is lost during the call. */
-  async call(order: Order, options?: CallOptions): Promise<CallEnd> {
+  /**
+   * Runs an order on the host. Rejects with `NoContact` if there is no contact, or contact is lost during the call. A host
+   * that answers, but does not carry an order out, is a loss of contact, too.
+   */
+  async call(order: Order, options: CallOptions = {}): Promise<CallEnd> {
     const channel = this.#channel
     if (!this.contact || !channel) throw new NoContact(`there is no contact with ${this.#settings.name}`)
+    const drop = (why: string) => {
+      if (this.#channel === channel) this.#drop(why)
+    }
+    // Events may be far apart.
+    const watch = order.do === "listen" ? undefined : watched(options, this.#ports.clock, () => drop(STILL))
     try {
-      const end = await channel.call(order, options)
+      const end = await channel.call(order, watch?.options ?? options)
       if (!end.isServerGone) return end
-      if (this.#channel === channel) this.#drop(SILENT)
+      drop(SILENT)
       throw new NoContact(`${this.#settings.name}: ${SILENT}`)
     } catch (error) {
       if (error instanceof ConnectionLost) throw new NoContact(`the connection to ${this.#settings.name} was cut`)
       throw error
+    } finally {
+      watch?.over()
     }
   }
 

@@ -10,6 +10,7 @@ import {
   type CallOptions,
   Channel,
   type ChannelPorts,
+  ConnectionLost,
   LINE,
 } from "../../../src/features/hosts/channel.ts"
 import { HostConnection } from "../../../src/features/hosts/connection.ts"
@@ -265,6 +266,8 @@ describe("a connection", () => {
       pings: number
       listening?: CallOptions
       answers?: CallEnd
+      order?: CallOptions
+      cut?: (error: unknown) => void
     }[] = []
     const heard: (Hint | undefined)[] = []
     const phases: string[] = []
@@ -287,6 +290,10 @@ describe("a connection", () => {
             }
             if (order.do === "serve") options?.receiver?.data?.(bytesOf(JSON.stringify(says)))
             if (order.do === "request") return line.answers ?? {}
+            if (order.do === "look") {
+              line.order = options
+              return new Promise((_resolve, reject) => (line.cut = reject))
+            }
             if (order.do !== "listen") return {}
             line.listening = options
             return new Promise(() => {})
@@ -297,6 +304,7 @@ describe("a connection", () => {
           },
           close: () => {
             line.closed = true
+            line.cut?.(new ConnectionLost("the connection was cut"))
           },
         }
       },
@@ -389,6 +397,55 @@ describe("a connection", () => {
     Object.assign(lines[1] ?? {}, { answers: { problem: "it was too much" } })
     expect(await link.call(request)).toEqual({ problem: "it was too much" })
     expect(link.reach.phase).toBe("contact")
+  })
+
+  test("a connection is lost when nothing of an order has moved for an hour, although the host answers", async () => {
+    const { clock, link, lines, opened, phases } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    const passes = async (ms: number) => {
+      for (let waited = 0; waited < ms; waited += 4000) {
+        lines[0]?.pong?.({ now: 1, server: true })
+        await clock.advance(Math.min(4000, ms - waited))
+      }
+    }
+    async function* parts() {
+      yield bytesOf("one")
+      yield bytesOf("two")
+    }
+    const look = { do: "look", folders: { root: "/far", store: "/far/store" } } as const
+    const heard: string[] = []
+    const receiver = { data: (body: Uint8Array) => void heard.push(textOf(body)) }
+    const ended = link.call(look, { input: parts(), receiver }).catch((error) => error)
+    const { input = parts() } = lines[0]?.order ?? {}
+    const sent = (input as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]()
+    for (const value of ["one", "two"]) {
+      await passes(3_599_000)
+      expect(await sent.next()).toEqual({ done: false, value: bytesOf(value) })
+    }
+    await passes(3_599_000)
+    lines[0]?.order?.receiver?.data?.(bytesOf("three"))
+    await passes(3_599_000)
+    expect([link.reach.phase, heard]).toEqual(["contact", ["three"]])
+    await passes(1000)
+    expect(await ended).toMatchObject({ name: "NoContact", message: "the connection to big was cut" })
+    expect(lines[0]?.closed).toBe(true)
+    await opened()
+    expect(phases).toEqual(["connecting", "contact", "no contact", "contact"])
+  })
+
+  test("an order that has ended has no time limit any more", async () => {
+    const { clock, link, lines, opened } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    await link.call({ do: "request", method: "GET", path: "/session", headers: {} })
+    for (let waited = 0; waited < 4_000_000; waited += 4000) {
+      lines[0]?.pong?.({ now: 1, server: true })
+      await clock.advance(4000)
+    }
+    expect([link.reach.phase, lines.length]).toEqual(["contact", 1])
   })
 
   test("a connection attempt has no time limit when connectTimeout is 0", async () => {
