@@ -107,6 +107,11 @@ describe("a model's text", () => {
   })
 })
 
+test("code whose colours would take the page seconds has none", () => {
+  expect(highlightLines(["a".repeat(20_001)], "ini")).toBeUndefined()
+  expect(highlightLines(["a".repeat(19_000)], "ts")).toHaveLength(1)
+})
+
 test("a code block is highlighted and still escaped", () => {
   expect(markdown("```ts\nconst a = '<b>'\n```")).toContain('<span class="hljs-keyword">const</span>')
   expect(markdown("```ts\nconst a = '<b>'\n```")).toContain("&lt;b&gt;")

@@ -2,8 +2,8 @@ import hljs from "highlight.js/lib/common"
 import MarkdownIt from "markdown-it"
 import { oneLine } from "../../../lib/text.ts"
 
-/** Longer code is not highlighted. */
-const MOST_CHARS = 200_000
+/** Longer code is not highlighted: in some languages the time for it grows with the square of its length. */
+const MOST_CHARS = 20_000
 
 /** Escaped HTML of code with highlighting. Undefined for an unknown language or very long code. */
 function highlight(code: string, language: string): string | undefined {
