@@ -610,7 +610,6 @@ test("a task is shown as being fetched only while its work is fetched, not after
 })
 
 test("a remote session is stopped before its folder is removed, since its first stop may still be on its way", async () => {
-  Object.assign(remote, { rules: [] })
   await enter()
   await place.archive(ID, user.top)
   expect(stops).toEqual([true])

@@ -69,6 +69,7 @@ export class HostPlace implements Place {
   }: EnterRequest): Promise<PreparedPlace> {
     const remote = this.#remoteSessionOf(taskID)
     const doing = (what: Preparing | undefined) => this.#hosts.tell(remote, { type: "preparing", what })
+    const rules = () => this.#hosts.rulesOf(remote)
     const { name } = this.#machine
     remote.live = true
     // Until the prompt is sent, the remote folder must not be read: OpenCode would start an instance for a folder that
@@ -91,7 +92,7 @@ export class HostPlace implements Place {
       const session = remote.bare
         ? NO_SESSION
         : await inContact(this.#machine, waiting, (contact) =>
-            ensureRemoteSession(this.#machine, remote, { folder: remoteFolder, contact, again }),
+            ensureRemoteSession(this.#machine, remote, { folder: remoteFolder, contact, again, rules }),
           )
       remote.location = { folder: remoteFolder, session }
       return { directory: folder, preface: prefaceOf(name, remoteFolder, again, begun) }

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises"
 import { join } from "node:path"
 import type { Setup } from "../../app.ts"
 import { messageOf } from "../../core/errors.ts"
-import type { AskOptions, Clock, LogFields } from "../../core/ports.ts"
+import type { AskOptions, Clock, LogFields, NewSession } from "../../core/ports.ts"
 import type { Ask, Task } from "../../core/task.ts"
 import { SerialQueue } from "../../lib/promises.ts"
 import type { PlaceEvent, RemoteActivity } from "../../runtime/places/place.ts"
@@ -276,6 +276,13 @@ export class Hosts {
 
   remoteSessionOf(taskID: string): RemoteSession | undefined {
     return this.#byTask.get(taskID)
+  }
+
+  /** Rules of a task's local session, which hold on its host as well. */
+  async rulesOf({ sessionID }: RemoteSession): Promise<NewSession["rules"]> {
+    const session = await this.#setup.connection.opencode.session(sessionID)
+    if (!session) throw new Error(`session ${sessionID} was not found`)
+    return session.rules
   }
 
   /** Calls `work` with the server of the host on which a question was asked; undefined for local questions. */

@@ -147,9 +147,9 @@ export class RemoteApi {
     const sessionID = await this.#local.createSession(input, draft)
     const { place, id: taskID } = draft
     if (!place || !this.#hosts.has(place.kind)) return sessionID
-    const { title, agent, model, isModelNamed, rules } = input
+    const { title, agent, model, isModelNamed } = input
     const { kind: host, folder: parentFolder } = place
-    const session = { taskID, sessionID, host, parentFolder, title, agent, model, isModelNamed, rules }
+    const session = { taskID, sessionID, host, parentFolder, title, agent, model, isModelNamed }
     const state = { live: true, sent: false, promptSent: false, ...(draft.group && { bare: true }) }
     this.#hosts.add(newRemoteSession({ ...session, ...state }))
     return sessionID

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises"
 import { CallError, candidatesText } from "../../core/errors.ts"
 import { modelKey } from "../../core/limits.ts"
-import { type AgentInfo, isListed } from "../../core/ports.ts"
+import { type AgentInfo, isListed, type NewSession } from "../../core/ports.ts"
 import type { Model } from "../../core/task.ts"
 import { duration } from "../../lib/format.ts"
 import { oneLine, tail } from "../../lib/text.ts"
@@ -107,6 +107,8 @@ type SessionRequest = {
   readonly contact: Contact
   /** True if an earlier run of the task had a session. */
   readonly again: boolean
+  /** Reads the rules of the local session. */
+  readonly rules: () => Promise<NewSession["rules"]>
 }
 
 /**
@@ -116,9 +118,9 @@ type SessionRequest = {
 export async function ensureRemoteSession(
   { name, server, settings }: Machine,
   remote: RemoteSession,
-  { folder, contact, again }: SessionRequest,
+  { folder, contact, again, rules: localRules }: SessionRequest,
 ): Promise<RemoteSessionInfo> {
-  const { taskID, title, agent, rules = [] } = remote
+  const { taskID, title, agent } = remote
   const known = await server.sessionOf(folder, taskID)
   if (known) return known
   // A busy server may not list a session in a new folder: ask for the session itself.
@@ -128,7 +130,8 @@ export async function ensureRemoteSession(
     throw new CallError(
       `The session of task ${taskID} on ${name} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
     )
-  const [agents, models] = await Promise.all([server.agents(folder), server.models(folder)])
+  const asked = [localRules(), server.agents(folder), server.models(folder)] as const
+  const [rules, agents, models] = await Promise.all(asked)
   const model = modelOnHost(remote, { name, agents, models, spare: settings.model })
   remote.model = model
   const refusals = NOT_OFFERED.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))

@@ -34,8 +34,6 @@ export type RemoteSession = {
   readonly agent: string
   model: NewSession["model"]
   readonly isModelNamed?: boolean
-  /** Absent for a session that an earlier process created. */
-  readonly rules?: NewSession["rules"]
   /** Set for a group, which has no remote session, only a folder for checks. */
   readonly bare?: boolean
   /** True while messages are read on the host; otherwise in the local session. */
@@ -87,7 +85,9 @@ export const remoteSessionOf = (task: Task, live: boolean): RemoteSession | unde
   if (!place) return undefined
   const { kind: host, folder: parentFolder } = place
   const state = { live, sent: live, promptSent: live && group === undefined, ...(group && { bare: true }) }
-  return newRemoteSession({ taskID: id, sessionID, host, parentFolder, title: description, agent, model, ...state })
+  // No record says whether the call named the model: one that may be named is not replaced.
+  const session = { taskID: id, sessionID, host, parentFolder, title: description, agent, model, isModelNamed: true }
+  return newRemoteSession({ ...session, ...state })
 }
 
 /** Clock differences below this limit do not matter for ids, which only order messages. */

@@ -1,15 +1,24 @@
 import { afterEach, describe, expect, test, vi } from "vitest"
 import type { OpencodeLayer, Setup } from "../../../src/app.ts"
-import type { Activity } from "../../../src/core/ports.ts"
+import type { Activity, Prompt } from "../../../src/core/ports.ts"
 import { HostConnection } from "../../../src/features/hosts/connection.ts"
 import { Hosts } from "../../../src/features/hosts/hosts.ts"
 import { openHosts } from "../../../src/features/hosts/open.ts"
+import type { NewRemoteSession } from "../../../src/features/hosts/remote-session.ts"
 import type { Place } from "../../../src/runtime/places/place.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 import { FakeMachine } from "../../support/fake-machine.ts"
 import { parseOptions } from "../../support/options.ts"
 import { Rig } from "../../support/rig.ts"
 import { taskOf } from "../../support/tasks.ts"
+
+// No files are sent: only sessions matter here.
+vi.mock("../../../src/features/hosts/files.ts", async (original) => ({ ...(await original<object>()), send: vi.fn() }))
+vi.mock("../../../src/features/worktrees/repository.ts", async (original) => ({
+  ...(await original<object>()),
+  requireCheckout: async () => ({ commonDir: "/here/.git" }),
+  readRef: async () => "commit",
+}))
 
 /** What this process knows of a host's tasks that another process resumes, ends and leaves. */
 
@@ -140,15 +149,69 @@ describe("a task on a host that never answers, after a restart", () => {
     expect(task(id).status).toBe("cancelled")
   })
 
-  test("one that was parked before it had begun stays parked, and begins like a new one", async () => {
+  /** One was parked before it had begun, in a process whose parent may not edit. */
+  const unbegun = async () => {
     const first = start()
+    first.opencode.stored(first.parent).rules = [{ permission: "edit", pattern: "*", action: "deny" }]
     await refused(first)
     const { id } = await first.launch(FAR)
     await first.clock.advance(1000)
     expect(first.view(id).phase).toMatch(/^parked until/)
-    const { rig, task, users, caller, phase } = await restart(first)
-    expect(phase(id)).toMatch(/^parked until/)
-    expect(users).not.toContain(id)
+    const restarted = await restart(first)
+    expect(restarted.phase(id)).toMatch(/^parked until/)
+    expect(restarted.users).not.toContain(id)
+    return { id, ...restarted }
+  }
+
+  /** The host answers from now on, and has these models. Returns the sessions and prompts that it gets. */
+  const reach = (models: readonly string[]) => {
+    const contact = { skew: 0, cache: "/cache", server: { id: "1", version: "1.18.33" } }
+    vi.spyOn(HostConnection.prototype, "contact", "get").mockReturnValue(contact)
+    vi.spyOn(HostConnection.prototype, "reached").mockResolvedValue(contact)
+    const created: NewRemoteSession[] = []
+    const prompts: Prompt[] = []
+    const server = {
+      sessionOf: async () => undefined,
+      agents: async () => [{ name: "general", mode: "subagent", model: { provider: "far", id: "own" } }],
+      models: async () => models,
+      createSession: async (session: NewRemoteSession) => {
+        created.push(session)
+        return { id: "ses_far", skew: 0 }
+      },
+      prompt: async (prompt: Prompt) => void prompts.push(prompt),
+      lastMessage: async () => undefined,
+      messagesSince: async () => [],
+      folder: async () => ({ activity: new Map([["ses_far", { type: "busy" }]]), asks: [] }),
+      abort: async () => {},
+    }
+    const real = Hosts.prototype.machine
+    vi.spyOn(Hosts.prototype, "machine").mockImplementation(function (this: Hosts, name) {
+      return { ...real.call(this, name), server } as never
+    })
+    return { created, prompts }
+  }
+
+  test("one that was parked before it had begun begins like a new one: with its refusals and its model", async () => {
+    const { rig, id, task } = await unbegun()
+    const { created, prompts } = reach(["scripted/alpha", "far/own"])
+    await rig.clock.until(() => prompts.some(({ sessionID }) => sessionID === "ses_far"))
+    const [begun] = created.filter(({ taskID }) => taskID === id)
+    expect(begun?.model).toEqual({ provider: "scripted", id: "alpha" })
+    expect(begun?.rules).toContainEqual({ permission: "edit", pattern: "*", action: "deny" })
+    expect(begun?.rules).toContainEqual({ permission: "question", pattern: "*", action: "deny" })
+    expect(task(id).status).toBe("running")
+  })
+
+  test("one that was parked before it had begun fails rather than begin with another model", async () => {
+    const { rig, id, task } = await unbegun()
+    const { created } = reach(["far/own"])
+    await rig.clock.until(() => task(id).status !== "running")
+    expect(created).toEqual([])
+    expect(task(id).outcome?.reason?.text).toMatch(/^big has no model scripted\/alpha\./)
+  })
+
+  test("one that was parked before it had begun stays parked, and can be cancelled", async () => {
+    const { rig, id, task, caller } = await unbegun()
     await rig.manager.cancel({ type: "task", reference: id }, caller)
     expect(task(id)).toMatchObject({ status: "cancelled", outcome: { work: {} } })
     expect(task(id).outcome?.note).toBeUndefined()
