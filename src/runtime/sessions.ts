@@ -159,7 +159,8 @@ export async function continuation(
 ): Promise<Prompt | undefined> {
   const { id, run } = task
   const last = await opencode.lastMessage(task.sessionID, ({ role }) => role === "user").catch(() => undefined)
-  if (!last || last.id === run.promptID) return undefined
+  // On a host that does not have the prompt yet, the last message is an earlier run's.
+  if (!last || last.id === run.promptID || last.createdAt < run.createdAt) return undefined
   const messageID = opencode.messageID("parked", id, run.generation, clock.now())
   const text = [`${AUTOMATIC} ${GO_ON}`, preface].filter((each) => each !== "").join("\n\n")
   return { ...followUpPrompt(task, { id: messageID, text }), again: true }

@@ -254,14 +254,15 @@ export class Hosts {
 
   /**
    * Called with the task of each record that was read: keeps the remote session that the task has, if any. `live`: the
-   * run's state is read on the host. `isOthers`: another process wrote the record, and may have resumed the task or
-   * fetched its work since the record was read before.
+   * run's state is read on the host. `isOthers`: another process wrote the record, and may have resumed the task, begun
+   * its parked run or fetched its work since the record was read before.
    */
   note(task: Task, live: boolean, isOthers: boolean): void {
     const known = this.#byTask.get(task.id)
-    if (!this.has(task.place?.kind) || (known && (!isOthers || known.live === live))) return
+    if (!this.has(task.place?.kind) || (known && !isOthers)) return
     const remote = remoteSessionOf(task, live)
-    if (remote) this.add(remote)
+    const isKnown = known?.live === live && (!live || known.promptSent === remote?.promptSent)
+    if (remote && !isKnown) this.add(remote)
   }
 
   drop(remote: RemoteSession): void {

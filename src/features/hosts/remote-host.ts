@@ -12,7 +12,14 @@ import {
 import { type Ask, isActive, type Task, type TaskDraft } from "../../core/task.ts"
 import { NoContact } from "./connection.ts"
 import type { Hosts, Machine } from "./hosts.ts"
-import { movedID, movedMessage, newRemoteSession, type RemoteFolder, type RemoteSession } from "./remote-session.ts"
+import {
+  isParkedUnbegun,
+  movedID,
+  movedMessage,
+  newRemoteSession,
+  type RemoteFolder,
+  type RemoteSession,
+} from "./remote-session.ts"
 
 const movedPrompt = (prompt: Prompt, sessionID: string, skew: number): Prompt => ({
   ...prompt,
@@ -62,6 +69,7 @@ function withStoredAnswers(messages: readonly Message[]): readonly Message[] {
 }
 
 const ANSWER = /^msg_[0-9a-f]{12}[a-z0-9]{8}A[0-9a-z]{5}$/
+const RUN_PROMPT = /^msg_[0-9a-f]{12}[a-z0-9]{8}P[0-9a-z]{5}$/
 const isAnswer = (id: string): boolean => ANSWER.test(id)
 
 /** Generation of the run whose prompt this is. */
@@ -172,10 +180,19 @@ export class RemoteApi {
     return records
   }
 
-  /** Stores the prompt in the local session, and sends it to the host as soon as there is contact. */
+  /**
+   * Stores the prompt in the local session, and sends it to the host as soon as there is contact. The prompt of a run that
+   * is parked before it begins is sent when the run begins: until then its host has no folder for it.
+   */
   async #prompt(prompt: Prompt): Promise<void> {
     const remote = this.#hosts.remote(prompt.sessionID)
     if (!remote) return this.#local.prompt(prompt)
+    if (prompt.noReply && RUN_PROMPT.test(prompt.messageID)) {
+      remote.promptSent = false
+      return this.#stored(prompt)
+    }
+    if (prompt.noReply && !remote.promptSent)
+      throw new OpencodeError(`its agent has not begun on ${remote.host}, so it would not get the message`)
     remote.live = true
     remote.abortPending = false
     await this.#stored(prompt)
@@ -399,9 +416,9 @@ const skewsOf = ({ link }: Machine, { skew }: Answering["location"]["session"]) 
 
 /** True while the task's work may still be on the host. Of a first run that has not begun, nothing is there. */
 function isUnsettled(task: Task): boolean {
-  const { generation, startedAt, parked } = task.run
+  const { generation, startedAt } = task.run
   if (!isActive(task)) return task.outcome?.work === undefined
-  return generation > 0 || (startedAt !== undefined && (!parked || parked.found !== undefined))
+  return generation > 0 || (startedAt !== undefined && !isParkedUnbegun(task.run))
 }
 
 /** Whether a call failed for lack of contact, and not by an answer of the host. */

@@ -79,12 +79,16 @@ type NewSessionState = Omit<RemoteSession, "asks" | "abortPending"> & Pick<Parti
 
 export const newRemoteSession = (given: NewSessionState): RemoteSession => ({ asks: [], abortPending: false, ...given })
 
+/** True for a run that was parked before it had begun: nothing of it is on the host. */
+export const isParkedUnbegun = ({ parked }: Task["run"]): boolean => parked !== undefined && parked.found === undefined
+
 /** State of the remote session of a task that an earlier or another process has launched. */
 export const remoteSessionOf = (task: Task, live: boolean): RemoteSession | undefined => {
-  const { id, sessionID, place, description, agent, model, group } = task
+  const { id, sessionID, place, description, agent, model, group, run } = task
   if (!place) return undefined
   const { kind: host, folder: parentFolder } = place
-  const state = { live, sent: live, promptSent: live && group === undefined, ...(group && { bare: true }) }
+  const promptSent = live && group === undefined && !isParkedUnbegun(run)
+  const state = { live, sent: live, promptSent, ...(group && { bare: true }) }
   // No record says whether the call named the model: one that may be named is not replaced.
   const session = { taskID: id, sessionID, host, parentFolder, title: description, agent, model, isModelNamed: true }
   return newRemoteSession({ ...session, ...state })

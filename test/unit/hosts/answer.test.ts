@@ -175,6 +175,27 @@ test.each([false, true])(
   },
 )
 
+test.each([false, true])(
+  "the prompt of a run that is parked before it begins is stored here alone, although an earlier run was there: %s",
+  async (isLater) => {
+    const { opencode, remote, link, session, prompts } = start([], [])
+    const { location } = remote
+    Object.assign(remote, isLater ? { live: false } : { promptSent: false, location: undefined })
+    link.contact = undefined
+    link.use = () => expect.unreachable("nothing is there")
+    await opencode.prompt({ sessionID: "ses_1", messageID: SINCE, parts: [], noReply: true } as never as Prompt)
+    expect(session.map(({ id }) => id)).toEqual([SINCE])
+    const told = { sessionID: "ses_1", messageID: "msg_000000000003abcdefghW00001", parts: [], noReply: true }
+    await expect(opencode.prompt(told as never as Prompt)).rejects.toThrow("has not begun")
+    // As it begins.
+    Object.assign(remote, { live: true, location })
+    link.contact = { skew: 0, server: { id: "server" } }
+    link.use = () => {}
+    await opencode.prompt({ sessionID: "ses_1", messageID: SINCE, parts: [] } as never as Prompt)
+    expect(prompts.map(({ messageID }) => messageID)).toEqual([SINCE])
+  },
+)
+
 test("a prompt that waits for contact is given up when the connection is closed", async () => {
   const { opencode, link, close, prompts } = start([question])
   link.contact = undefined

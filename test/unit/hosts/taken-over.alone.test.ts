@@ -1,11 +1,13 @@
 import { afterEach, describe, expect, test, vi } from "vitest"
 import type { OpencodeLayer, Setup } from "../../../src/app.ts"
 import type { Activity, Prompt } from "../../../src/core/ports.ts"
+import type { Task } from "../../../src/core/task.ts"
 import { HostConnection } from "../../../src/features/hosts/connection.ts"
 import { Hosts } from "../../../src/features/hosts/hosts.ts"
 import { openHosts } from "../../../src/features/hosts/open.ts"
 import type { NewRemoteSession } from "../../../src/features/hosts/remote-session.ts"
 import type { Place } from "../../../src/runtime/places/place.ts"
+import { continuation } from "../../../src/runtime/sessions.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 import { FakeMachine } from "../../support/fake-machine.ts"
 import { parseOptions } from "../../support/options.ts"
@@ -39,6 +41,30 @@ test("a task that another process has resumed on a host is read there again, and
   known.note(task, false, true)
   expect(known.remoteSessionOf("bg_a")).toMatchObject({ live: false })
 })
+
+test("a later run that is parked before it begins is nowhere on its host, until another process has begun it", () => {
+  const known = hosts()
+  const parked = { by: "breaker", model: "m", text: "", at: 1, until: 2 }
+  const later = (more: object) => ({ ...task, run: { ...task.run, generation: 1, startedAt: 1, ...more } }) as Task
+  known.note(later({ parked }), true, true)
+  expect(known.remoteSessionOf("bg_a")).toMatchObject({ live: true, promptSent: false })
+  known.note(later({}), true, true)
+  expect(known.remoteSessionOf("bg_a")).toMatchObject({ live: true, promptSent: true })
+})
+
+test.each([
+  ["an earlier run's is the last", "msg_earlier", 1, false],
+  ["it is the last", "msg_prompt", 2, false],
+  ["a later one follows", "msg_later", 3, true],
+])(
+  "a run goes on after a pause with its prompt unless a message follows it: %s",
+  async (_case, id, createdAt, goesOn) => {
+    const opencode = { lastMessage: async () => ({ id, role: "user", createdAt }), messageID: () => "msg_new" }
+    const run = { ...task.run, promptID: "msg_prompt", createdAt: 2 }
+    const said = await continuation({ opencode, clock: new FakeClock() } as never, { ...task, run }, "")
+    expect(said !== undefined).toBe(goesOn)
+  },
+)
 
 test("an earlier record of this process's own task changes nothing of what is known of it", () => {
   const known = hosts()
@@ -108,6 +134,7 @@ describe("a task on a host that never answers, after a restart", () => {
         },
       },
     })
+    Object.assign(rig, { parent: first.parent })
     await rig.manager.recover()
     await rig.manager.ready(first.parent)
     await rig.clock.advance(5000)
@@ -208,6 +235,17 @@ describe("a task on a host that never answers, after a restart", () => {
     await rig.clock.until(() => task(id).status !== "running")
     expect(created).toEqual([])
     expect(task(id).outcome?.reason?.text).toMatch(/^big has no model scripted\/alpha\./)
+  })
+
+  test("one that is parked before it begins is recorded as parked at once, and nothing of it is looked for there", async () => {
+    const first = start()
+    await refused(first)
+    const { rig, users, phase } = await restart(first)
+    const { id } = await rig.launch(FAR)
+    await rig.clock.advance(1000)
+    expect(phase(id)).toMatch(/^parked until/)
+    expect([users.includes(id), rig.errors()]).toEqual([false, []])
+    expect((await restart(rig)).phase(id)).toMatch(/^parked until/)
   })
 
   test("one that was parked before it had begun stays parked, and can be cancelled", async () => {
