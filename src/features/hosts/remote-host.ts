@@ -35,9 +35,13 @@ function withServerDeath(messages: readonly Message[], host: string): readonly M
   return [...messages, interruptedAnswer(last, userMessage.id, `OpenCode on ${host} stopped while it worked.`)]
 }
 
-/** Messages of a run whose process died before it had sent the prompt to the host. `stored`: those that are here. */
-function unsentMessages(id: string, host: string, stored: readonly Message[]): readonly Message[] {
-  const text = `OpenCode stopped or was restarted before its agent had begun on ${host}. Launch a new task.`
+/**
+ * Messages of a run whose process died before it had sent the prompt to the host. `stored`: those that are here. Without
+ * a session on the host, it cannot be resumed.
+ */
+function unsentMessages(id: string, { host, location }: RemoteSession, stored: readonly Message[]): readonly Message[] {
+  const how = location ? "" : " Launch a new task."
+  const text = `OpenCode stopped or was restarted before its agent had begun on ${host}.${how}`
   const [prompt = { id, role: "user", createdAt: Date.now(), summary: false, parts: [] }] = stored
   return [prompt, interruptedAnswer(prompt, id, text)]
 }
@@ -305,14 +309,14 @@ export class RemoteApi {
     if (!remote.location) {
       // Another process may have sent the prompt since that search.
       const isUnsent = remote.neverBegan && !(await this.#local.lastMessage(sessionID))
-      return isUnsent ? unsentMessages(messageID, remote.host, []) : this.#cachedMessages(remote, messageID)
+      return isUnsent ? unsentMessages(messageID, remote, []) : this.#cachedMessages(remote, messageID)
     }
     const machine = this.#hosts.machine(remote.host)
     const { session } = remote.location
     try {
       const found = await machine.server.messagesSince(session.id, movedID(messageID, session.skew))
       if (found.length === 0 && (await this.#isUnsent(remote, machine, movedID(messageID, session.skew))))
-        return unsentMessages(messageID, remote.host, await this.#local.messagesSince(sessionID, messageID))
+        return unsentMessages(messageID, remote, await this.#local.messagesSince(sessionID, messageID))
       const skews = skewsOf(machine, session)
       const moved = found.map((message) => movedMessage(message, skews))
       const askedAt = found.findLast(({ role }) => role === "user")?.createdAt
