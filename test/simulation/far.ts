@@ -144,7 +144,8 @@ export class FarMachine {
     return override<OpencodeApi>(near, {
       prompt: (prompt) => {
         const remote = this.#remote(prompt.sessionID)
-        if (!remote) return near.prompt(prompt)
+        // The prompt of a run that is parked before it begins waits here.
+        if (!remote || (prompt.noReply && !remote.asked)) return near.prompt(prompt)
         Object.assign(remote, { asked: true, live: true, owesAbort: false })
         this.use(near)
         const send = async () => {
