@@ -36,6 +36,7 @@ export class EventRouter {
       return
     }
     if (event.type === "error" && event.error.aborted) this.#parentStopped(sessionID, true)
+    if (event.type === "active") store.becameActive(sessionID)
     if (asksModel(event) && !this.#engine.outbox.isWaking(sessionID)) this.#parentStopped(sessionID, false)
     if (event.type === "idle") this.#engine.outbox.parentIdle(sessionID)
     if (event.type === "updated") this.#engine.outbox.parentChanged(sessionID)

@@ -112,6 +112,17 @@ describe("2: a parent stopped by its user", () => {
     expect(seen.requests(rig.parent)).toBe(before)
   })
 
+  test("a parent that its user stopped is not woken after a late event of the turn that was stopped", async () => {
+    const { rig, seen, task } = await interrupted()
+    rig.opencode.abortByUser(rig.parent)
+    await rig.clock.advance(100)
+    rig.opencode.tell({ type: "began", sessionID: rig.parent })
+    const before = seen.requests(rig.parent)
+    await rig.ended(task.id)
+    await rig.clock.advance(MINUTE)
+    expect(seen.requests(rig.parent)).toBe(before)
+  })
+
   test("a parent that its user stopped is woken after its user's message whose provider refuses", async () => {
     const { rig, seen, task } = await interrupted()
     rig.opencode.abortByUser(rig.parent)

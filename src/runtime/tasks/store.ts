@@ -66,12 +66,23 @@ export class TaskStore {
     return known
   }
 
-  /** Notes whether the session's turn was stopped. Returns false where that was known already. */
+  /**
+   * Notes whether the session's turn was stopped. Returns false where that was known already, or an event of the stopped
+   * turn came late: none has begun since.
+   */
   stopped(sessionID: string, isStopped: boolean): boolean {
     const parentState = this.#parents.get(sessionID)
-    if (!parentState || parentState.isStopped === isStopped) return false
+    const isLate = !isStopped && parentState?.isActiveAgain === false
+    if (parentState && isStopped) parentState.isActiveAgain = false
+    if (!parentState || isLate || parentState.isStopped === isStopped) return false
     parentState.isStopped = isStopped
     return true
+  }
+
+  /** Notes that a turn has begun in the session. */
+  becameActive(sessionID: string): void {
+    const parentState = this.#parents.get(sessionID)
+    if (parentState) parentState.isActiveAgain = true
   }
 
   /** Called when a session was deleted. Drops its state; while it still has tasks, only a part of it. */

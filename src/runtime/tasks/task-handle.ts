@@ -93,6 +93,8 @@ export class ParentState {
   readonly launching = new SerialQueue()
   /** Set if the user stopped the session's turn and has written nothing since. */
   isStopped = false
+  /** Since then the session has been active, if only with a command of the shell. */
+  isActiveAgain = false
   /**
    * Set while messages are undone. `restores` becomes false once the user is warned of changes that a redo would reset.
    */
