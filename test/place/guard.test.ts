@@ -97,6 +97,23 @@ describe("a file that is not reported", () => {
     expect(await guarded(work, [".cargo/**"])).toEqual([])
   })
 
+  test.each([
+    [
+      "OpenCode's own packages",
+      "mkdir .opencode; echo '*' > .opencode/.gitignore; echo > .opencode/package.json",
+      ".opencode/**",
+    ],
+    [
+      "what a program writes into a hidden folder that was there before",
+      "mkdir .husky/_; echo '*' > .husky/_/.gitignore; echo > .husky/_/h",
+      ".husky/**",
+    ],
+  ])("nothing is reported about %s", async (_what, work, glob) => {
+    bench.user.write(".husky/pre-commit", "npm test\n")
+    bench.user.git("add", ".husky")
+    expect(await guarded(work, [glob])).toEqual([])
+  })
+
   test("nothing is reported about a file that the user's own sparse checkout leaves out", async () => {
     bench.user.git("sparse-checkout", "set", "--no-cone", "/*", "!/test/")
     expect(await guarded("test ! -e test/a.sh; echo > more")).toEqual([])

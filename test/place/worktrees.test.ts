@@ -264,7 +264,9 @@ describe("a refused worktree", () => {
     await bench.places.capture(ID, user.top)
     expect(() => user.git("rebase", "other")).toThrow()
     expect((await bench.ready({ again: true })).read("a")).toBe("main\n")
-    await expect(bench.places.mayBringIn(user.top)).rejects.toThrow("the checkout is in the middle of a rebase")
+    const again = { taskID: ID, folder: user.top }
+    await expect(bench.places.mayEnterAgain({ ...again, bringIn: true })).rejects.toThrow("in the middle of a rebase")
+    await bench.places.mayEnterAgain(again)
     await expect(bench.places.bringIn(ID, user.top)).rejects.toThrow(
       "the checkout is in the middle of a rebase. Finish or abort it, then merge again.",
     )

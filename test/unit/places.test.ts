@@ -43,7 +43,7 @@ class FakeWorktrees {
   onReady = async (_request: EnterRequest): Promise<PreparedWorktree> => READY
   onPutAway = async (): Promise<ArchiveResult> => CHANGED
   onMerge = async (): Promise<MergeResult> => ({ kind: "merged", files: ["a"], submodules: [] })
-  mayBringIn = async () => {}
+  mayEnterAgain = async () => {}
   kept: string[] = []
 
   capture(taskID: string, folder: string) {
@@ -548,10 +548,10 @@ describe("archived work", () => {
 
   test("a task is not resumed while git changes the files that it needs, and keeps its end", async () => {
     const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
-    places.mayBringIn = () => Promise.reject(new CallError("in the middle of a rebase"))
+    places.mayEnterAgain = () => Promise.reject(new CallError("in the middle of a rebase"))
     await expect(rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)).rejects.toThrow("in the middle of a rebase")
     expect(rig.task(id)).toMatchObject({ status: "completed", run: { generation: 0 } })
-    places.mayBringIn = async () => {}
+    places.mayEnterAgain = async () => {}
     await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
     expect(rig.task(id).run.generation).toBe(1)
   })

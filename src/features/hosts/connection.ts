@@ -1,6 +1,7 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
 import { oneLine } from "../../lib/text.ts"
+import { PlaceError } from "../../runtime/places/place.ts"
 import {
   bootstrapLines,
   type CallOptions,
@@ -255,7 +256,7 @@ export class HostConnection {
 
   /**
    * Runs an order on the host. Rejects with `NoContact` if there is no contact, or contact is lost during the call. A host
-   * that answers, but does not carry an order out, is a loss of contact, too.
+   * that answers, but does not carry an order out, loses contact, and the order is not repeated.
    */
   async call(order: Order, options: CallOptions = {}): Promise<CallEnd> {
     const channel = this.#channel
@@ -263,14 +264,20 @@ export class HostConnection {
     const drop = (why: string) => {
       if (this.#channel === channel) this.#drop(why)
     }
+    let isHanging = false
+    const late = () => {
+      isHanging = true
+      drop(STILL)
+    }
     // Events may be far apart.
-    const watch = order.do === "listen" ? undefined : watched(options, this.#ports.clock, () => drop(STILL))
+    const watch = order.do === "listen" ? undefined : watched(options, this.#ports.clock, late)
     try {
       const end = await channel.call(order, watch?.options ?? options)
       if (!end.isServerGone) return end
       drop(SILENT)
       throw new NoContact(`${this.#settings.name}: ${SILENT}`)
     } catch (error) {
+      if (isHanging) throw new PlaceError(`${this.#settings.name}: ${STILL}.`, "host")
       if (error instanceof ConnectionLost) throw new NoContact(`the connection to ${this.#settings.name} was cut`)
       throw error
     } finally {

@@ -55,8 +55,8 @@ export class HostPlace implements Place {
     await this.#worktrees.capture(taskID, folder)
   }
 
-  mayBringIn(folder: string): Promise<void> {
-    return this.#worktrees.mayBringIn(folder)
+  mayEnterAgain(request: EnterRequest): Promise<void> {
+    return this.#worktrees.mayEnterAgain(request)
   }
 
   async enter({

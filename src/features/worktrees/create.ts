@@ -195,6 +195,17 @@ async function reuseFolder(
   return start
 }
 
+/** Whether `startOf` would read the parent's files. */
+export async function readsParent(
+  from: Checkout,
+  { taskID, bringIn = false }: Pick<EnterRequest, "taskID" | "bringIn">,
+): Promise<boolean> {
+  const [state, before] = await Promise.all([readRef(from, "state", taskID), readRef(from, "conflict", taskID)])
+  return (
+    state !== undefined && (bringIn || before !== undefined) && (await unsolvedIn(from, taskID, state)).length === 0
+  )
+}
+
 /**
  * The task's stored state. On request, or after a conflict, the parent's state is merged in, with markers for
  * conflicts.

@@ -103,16 +103,26 @@ async function oldRules(
     const isOld = Math.floor(changed.mtimeMs / 1000) <= Number(began)
     return () => isOld
   }
-  // Rules count as old in the user's global list, and in lists by which programs ignore their own folders, unless a
-  // pathspec names the folder: an agent may have made it to hide files there.
-  const own = dirname(path).split("/").findLast(isOwnFolder)
-  if (basename(file) !== IGNORE_FILE || path.startsWith("..") || (own !== undefined && !isNamed(own, specs)))
-    return () => true
-  const entry = `${await treeOf(worktree, start)}:${path}`
-  const { code, out } = await git(["cat-file", "blob", entry], { ...gitOptions(worktree), accept: [128] })
+  if (basename(file) !== IGNORE_FILE || path.startsWith("..")) return () => true
+  const tree = await treeOf(worktree, start)
+  const run = { ...gitOptions(worktree), accept: [128] }
+  const folders = dirname(path).split("/")
+  const nth = folders.findLastIndex(isOwnFolder)
+  // Rules count as old in lists by which programs ignore their own folders, unless a pathspec names the folder and it is
+  // new: an agent may have made it to hide files there.
+  if (nth >= 0) {
+    const isTold = isNamed(folders[nth] ?? "", specs) && folders[nth] !== OPENCODE_FOLDER
+    const isNew =
+      isTold && (await git(["cat-file", "-e", `${tree}:${folders.slice(0, nth + 1).join("/")}`], run)).code !== 0
+    if (!isNew) return () => true
+  }
+  const { code, out } = await git(["cat-file", "blob", `${tree}:${path}`], run)
   const rules = new Set(code === 0 ? out.split(/\r?\n/).map((line) => line.trimEnd()) : [])
   return (rule) => rules.has(rule)
 }
+
+/** OpenCode installs packages there by itself, with a list that ignores them. */
+const OPENCODE_FOLDER = ".opencode"
 
 const isOwnFolder = (name: string): boolean => name.startsWith(".") && name !== "."
 

@@ -17,7 +17,7 @@ import {
   type WorkDiff,
 } from "../../runtime/places/place.ts"
 import { endLeftovers } from "../../runtime/places/process.ts"
-import { begin, makeReady, missingContentNote, type Start, startOf } from "./create.ts"
+import { begin, makeReady, missingContentNote, readsParent, type Start, startOf } from "./create.ts"
 import { clean, cleanAll, repoWorktreesFolder, taskOf, type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { GitError } from "./git.ts"
 import { ignoredNotes } from "./ignored.ts"
@@ -94,8 +94,11 @@ export class Worktrees implements Place {
     return readMarker(await worktreeFolder(this.#ports, checkout, taskID))?.lacks
   }
 
-  async mayBringIn(folder: string): Promise<void> {
-    await refuseWhileUnderWay(await requireCheckout(folder))
+  mayEnterAgain(request: Pick<EnterRequest, "taskID" | "folder" | "bringIn">): Promise<void> {
+    return plainly(async () => {
+      const from = await requireCheckout(request.folder)
+      if (await readsParent(from, request)) await refuseWhileUnderWay(from)
+    })
   }
 
   async enter(request: EnterRequest): Promise<PreparedPlace & PreparedWorktree> {

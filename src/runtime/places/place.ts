@@ -109,8 +109,8 @@ export interface Place {
    * it. Rejects where the state cannot be saved.
    */
   capture(taskID: string, folder: string): Promise<string | undefined>
-  /** Rejects where a run could not begin with the parent's current state merged in. */
-  mayBringIn?(folder: string): Promise<void>
+  /** Rejects where a further run could not enter now, because the parent's files that it needs cannot be read. */
+  mayEnterAgain?(request: Pick<EnterRequest, "taskID" | "folder" | "bringIn">): Promise<void>
   enter(request: EnterRequest): Promise<PreparedPlace>
   /** Sentences on dependencies that the place lacks, so that a command may fail. */
   lacks?(taskID: string, folder: string): Promise<string | undefined>

@@ -102,9 +102,11 @@ export class Places {
 
   /** Rejects where a resumed run could not enter its place now: it would fail, and its task lose its earlier end. */
   async mayEnterAgain(task: Task): Promise<void> {
+    const { id: taskID, place, group } = task
+    if (!place || (group && chosenIn(group) === undefined)) return
     const folder = parentFolderOf(this.#services, task)
-    const isOwnPlace = task.place && (!task.group || chosenIn(task.group) !== undefined)
-    if (isOwnPlace && folder === task.place?.folder) await (await this.placeOf(task)).mayBringIn?.(folder)
+    const opened = await this.placeOf(task)
+    await opened.mayEnterAgain?.({ taskID, folder, bringIn: folder === place.folder })
   }
 
   /**

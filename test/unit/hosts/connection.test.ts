@@ -429,7 +429,7 @@ describe("a connection", () => {
     await passes(3_599_000)
     expect([link.reach.phase, heard]).toEqual(["contact", ["three"]])
     await passes(1000)
-    expect(await ended).toMatchObject({ name: "NoContact", message: "the connection to big was cut" })
+    expect(await ended).toMatchObject({ code: "host", message: "big: an order there neither ends nor goes on." })
     expect(lines[0]?.closed).toBe(true)
     await opened()
     expect(phases).toEqual(["connecting", "contact", "no contact", "contact"])

@@ -95,6 +95,11 @@ describe("a model's text", () => {
     expect(markdown(text)).toBe(`<pre tabindex="0"><code>${escaped}</code></pre>`)
   })
 
+  test("a long text with one wide table is drawn", () => {
+    const table = `|${"a|".repeat(12)}\n|${"-|".repeat(12)}\n|${"1|".repeat(12)}\n`
+    expect(markdown(`${table}\n${"A line of the report.\n".repeat(1500)}`)).toContain("<table>")
+  })
+
   test("a model's long text with a table and code is drawn", () => {
     const table = `| a | b |\n| - | - |\n${"| 1 | 2 |\n".repeat(1000)}`
     const html = markdown(`${table}\n\`\`\`\n${"a".padEnd(300, "|")}\n\`\`\`\n\n${"*word* in a line\n".repeat(1500)}`)

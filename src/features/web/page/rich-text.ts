@@ -49,9 +49,13 @@ const NO_RULER = /[^-:|\s>*+.)\d]/
 /** Whether a text can be drawn without a noticeable halt of the page. */
 function isSoonDrawn(text: string): boolean {
   if (text.length > MOST_DRAWN_CHARS) return false
-  const lines = text.split(/[\r\n]/)
-  const columns = lines.map((line) => (NO_RULER.test(line) ? 0 : line.split("|").length))
-  return columns.reduce((most, each) => Math.max(most, each), 0) * lines.length <= MOST_DRAWN_CELLS
+  let [columns, cells] = [0, 0]
+  for (const line of text.split(/[\r\n]/)) {
+    if (line.trim() === "") columns = 0
+    else if (!NO_RULER.test(line)) columns = Math.max(columns, line.split("|").length)
+    cells += columns
+  }
+  return cells <= MOST_DRAWN_CELLS
 }
 
 const renderer = new MarkdownIt({
