@@ -84,6 +84,7 @@ beforeEach(() => {
     place: { kind: "big", folder: user.top },
     description: "d",
     agent: "build",
+    run: {},
   }
   remote = { ...(remoteSessionOf(task as Task, true) as RemoteSession), sent: false }
   made = 0
