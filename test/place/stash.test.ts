@@ -109,7 +109,7 @@ describe("an agent's stash", () => {
     expect(archived).toMatchObject({ files: ["a"] })
     expect(archived.unseen).toBeUndefined()
     const [note = ""] = archived.notes ?? []
-    const [, commit = ""] = /kept as ([0-9a-f]{40});/.exec(note) ?? []
+    const [, commit = ""] = /kept as ([0-9a-f]{40}):/.exec(note) ?? []
     expect(user.git("show", `${commit}:a`)).toBe(text({ 5: "first try" }))
     expect(list()).toEqual([])
     await merge()
@@ -131,7 +131,7 @@ describe("an agent's stash", () => {
     child.write("a", text({ 5: "first try" })).git("stash")
     child.write("a", text({ 5: "second try" }))
     const [note = ""] = (await archive()).notes ?? []
-    const [, commit = ""] = /kept as ([0-9a-f]{40});/.exec(note) ?? []
+    const [, commit = ""] = /kept as ([0-9a-f]{40}):/.exec(note) ?? []
     const others = winner ? [] : [{ taskID: ID, name: "1" }]
     const kept = await bench.places.shared.settle(user.top, "bg_group", winner, others)
     user.git("gc", "--quiet", "--prune=now")
