@@ -85,6 +85,7 @@ export type MessagePart =
        * off.
        */
       readonly final?: true
+      /** The provider runs the tool. */
       readonly byProvider?: true
       readonly call?: EndedCall
     }

@@ -181,8 +181,7 @@ export function toParts(part: Part, message: SdkMessage): readonly MessagePart[]
   const files = paths.length > 0 ? [{ type: "files" as const, own: true, paths }] : []
   const call = endedCall(tool, state)
   const made = callOf({ callID, tool, state: state.status, refused, final: isFinal(part) })
-  const byProvider = part.metadata?.providerExecuted === true && { byProvider: true as const }
-  return [{ ...made, ...byProvider, ...(call && { call }) }, ...files, ...commandOf(part)]
+  return [{ ...made, ...byProviderIn(part), ...(call && { call }) }, ...files, ...commandOf(part)]
 }
 
 /** Enough characters to show the model's last thoughts. */
@@ -199,11 +198,15 @@ const textOf = ({ text, synthetic, metadata }: Extract<Part, { type: "text" }>):
 /** Text of the user message that OpenCode stores before a shell command of the user. */
 export const BY_SHELL = "The following tool was executed by the user"
 
+/** Mark of a call that the provider runs; undefined for any other call. */
+export const byProviderIn = ({ metadata }: { readonly metadata?: { readonly providerExecuted?: unknown } }) =>
+  metadata?.providerExecuted ? { byProvider: true as const } : undefined
+
 /**
  * Whether OpenCode's loop does not call the model again because of this tool call. After any other tool call it does.
  */
 const isFinal = ({ metadata, state }: ToolPart): boolean =>
-  Boolean(metadata?.providerExecuted) || (state.status === "error" && state.metadata?.interrupted === true)
+  byProviderIn({ metadata }) !== undefined || (state.status === "error" && state.metadata?.interrupted === true)
 
 /** Whether OpenCode calls the model again after this part, whatever the provider's finish reason is. */
 export const asksAgain = (part: Part): boolean => part.type === "tool" && !isFinal(part)

@@ -4,7 +4,18 @@ import { addBounded } from "../lib/collections.ts"
 import { filesOf } from "../lib/repository.ts"
 import { oneLine } from "../lib/text.ts"
 import { decodeRequest } from "../runtime/record/codec.ts"
-import { BY_SHELL, changedBy, endedCall, errorLine, errorOf, finishOf, refusalIn, toError, toUsage } from "./convert.ts"
+import {
+  BY_SHELL,
+  byProviderIn,
+  changedBy,
+  endedCall,
+  errorLine,
+  errorOf,
+  finishOf,
+  refusalIn,
+  toError,
+  toUsage,
+} from "./convert.ts"
 
 type Asked = { readonly id: string; readonly sessionID: string }
 
@@ -199,7 +210,7 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
       return {
         ...{ type: "tool", sessionID, messageID, callID, tool, state },
         ...(call && { call }),
-        ...(part.metadata?.providerExecuted === true && { byProvider: true as const }),
+        ...byProviderIn(part),
         ...(changed.length > 0 && { changed }),
       }
     }

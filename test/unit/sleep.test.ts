@@ -5,6 +5,16 @@ import { Rig, running } from "../support/rig.ts"
 
 const NIGHT_MS = 8 * 3_600_000
 
+/** A task at work for a minute, and a process that knows by its lease alone that its owner lives. */
+async function besideAnother() {
+  const { rig, id } = await running({ taskTimeout: 0, stallTimeout: 0, pollInterval: 0 })
+  rig.opencode.database.strangers = true
+  const other = new Rig({ share: { clock: rig.clock, database: rig.opencode.database } })
+  await other.manager.ready(rig.parent)
+  await rig.clock.advance(60_000)
+  return { rig, id, other }
+}
+
 describe("a machine that sleeps", () => {
   test("a machine's sleep takes nothing from a run's time limit", async () => {
     const { rig, id } = await running({ taskTimeout: 120_000, stallTimeout: 100_000 })
@@ -67,11 +77,7 @@ describe("a machine that sleeps", () => {
   })
 
   test("a process that is used before it has noticed its sleep leaves another's tasks to it, too", async () => {
-    const { rig, id } = await running({ taskTimeout: 0, stallTimeout: 0, pollInterval: 0 })
-    rig.opencode.database.strangers = true
-    const other = new Rig({ share: { clock: rig.clock, database: rig.opencode.database } })
-    await other.manager.ready(rig.parent)
-    await rig.clock.advance(60_000)
+    const { rig, id, other } = await besideAnother()
     const late = rig.clock.now() + NIGHT_MS
     other.timers.now = other.opencode.clock.now = () => late
     await other.manager.ready(rig.parent)
@@ -81,11 +87,7 @@ describe("a machine that sleeps", () => {
   })
 
   test("a process that wakes first leaves another's tasks to it, where only a lease tells that it lives", async () => {
-    const { rig, id } = await running({ taskTimeout: 0, stallTimeout: 0, pollInterval: 0 })
-    rig.opencode.database.strangers = true
-    const other = new Rig({ share: { clock: rig.clock, database: rig.opencode.database } })
-    await other.manager.ready(rig.parent)
-    await rig.clock.advance(60_000)
+    const { rig, id, other } = await besideAnother()
     await rig.clock.sleep(NIGHT_MS)
     await rig.clock.advance(30_000)
     expect(rig.task(id).status).toBe("running")

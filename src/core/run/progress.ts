@@ -124,11 +124,11 @@ function withMessage(
   let next = observed
   for (const part of parts) {
     if (part.type === "tool") {
+      const { callID, tool, byProvider, call } = part
       const state = isOver ? "ended" : callState(part)
-      const isNew = next.calls.get(`${id} ${part.callID}`) !== "ended"
-      const { callID, tool, byProvider } = part
+      const isNew = next.calls.get(`${id} ${callID}`) !== "ended"
       next = withTool(next, { id: callID, tool, state, messageID: id, byProvider })
-      if (isNew && part.call) next = withRepeatedCall(next, part.tool, part.call)
+      if (isNew && call) next = withRepeatedCall(next, tool, call)
     }
     // Text from events is newer than stored text.
     if (part.type === "text" && part.text.trim() !== "")

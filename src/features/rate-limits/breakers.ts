@@ -101,10 +101,10 @@ export class Breakers implements FeatureBody, Pauser {
     if (event.type === "began" || event.type === "answered")
       return this.#heardAnswer(task, key, event.type === "answered")
     const refusal = refusalIn(event)
+    const { requestedAt } = this.#runtime.store.run(task.id) ?? {}
     // OpenCode reports a file that it cannot attach like this, before it asks a model.
-    if (refusal?.status === undefined && event.type === "error" && !this.#runtime.store.run(task.id)?.requestedAt)
-      return
-    if (refusal) this.#heardRefusal(task, key, refusal)
+    const isEarly = event.type === "error" && refusal?.status === undefined && requestedAt === undefined
+    if (refusal && !isEarly) this.#heardRefusal(task, key, refusal)
   }
 
   /** Returns why the provider refuses the model for lack of credit, if it does. */
